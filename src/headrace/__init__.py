@@ -1,0 +1,1 @@
+"""headrace: an event platform that lives inside PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Core: values, errors and limits that every room shares. Imports nothing of ours."""

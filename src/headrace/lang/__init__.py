@@ -1,0 +1,1 @@
+"""Languages: text → tree → compiled form. Pure: no database, no Spark."""
