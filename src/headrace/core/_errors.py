@@ -22,6 +22,18 @@ class NotFound(HeadraceError):
     exit_code = 3
 
 
+class UnknownTopic(NotFound):
+    """There is no topic of this name in the namespace."""
+
+    sqlstate = "HR101"
+
+
+class UnknownConsumer(NotFound):
+    """The topic has no consumer of this name."""
+
+    sqlstate = "HR102"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -29,8 +41,128 @@ class Conflict(HeadraceError):
     exit_code = 4
 
 
+class TopicExists(Conflict):
+    """A topic of this name is already there."""
+
+    sqlstate = "HR201"
+
+
+class ConsumerDiffers(Conflict):
+    """A consumer of this name is already there, with another order."""
+
+    sqlstate = "HR202"
+
+
+class TopicInUse(Conflict):
+    """The topic has consumers, so it is not dropped without force."""
+
+    sqlstate = "HR203"
+
+
+class FewerPartitions(Conflict):
+    """The number of partitions of a topic can only be raised."""
+
+    sqlstate = "HR204"
+
+
+class MigrationChanged(Conflict):
+    """A migration that was applied has other text now; the database and this version do not belong together."""
+
+    sqlstate = "HR205"
+
+
 class Invalid(HeadraceError):
     """The input breaks a rule; nothing was written."""
 
     sqlstate = "HR300"
     exit_code = 5
+
+
+class PayloadTooLarge(Invalid):
+    """The payload has more bytes than an event may carry."""
+
+    sqlstate = "HR301"
+
+
+class PayloadTooDeep(Invalid):
+    """The payload nests deeper than JSON readers follow."""
+
+    sqlstate = "HR302"
+
+
+class NumberRefused(Invalid):
+    """The payload has a number that JSON readers refuse: not finite, or beyond the range of a double."""
+
+    sqlstate = "HR303"
+
+
+class BadType(Invalid):
+    """The event type is not a name."""
+
+    sqlstate = "HR304"
+
+
+class BadKey(Invalid):
+    """The key is empty or too long."""
+
+    sqlstate = "HR305"
+
+
+class BadHeaders(Invalid):
+    """The headers are not a small JSON object."""
+
+    sqlstate = "HR306"
+
+
+class OutOfLog(Invalid):
+    """The position is not in the log: not written yet, or dropped by retention."""
+
+    sqlstate = "HR307"
+
+
+class BadText(Invalid):
+    """The text has a NUL character or half a surrogate pair, which PostgreSQL cannot store."""
+
+    sqlstate = "HR308"
+
+
+class BadPayload(Invalid):
+    """The payload is not a JSON value."""
+
+    sqlstate = "HR309"
+
+
+class BadCloudEvent(Invalid):
+    """The text is not a CloudEvents 1.0 event in structured JSON."""
+
+    sqlstate = "HR311"
+
+
+class ProblemsFound(HeadraceError):
+    """It ran, and found problems."""
+
+    exit_code = 6
+
+
+class DatabaseUnavailable(HeadraceError):
+    """The database cannot be reached."""
+
+
+class ShardDown(DatabaseUnavailable):
+    """The shard this key belongs to cannot be reached; the other shards go on."""
+
+
+class NotMigrated(HeadraceError):
+    """The database has no headrace schema, or an older one."""
+
+
+def _tree(root: type[HeadraceError]) -> list[type[HeadraceError]]:
+    return [root, *(found for child in root.__subclasses__() for found in _tree(child))]
+
+
+def error_for_sqlstate(sqlstate: str) -> type[HeadraceError] | None:
+    """The error class for a SQLSTATE of ours; the nearest branch for one we do not know, None for a foreign one."""
+    if not sqlstate.startswith("HR"):
+        return None
+    known = {error.sqlstate: error for error in reversed(_tree(HeadraceError))}
+    return known.get(sqlstate) or known.get(sqlstate[:3] + "00") or HeadraceError

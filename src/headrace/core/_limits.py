@@ -1,0 +1,17 @@
+"""A limit on everything. SQL enforces the same numbers (sql/functions/core/event_within_limits.sql); a test compares them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAYLOAD_BYTES_MAX: Final = 1_048_576
+"""Of the payload as PostgreSQL prints it. Larger things belong in a store, with a reference in the event."""
+
+PAYLOAD_DEPTH_MAX: Final = 128
+"""Levels of arrays and objects. JSON readers give up at some depth; this is well within all of them."""
+
+HEADERS_BYTES_MAX: Final = 16_384
+KEY_BYTES_MAX: Final = 1024
+TYPE_CHARS_MAX: Final = 200
+NUMBER_MAX: Final = 1.7976931348623157e308
+"""The largest double. jsonb keeps larger numbers, most JSON readers refuse the whole text."""

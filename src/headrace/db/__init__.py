@@ -1,0 +1,44 @@
+"""Databases: connections, migrations, SQL files, errors by SQLSTATE, the embedded server.
+
+Owns the way to PostgreSQL. Promises: errors of the database come out as errors of our tree; passwords never come out."""
+
+from headrace.db._connect import (
+    AsyncConnection,
+    Connection,
+    Pool,
+    Target,
+    connect,
+    connect_async,
+    data_folder,
+    parse_targets,
+    pool,
+    targets,
+)
+from headrace.db._migrate import Step, desired_schema, migrate, pending, steps
+from headrace.db._server import Server, embedded_bin, free_port
+from headrace.db._sql import query
+from headrace.db._sqlstate import translate, translated
+
+__all__ = [
+    "AsyncConnection",
+    "Connection",
+    "Pool",
+    "Server",
+    "Step",
+    "Target",
+    "connect",
+    "connect_async",
+    "data_folder",
+    "desired_schema",
+    "embedded_bin",
+    "free_port",
+    "migrate",
+    "parse_targets",
+    "pending",
+    "pool",
+    "query",
+    "steps",
+    "targets",
+    "translate",
+    "translated",
+]

@@ -1,0 +1,130 @@
+"""Where the databases are, and connections to them.
+
+Owns: reading HEADRACE_DSN and DATABASE_URL, the embedded server's place. With nothing configured the embedded PostgreSQL
+starts in a data folder and runs on, so that several commands share it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import platformdirs
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_loads
+from psycopg_pool import AsyncConnectionPool
+
+from headrace.core import DatabaseUnavailable, Invalid, decode
+from headrace.db._server import Server
+
+Connection: TypeAlias = psycopg.Connection[TupleRow]
+AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
+Pool: TypeAlias = AsyncConnectionPool[AsyncConnection]
+
+APPLICATION_NAME = "headrace"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One database: the only one, or one of several shards."""
+
+    name: str
+    dsn: str
+
+    def __str__(self) -> str:
+        """Without the password, for messages."""
+        parts = conninfo_to_dict(self.dsn)
+        return f"{self.name} ({parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')})"
+
+
+def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the embedded server keeps its data: HEADRACE_DATA, else the user's data folder (/var/lib for root)."""
+    if given := environ.get("HEADRACE_DATA"):
+        return Path(given)
+    if os.geteuid() == 0:
+        # Root's home is closed to the user the server runs as.
+        return Path("/var/lib/headrace")
+    return platformdirs.user_data_path("headrace")
+
+
+def targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
+    """The configured databases; the embedded one, started, when none is configured.
+
+    HEADRACE_DSN (or DATABASE_URL) holds one address, or several as `name=address` separated by white space: the shards."""
+    configured = environ.get("HEADRACE_DSN") or environ.get("DATABASE_URL")
+    if not configured:
+        server = Server(data_folder(environ) / "pg18")
+        server.start()
+        return [Target("embedded", server.dsn())]
+    return parse_targets(configured)
+
+
+def parse_targets(text: str) -> list[Target]:
+    """One address, or several named ones. A key=value connection string counts as one address."""
+    words = text.split()
+    named = [word.partition("=") for word in words]
+    if not all("://" in address and "://" not in name for name, _, address in named):
+        return [_checked(Target("main", text.strip()))]
+    names = [name for name, _, _ in named]
+    if len(set(names)) < len(names):
+        raise Invalid(f"HEADRACE_DSN names a shard twice: {', '.join(names)}; every shard needs a name of its own")
+    return [_checked(Target(name, address)) for name, _, address in named]
+
+
+def _checked(target: Target) -> Target:
+    try:
+        conninfo_to_dict(target.dsn)
+    except psycopg.ProgrammingError as error:
+        raise Invalid(
+            f"the address of database {target.name!r} cannot be read: {str(error).strip()}; "
+            "write postgresql://user@host:5432/database"
+        ) from None
+    return target
+
+
+@contextmanager
+def connect(target: Target) -> Iterator[Connection]:
+    """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
+    try:
+        conn = psycopg.connect(
+            target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10
+        )
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(f"cannot reach database {target}: {str(error).strip()}") from None
+    set_json_loads(decode, conn)
+    with conn:
+        yield conn
+
+
+async def connect_async(target: Target) -> AsyncConnection:
+    """An asynchronous connection in autocommit mode; the caller closes it."""
+    conn = await psycopg.AsyncConnection.connect(
+        target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10
+    )
+    set_json_loads(decode, conn)
+    return conn
+
+
+def pool(target: Target, *, size: int) -> Pool:
+    """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced."""
+
+    async def configure(conn: AsyncConnection) -> None:
+        set_json_loads(decode, conn)
+
+    return AsyncConnectionPool(
+        target.dsn,
+        min_size=1,
+        max_size=size,
+        open=False,
+        configure=configure,
+        kwargs={"autocommit": True, "fallback_application_name": APPLICATION_NAME, "connect_timeout": 10},
+        check=AsyncConnectionPool.check_connection,
+        # The loops retry by themselves; a pool that waited long would only hide an outage from them.
+        reconnect_timeout=5,
+        timeout=15,
+    )

@@ -1,0 +1,6 @@
+-- The one clock. Stable, so that indexes can use it; tests move it by the setting headrace.clock_shift.
+create or replace function headrace.clock() returns timestamptz
+language sql stable parallel safe
+as $$
+    select statement_timestamp() + coalesce(nullif(current_setting('headrace.clock_shift', true), '')::interval, interval '0')
+$$;

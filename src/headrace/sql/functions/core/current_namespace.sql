@@ -1,0 +1,6 @@
+-- The namespace a call works in: the one given, else the setting headrace.namespace, else 'default'.
+create or replace function headrace.current_namespace(p_namespace text default null) returns text
+language sql stable parallel safe
+as $$
+    select coalesce(p_namespace, nullif(current_setting('headrace.namespace', true), ''), 'default')
+$$;

@@ -1,0 +1,43 @@
+-- Refuses an event that breaks a limit: raises HR301 … HR306 and never returns false. The numbers are those of core/_limits.py.
+create or replace function headrace.event_within_limits(p_type text, p_key text, p_payload jsonb, p_headers jsonb)
+returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_text  text := p_payload::text;
+    v_bytes integer := octet_length(v_text);
+begin
+    if p_payload is null then
+        raise exception 'payload is missing'
+            using errcode = 'HR300', hint = 'Publish ''null''::jsonb for an event without content.';
+    end if;
+    if v_bytes > 1048576 then
+        raise exception 'payload has % bytes, at most 1048576 are allowed', v_bytes
+            using errcode = 'HR301', hint = 'Store the large part elsewhere and publish a reference to it.';
+    end if;
+    -- A level takes a bracket and two bytes, so most texts are cleared without a walk.
+    if v_bytes > 256 and v_bytes - octet_length(replace(replace(v_text, '{', ''), '[', '')) > 128
+        and headrace.json_depth(p_payload, 129) > 128 then
+        raise exception 'payload nests deeper than 128 levels'
+            using errcode = 'HR302', hint = 'Flatten the payload, or publish the deep part as a string.';
+    end if;
+    if v_bytes > 308 and v_text ~ '[0-9]{309}' and headrace.json_number_too_big(p_payload) then
+        raise exception 'payload has a number beyond 1.8e308, which JSON readers refuse'
+            using errcode = 'HR303', hint = 'Publish the number as a string.';
+    end if;
+    if octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$' then
+        raise exception 'event type "%" is not a name', left(p_type, 200)
+            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits and _ . : / - and start with a letter or _.';
+    end if;
+    if octet_length(p_key) not between 1 and 1024 then
+        raise exception 'key has % bytes, 1 to 1024 are allowed', octet_length(p_key)
+            using errcode = 'HR305', hint = 'Leave the key out for an event without one; hash a long key.';
+    end if;
+    if p_headers <> '{}' and (jsonb_typeof(p_headers) <> 'object' or octet_length(p_headers::text) > 16384
+        or headrace.json_depth(p_headers, 129) > 128 or headrace.json_number_too_big(p_headers)) then
+        raise exception 'headers must be a JSON object of at most 16384 bytes, with the payload''s limits on depth and numbers'
+            using errcode = 'HR306', hint = 'Put data into the payload; headers carry context.';
+    end if;
+    return true;
+end
+$$;

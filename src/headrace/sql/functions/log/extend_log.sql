@@ -1,0 +1,47 @@
+-- The time partitions of a topic's log, oldest first, with their borders. The default partition has none.
+create or replace function headrace.time_partitions(p_topic_id integer)
+returns table (name regclass, from_at timestamptz, to_at timestamptz)
+language sql stable
+as $$
+    select b.name, b.border[1]::timestamptz, b.border[2]::timestamptz
+    from (
+        select i.inhrelid::regclass as name,
+            regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') as border
+        from pg_inherits i
+        join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = to_regclass(format('headrace.%I', 'log_' || p_topic_id))
+    ) b
+    where b.border is not null
+    order by 2
+$$;
+
+-- Makes time partitions for the moment given and two widths ahead, through pg_partman where it manages the topic.
+-- Locks: share update exclusive on the topic's branch while attaching, so readers and writers go on.
+create or replace function headrace.extend_log(p_topic_id integer, p_at timestamptz) returns timestamptz
+language plpgsql volatile
+-- Borders do not move with the session's time zone.
+set timezone = 'UTC'
+as $$
+declare
+    v_branch text := 'log_' || p_topic_id;
+    v_width  text;
+    v_from   timestamptz;
+    v_to     timestamptz;
+    v_until  timestamptz;
+begin
+    select t.time_partition into strict v_width from headrace.topic t where t.topic_id = p_topic_id;
+    perform headrace.partman_maintain(p_topic_id);
+    for i in 0 .. 2 loop
+        v_from := date_trunc(v_width, p_at) + i * ('1 ' || v_width)::interval;
+        v_to := v_from + ('1 ' || v_width)::interval;
+        continue when exists (
+            select from headrace.time_partitions(p_topic_id) p where p.from_at < v_to and p.to_at > v_from);
+        execute format('create table headrace.%I (like headrace.%I)', v_branch || to_char(v_from, '"_p"YYYYMMDD'), v_branch);
+        execute format('alter table headrace.%I attach partition headrace.%I for values from (%L) to (%L)',
+            v_branch, v_branch || to_char(v_from, '"_p"YYYYMMDD'), v_from, v_to);
+    end loop;
+    select max(p.to_at) into v_until from headrace.time_partitions(p_topic_id) p;
+    update headrace.topic t set log_until = v_until where t.topic_id = p_topic_id;
+    return v_until;
+end
+$$;

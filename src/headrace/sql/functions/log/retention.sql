@@ -1,0 +1,67 @@
+-- Drops time partitions of a topic's log that ended before p_before, oldest first, and returns what it dropped and what it kept.
+-- A partition stays while a consumer has not passed its last event, unless p_force; the newest one with events always stays.
+-- Locks: the topic row; the branch and the dropped partitions, access exclusive, at most 2 s of waiting.
+create or replace function headrace.drop_expired(p_topic_id integer, p_before timestamptz, p_force boolean default false)
+returns table (name text, from_at timestamptz, to_at timestamptz, events bigint, dropped boolean, kept_for text)
+language plpgsql volatile
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+    v_part record;
+    v_last bigint;
+begin
+    perform from headrace.topic t where t.topic_id = p_topic_id for no key update;
+    for v_part in
+        select p.name, p.from_at, p.to_at from headrace.time_partitions(p_topic_id) p
+        where p.to_at <= p_before and p.to_at <= headrace.clock()
+    loop
+        name := v_part.name::text;
+        from_at := v_part.from_at;
+        to_at := v_part.to_at;
+        execute format('select count(*), max(position) from %s', v_part.name) into events, v_last;
+        select string_agg(distinct c.consumer, ', ') into kept_for
+        from headrace.consumer c
+        join headrace.cursor u on u.consumer_id = c.consumer_id
+        where c.topic_id = p_topic_id and u.position < v_last
+            and exists (
+                select from headrace.log l
+                where l.topic_id = p_topic_id and l.position > u.position and l.position <= v_last
+                    and (u.partition = -1 or l.partition = u.partition));
+        dropped := p_force or kept_for is null;
+        if dropped then
+            update headrace.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
+            if not headrace.partman_drop(p_topic_id, v_part.to_at) or to_regclass(v_part.name::text) is not null then
+                execute format('drop table %s', v_part.name);
+            end if;
+        end if;
+        return next;
+        -- Nothing younger may go before it: the log has no holes.
+        exit when not dropped;
+    end loop;
+end
+$$;
+
+-- Applies every topic's retention, and makes time partitions ahead. Called by a node now and then, or by cron.
+create or replace function headrace.maintain_log()
+returns table (topic text, name text, events bigint, dropped boolean, kept_for text)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_topic record;
+begin
+    for v_topic in
+        select t.topic_id, t.topic, t.retention, t.log_until, t.time_partition from headrace.topic t order by t.topic_id
+    loop
+        if v_topic.log_until < headrace.clock() + ('1 ' || v_topic.time_partition)::interval then
+            perform headrace.extend_log(v_topic.topic_id, headrace.clock());
+        end if;
+        if v_topic.retention is not null then
+            return query
+            select v_topic.topic, d.name, d.events, d.dropped, d.kept_for
+            from headrace.drop_expired(v_topic.topic_id, headrace.clock() - v_topic.retention) d;
+        end if;
+    end loop;
+end
+$$;

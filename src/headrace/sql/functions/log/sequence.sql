@@ -1,0 +1,85 @@
+-- Moves committed outbox rows into the log: for every topic with rows that no other sequencer holds, the oldest p_batch
+-- rows (and a few that became visible meanwhile), in id order, numbered on from the head. One transaction; consumers are
+-- told once, at its commit.
+-- Locks: the topic row (no key update, skip locked) until the end of the transaction.
+-- Indexes: outbox_order for the rows, log_position backwards for the head, log_event_id for ids seen before;
+-- they must be used whatever the statistics of these fast-changing tables say.
+create or replace function headrace.sequence(p_batch integer default 10000)
+returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_topic record;
+    v_head  bigint;
+    v_time  timestamptz;
+    v_bound bigint;
+    v_moved integer;
+    v_told  text;
+begin
+    for v_topic in
+        select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep
+        from headrace.topic t
+        where t.topic_id in (select w.topic_id from headrace.outbox_topics() w (topic_id))
+        order by t.topic_id
+        for no key update skip locked
+    loop
+        select h.position, h.appended_at into v_head, v_time from headrace.log_head(v_topic.topic_id) h;
+        v_head := coalesce(v_head, v_topic.dropped_to);
+        -- The log's time never goes back, whatever the server's clock does.
+        v_time := greatest(v_time, headrace.clock());
+        if v_time >= v_topic.log_until then
+            perform headrace.extend_log(v_topic.topic_id, v_time);
+        end if;
+        if v_topic.asleep then
+            update headrace.topic t set asleep = false where t.topic_id = v_topic.topic_id;
+        end if;
+
+        select o.id into v_bound
+        from headrace.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+
+        with moved as (
+            delete from headrace.outbox o
+            where o.topic_id = v_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
+            returning o.id, o.event_id, o.type, o.key, o.payload, o.headers, o.emitted_at, o.producer
+        ), fresh as (
+            select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
+                row_number() over (partition by m.event_id order by m.id) as copy
+            from moved m
+            where (select l.position from headrace.log l
+                where l.topic_id = v_topic.topic_id and l.event_id = m.event_id limit 1) is null
+        ), numbered as (
+            select v_head + row_number() over (order by f.id) as position,
+                f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
+            from fresh f where f.copy = 1
+        ), appended as (
+            insert into headrace.log
+                (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
+            select n.position, v_time, n.emitted_at, v_topic.topic_id,
+                case when v_topic.partitions = 1 then 0
+                    when n.key is null then n.position % v_topic.partitions
+                    else headrace.key_hash(n.key) % v_topic.partitions end,
+                n.event_id, n.type, n.key, n.payload, n.headers, n.producer
+            from numbered n
+            order by n.position
+            returning 1
+        )
+        select (select count(*) from moved), (select count(*) from appended) into v_moved, events;
+
+        topic_id := v_topic.topic_id;
+        first_position := v_head + 1;
+        last_position := v_head + events;
+        duplicates := v_moved - events;
+        if events > 0 then
+            v_told := concat_ws(',', v_told, topic_id);
+        end if;
+        return next;
+    end loop;
+    if v_told is not null then
+        -- A NOTIFY carries at most 8000 bytes; an empty one means: look at every topic.
+        perform pg_notify('headrace_log', case when length(v_told) < 7000 then v_told else '' end);
+    end if;
+end
+$$;

@@ -1,0 +1,31 @@
+-- Puts topics to sleep that have had nothing for p_idle_s seconds, so that their publishers send a NOTIFY again.
+-- Returns how soon the sequencer has to look by itself: 'busy' (topics are awake), 'watch' (a transaction that has
+-- published is still open, and it may have read "awake"), or 'sleep'.
+-- Locks: topic rows, no key update, skip locked.
+create or replace function headrace.sequencer_rest(p_idle_s double precision) returns text
+language plpgsql volatile
+as $$
+begin
+    update headrace.topic t set asleep = true
+    where t.topic_id in (
+        select i.topic_id from headrace.topic i
+        where not i.asleep
+            and coalesce((select h.appended_at from headrace.log_head(i.topic_id) h), '-infinity')
+                < headrace.clock() - make_interval(secs => p_idle_s)
+            and not exists (select from headrace.outbox o where o.topic_id = i.topic_id)
+        for no key update skip locked
+    );
+    if exists (select from headrace.topic t where not t.asleep) then
+        return 'busy';
+    end if;
+    if exists (
+        select from pg_locks l
+        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace.outbox'::regclass
+        where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.pid <> pg_backend_pid()
+            and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    ) then
+        return 'watch';
+    end if;
+    return 'sleep';
+end
+$$;

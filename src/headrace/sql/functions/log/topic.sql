@@ -1,0 +1,109 @@
+-- The id of a topic; raises HR101 when there is none.
+create or replace function headrace.topic_id(p_topic text, p_namespace text default null) returns integer
+language plpgsql stable
+as $$
+declare
+    v_topic_id integer;
+begin
+    select t.topic_id into v_topic_id
+    from headrace.topic t where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic;
+    if v_topic_id is null then
+        perform headrace.raise_unknown_topic(p_topic, p_namespace);
+    end if;
+    return v_topic_id;
+end
+$$;
+
+-- Creates a topic with its branch of the log, and returns its id. Raises HR201 when it is there already.
+create or replace function headrace.create_topic(
+    p_topic          text,
+    p_partitions     integer default 1,
+    p_retention      interval default null,
+    p_time_partition text default 'month',
+    p_namespace      text default null
+) returns integer
+language plpgsql volatile
+as $$
+declare
+    v_namespace text := headrace.current_namespace(p_namespace);
+    v_topic_id  integer;
+begin
+    insert into headrace.topic (namespace, topic, partitions, retention, time_partition)
+    values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition)
+    on conflict on constraint topic_name_unique do nothing
+    returning topic_id into v_topic_id;
+    if v_topic_id is null then
+        raise exception 'topic "%" is already there in namespace "%"', p_topic, v_namespace
+            using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
+    end if;
+    insert into headrace.topic_border (topic_id, position, partitions) values (v_topic_id, 0, p_partitions);
+    execute format('create table headrace.%I (like headrace.log) partition by range (appended_at)', 'log_' || v_topic_id);
+    execute format('alter table headrace.log attach partition headrace.%I for values in (%L)', 'log_' || v_topic_id, v_topic_id);
+    perform headrace.partman_adopt(v_topic_id);
+    perform headrace.extend_log(v_topic_id, headrace.clock());
+    return v_topic_id;
+end
+$$;
+
+-- Changes a topic; what is null stays. Retention '0' means: keep the log for ever.
+-- More partitions take effect right after the current head: consumers bring every partition up to that border before any
+-- passes it, so each key keeps its order. Fewer partitions are refused (HR204).
+-- Locks: the topic row, so it waits for a running sequencer batch.
+create or replace function headrace.alter_topic(
+    p_topic      text,
+    p_partitions integer default null,
+    p_retention  interval default null,
+    p_namespace  text default null
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_topic record;
+    v_head  bigint;
+begin
+    select t.topic_id, t.partitions, t.dropped_to into v_topic
+    from headrace.topic t where t.topic_id = headrace.topic_id(p_topic, p_namespace) for no key update;
+    if p_partitions < v_topic.partitions then
+        raise exception 'topic "%" has % partitions; % would be fewer', p_topic, v_topic.partitions, p_partitions
+            using errcode = 'HR204', hint = 'The number of partitions can only be raised.';
+    end if;
+    if p_partitions > v_topic.partitions then
+        v_head := coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to);
+        insert into headrace.topic_border (topic_id, position, partitions) values (v_topic.topic_id, v_head, p_partitions)
+        on conflict on constraint topic_border_pkey do update set partitions = excluded.partitions;
+        insert into headrace.cursor (consumer_id, partition, position)
+        select c.consumer_id, p.partition, v_head
+        from headrace.consumer c
+        cross join generate_series(v_topic.partitions, p_partitions - 1) p (partition)
+        where c.topic_id = v_topic.topic_id and c.ordered_by = 'partition';
+    end if;
+    update headrace.topic t
+    set partitions = coalesce(p_partitions, t.partitions),
+        retention = case when p_retention is null then t.retention
+            when p_retention = interval '0' then null else p_retention end
+    where t.topic_id = v_topic.topic_id;
+end
+$$;
+
+-- Drops a topic with its log, consumers and what waits in its outbox. Refused (HR203) while consumers exist, unless forced.
+create or replace function headrace.drop_topic(p_topic text, p_force boolean default false, p_namespace text default null)
+returns void
+language plpgsql volatile
+as $$
+declare
+    v_topic_id  integer := headrace.topic_id(p_topic, p_namespace);
+    v_consumers text;
+begin
+    perform from headrace.topic t where t.topic_id = v_topic_id for update;
+    select string_agg(c.consumer, ', ' order by c.consumer) into v_consumers
+    from headrace.consumer c where c.topic_id = v_topic_id;
+    if v_consumers is not null and not p_force then
+        raise exception 'topic "%" has consumers: %', p_topic, v_consumers
+            using errcode = 'HR203', hint = 'Drop them first, or force it.';
+    end if;
+    perform headrace.partman_forget(v_topic_id);
+    delete from headrace.outbox o where o.topic_id = v_topic_id;
+    delete from headrace.topic t where t.topic_id = v_topic_id;
+    execute format('drop table headrace.%I', 'log_' || v_topic_id);
+end
+$$;

@@ -1,0 +1,36 @@
+-- Topics: a named log with partitions. Publishers read this row without locking it;
+-- the row lock (no key update) is the right to write the topic's log, held by one sequencer at a time.
+create table headrace.topic (
+    topic_id      integer     not null generated always as identity,
+    namespace     text        not null default 'default',
+    topic         text        not null,
+    partitions    integer     not null default 1,
+    -- Width of one time partition of the log.
+    time_partition text       not null default 'month',
+    -- Null keeps the log for ever.
+    retention     interval,
+    -- Positions up to and including this one have been dropped; the log starts after it.
+    dropped_to    bigint      not null default 0,
+    -- The time partitions reach up to here; the sequencer adds more before it writes past it.
+    log_until     timestamptz not null default '-infinity',
+    -- No sequencer looks at this topic right now: a publisher has to send a NOTIFY at commit. Otherwise it must not.
+    asleep        boolean     not null default true,
+    created_at    timestamptz not null default headrace.clock(),
+    constraint topic_pkey primary key (topic_id),
+    constraint topic_name_unique unique (namespace, topic),
+    constraint topic_namespace_exists foreign key (namespace) references headrace.namespace (namespace),
+    constraint topic_name_rule check (topic ~ '^[a-z][a-z0-9_.-]{0,99}$'),
+    constraint topic_partitions_1_to_1024 check (partitions between 1 and 1024),
+    constraint topic_time_partition_known check (time_partition in ('day', 'week', 'month')),
+    constraint topic_retention_positive check (retention > interval '0')
+) with (fillfactor = 50);
+
+-- How many partitions a topic had from which position on. A consumer passes a border only when every
+-- partition has come up to it, so that a key which changes partition keeps its order.
+create table headrace.topic_border (
+    topic_id   integer not null,
+    position   bigint  not null,
+    partitions integer not null,
+    constraint topic_border_pkey primary key (topic_id, position),
+    constraint topic_border_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+);

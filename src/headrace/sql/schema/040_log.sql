@@ -1,0 +1,22 @@
+-- The log: every event at its position. One branch per topic (headrace.log_<topic_id>), each cut by time.
+-- Written by the sequencer alone, never updated.
+create table headrace.log (
+    position    bigint      not null,
+    appended_at timestamptz not null,
+    emitted_at  timestamptz not null,
+    topic_id    integer     not null,
+    partition   integer     not null,
+    event_id    uuid        not null,
+    type        text        not null,
+    key         text,
+    payload     jsonb       not null,
+    headers     jsonb       not null,
+    producer    text
+) partition by list (topic_id);
+
+-- Order over the whole topic; its far end is the head of the log.
+create index log_position on headrace.log (position);
+-- Order within a partition, for consumers.
+create index log_partition on headrace.log (partition, position);
+-- The same event id twice is one event; and trace.
+create index log_event_id on headrace.log (event_id);

@@ -1,0 +1,71 @@
+-- Consumers and their cursors.
+create table headrace.consumer (
+    consumer_id   integer     not null generated always as identity,
+    topic_id      integer     not null,
+    consumer      text        not null,
+    -- 'partition': one cursor per partition, worked on side by side. 'topic': one cursor over all of it.
+    ordered_by    text        not null default 'partition',
+    -- Failure policy: how often an event is tried (null: for ever), how long between, and what then.
+    attempts_max  integer,
+    backoff_s     double precision not null default 1,
+    backoff_max_s double precision not null default 300,
+    when_exhausted text       not null default 'stop',
+    -- Where a failed event was put aside: do later events of its key wait behind it, or go on?
+    key_order     text        not null default 'hold',
+    created_at    timestamptz not null default headrace.clock(),
+    constraint consumer_pkey primary key (consumer_id),
+    constraint consumer_name_unique unique (topic_id, consumer),
+    constraint consumer_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint consumer_name_rule check (consumer ~ '^[a-z][a-z0-9_.-]{0,99}$'),
+    constraint consumer_ordered_by_known check (ordered_by in ('partition', 'topic')),
+    constraint consumer_attempts_positive check (attempts_max > 0),
+    constraint consumer_backoff_positive check (backoff_s > 0 and backoff_max_s >= backoff_s),
+    constraint consumer_when_exhausted_known check (when_exhausted in ('stop', 'dead_letter')),
+    constraint consumer_key_order_known check (key_order in ('hold', 'skip'))
+);
+
+-- How far a consumer has come. The row lock is the right to handle the partition; it ends with the
+-- transaction, so a dead process holds nothing. Partition -1: the one cursor over the whole topic.
+create table headrace.cursor (
+    consumer_id integer     not null,
+    partition   integer     not null,
+    position    bigint      not null,
+    state       text        not null default 'running',
+    -- Of the event right after the position.
+    attempts    integer     not null default 0,
+    retry_at    timestamptz,
+    error       text,
+    -- After a failed batch: up to here events are handled one by one, to find the one at fault.
+    single_to   bigint      not null default 0,
+    moved_at    timestamptz not null default headrace.clock(),
+    constraint cursor_pkey primary key (consumer_id, partition),
+    constraint cursor_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
+    constraint cursor_state_known check (state in ('running', 'stopped'))
+) with (fillfactor = 50);
+
+-- Events a consumer could not handle ('dead'), and later events of the same key that wait behind them ('behind').
+create table headrace.dead_letter (
+    dead_letter_id bigint   not null generated always as identity,
+    consumer_id integer     not null,
+    partition   integer     not null,
+    position    bigint      not null,
+    event_id    uuid        not null,
+    type        text        not null,
+    key         text,
+    payload     jsonb       not null,
+    headers     jsonb       not null,
+    state       text        not null,
+    reason      text        not null,
+    error       text,
+    attempts    integer     not null,
+    buried_at   timestamptz not null default headrace.clock(),
+    ended_at    timestamptz,
+    constraint dead_letter_pkey primary key (dead_letter_id),
+    constraint dead_letter_once unique (consumer_id, position),
+    constraint dead_letter_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
+    constraint dead_letter_state_known check (state in ('dead', 'behind', 'redrive', 'redriven', 'discarded'))
+);
+-- Which keys are held back: looked at for every batch.
+create index dead_letter_held on headrace.dead_letter (consumer_id, key) where state in ('dead', 'behind', 'redrive');
+-- What waits to be handled again, in order.
+create index dead_letter_redrive on headrace.dead_letter (consumer_id, partition, position) where state = 'redrive';

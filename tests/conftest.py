@@ -1,0 +1,118 @@
+"""Servers and databases for the tests.
+
+Two lanes: `pg18`, the embedded PostgreSQL, and `pg15`, Debian's with the real pg_cron and pg_partman. Every test worker
+starts its own servers on free ports and ends them; every test gets a database of its own, copied from a migrated template.
+A test that asks for `database` runs on both lanes; `@pytest.mark.lane("pg18")` keeps a costly one on the first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from filelock import FileLock
+
+from headrace.db import Connection, Server, Target, connect, migrate
+
+PG15 = Path("/usr/lib/postgresql/15")
+PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
+# A kill -9 of a process loses nothing without fsync; only a crash of the machine would, and no test makes one.
+FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB"}
+CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres", "cron.use_background_workers": "on"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "lane(name): run on this lane only")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "lane" in metafunc.fixturenames:
+        chosen = metafunc.definition.get_closest_marker("lane")
+        metafunc.parametrize("lane", [chosen.args[0]] if chosen else ["pg18", "pg15"], indirect=True, scope="session")
+
+
+def temporary_folder() -> Path:
+    """A folder that the server's own user can reach, also when the tests run as root."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+    folder.chmod(0o755)
+    return folder
+
+
+def install_pg15() -> None:
+    """Installs Debian's PostgreSQL 15 with its extensions, or skips with one clear line; in CI it may not be skipped."""
+    wanted = [
+        PG15 / "bin/postgres",
+        *(Path("/usr/share/postgresql/15/extension") / f"{name}.control" for name in ("pg_cron", "pg_partman")),
+    ]
+    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
+        if all(path.exists() for path in wanted):
+            return
+        if os.geteuid() == 0 and shutil.which("apt-get"):
+            quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+            subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
+            subprocess.run(
+                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PG15_PACKAGES], check=True, **quiet
+            )
+        elif os.environ.get("CI"):
+            pytest.fail(f"the PostgreSQL 15 lane needs {' '.join(PG15_PACKAGES)}, and CI may not skip it")
+        else:
+            pytest.skip(f"PostgreSQL 15 lane skipped: install {' '.join(PG15_PACKAGES)} to run it")
+
+
+@pytest.fixture(scope="session")
+def lane(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def server(lane: str) -> Iterator[Server]:
+    """The lane's server, with a migrated template database."""
+    if lane == "pg15":
+        install_pg15()
+    folder = temporary_folder()
+    running = Server(
+        folder, bin_dir=PG15 / "bin" if lane == "pg15" else None, settings=FAST | (CRON if lane == "pg15" else {})
+    )
+    running.start()
+    try:
+        with psycopg.connect(running.dsn(), autocommit=True) as admin:
+            admin.execute("create database headrace_template")
+        with connect(Target("template", running.dsn("headrace_template"))) as conn:
+            if lane == "pg15":
+                conn.execute("create schema partman; create extension pg_partman schema partman")
+            migrate(conn)
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[Target]:
+    """A fresh, migrated database."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"create database {name} template headrace_template")
+    yield Target("test", server.dsn(name))
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def conn(database: Target) -> Iterator[Connection]:
+    """A connection to the test's database, in autocommit mode."""
+    with connect(database) as connection:
+        yield connection
+
+
+@pytest.fixture
+def second(database: Target) -> Iterator[Connection]:
+    """Another session on the same database."""
+    with connect(database) as connection:
+        yield connection
