@@ -56,9 +56,7 @@ def install_pg15() -> None:
         if os.geteuid() == 0 and shutil.which("apt-get"):
             quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
             subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-            subprocess.run(
-                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PG15_PACKAGES], check=True, **quiet
-            )
+            subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PG15_PACKAGES], check=True, **quiet)
         elif os.environ.get("CI"):
             pytest.fail(f"the PostgreSQL 15 lane needs {' '.join(PG15_PACKAGES)}, and CI may not skip it")
         else:
@@ -76,9 +74,7 @@ def server(lane: str) -> Iterator[Server]:
     if lane == "pg15":
         install_pg15()
     folder = temporary_folder()
-    running = Server(
-        folder, bin_dir=PG15 / "bin" if lane == "pg15" else None, settings=FAST | (CRON if lane == "pg15" else {})
-    )
+    running = Server(folder, bin_dir=PG15 / "bin" if lane == "pg15" else None, settings=FAST | (CRON if lane == "pg15" else {}))
     running.start()
     try:
         with psycopg.connect(running.dsn(), autocommit=True) as admin:

@@ -96,7 +96,5 @@ def _check_key(key: str) -> None:
 def _encode_headers(headers: Mapping[str, JSON]) -> str:
     text = encode(headers)
     if not text.startswith("{") or len(text.encode()) > HEADERS_BYTES_MAX:
-        raise BadHeaders(
-            f"headers must be a JSON object of at most {HEADERS_BYTES_MAX} bytes; put data into the payload"
-        )
+        raise BadHeaders(f"headers must be a JSON object of at most {HEADERS_BYTES_MAX} bytes; put data into the payload")
     return text

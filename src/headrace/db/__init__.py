@@ -14,17 +14,22 @@ from headrace.db._connect import (
     pool,
     targets,
 )
+from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, pending, steps
+from headrace.db._persist import TRANSIENT, persist
 from headrace.db._server import Server, embedded_bin, free_port
 from headrace.db._sql import query
 from headrace.db._sqlstate import translate, translated
 
 __all__ = [
+    "TRANSIENT",
     "AsyncConnection",
     "Connection",
+    "Listener",
     "Pool",
     "Server",
     "Step",
+    "Subscription",
     "Target",
     "connect",
     "connect_async",
@@ -35,6 +40,7 @@ __all__ = [
     "migrate",
     "parse_targets",
     "pending",
+    "persist",
     "pool",
     "query",
     "steps",

@@ -91,9 +91,7 @@ def _checked(target: Target) -> Target:
 def connect(target: Target) -> Iterator[Connection]:
     """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
     try:
-        conn = psycopg.connect(
-            target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10
-        )
+        conn = psycopg.connect(target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"cannot reach database {target}: {str(error).strip()}") from None
     set_json_loads(decode, conn)
@@ -123,7 +121,6 @@ def pool(target: Target, *, size: int) -> Pool:
         open=False,
         configure=configure,
         kwargs={"autocommit": True, "fallback_application_name": APPLICATION_NAME, "connect_timeout": 10},
-        check=AsyncConnectionPool.check_connection,
         # The loops retry by themselves; a pool that waited long would only hide an outage from them.
         reconnect_timeout=5,
         timeout=15,

@@ -1,7 +1,7 @@
 """A PostgreSQL server of our own in a folder: the embedded one, and the ones that tests and benchmarks start.
 
-Owns: initdb, start, stop and kill of one cluster. Promises: works as root too (PostgreSQL refuses to run as root, so it runs
-as another user), on a free port, durable as PostgreSQL is by default; what was started here is ended here, by its own process id."""
+Owns: initdb, start, stop and kill of one cluster. Promises: works as root too (PostgreSQL refuses to run as root, so it
+runs as another user), on a free port, durable as PostgreSQL is by default; it is ended by its own process id."""
 
 from __future__ import annotations
 
@@ -149,9 +149,7 @@ class Server:
         if done.returncode != 0:
             log = self.data / "server.log"
             told = done.stderr or (log.read_text()[-2000:] if log.exists() else "")
-            raise DatabaseUnavailable(
-                f"{program} for {self.folder} failed with exit code {done.returncode}: {told.strip()}"
-            )
+            raise DatabaseUnavailable(f"{program} for {self.folder} failed with exit code {done.returncode}: {told.strip()}")
 
     def _own(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,10 +20,7 @@ def query(name: str) -> LiteralString:
 
 def sql_files(folder: str) -> list[tuple[str, LiteralString]]:
     """Name (without folder and ending) and text of every SQL file below sql/<folder>, in the order of their names."""
-    return [
-        (name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
-        for name, file in sorted(_walk(_root() / folder, ""))
-    ]
+    return [(name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for name, file in sorted(_walk(_root() / folder, ""))]
 
 
 def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:

@@ -1,0 +1,28 @@
+"""Seek: moving a consumer's cursors, with a preview of what that means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg.rows import class_row
+
+from headrace.db import Connection, translated
+
+
+@dataclass(frozen=True)
+class Seek:
+    """One partition's move. `events` > 0 will be handled again, < 0 will be skipped."""
+
+    partition: int
+    from_position: int
+    to_position: int
+    events: int
+
+
+def seek(
+    conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
+) -> list[Seek]:
+    """Moves a consumer to 'earliest', 'latest', a position (the next event to be handled) or a time; with `preview`, only says so."""
+    with translated(), conn.cursor(row_factory=class_row(Seek)) as cursor:
+        given = (topic, consumer, target, preview, namespace)
+        return cursor.execute("select * from headrace.seek(%s, %s, %s, %s, %s)", given).fetchall()

@@ -1,0 +1,84 @@
+"""Listener: one connection that hears NOTIFY for all loops of a process.
+
+Promises: a subscriber wakes up when its channel was notified, and after every (re)connection, since what happened before
+was not heard. It never carries data one could lose: who wakes up looks into the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import psycopg
+import psycopg.sql
+import stamina
+
+from headrace.db._connect import Target, connect_async
+
+logger = logging.getLogger(__name__)
+
+
+class Subscription:
+    """One loop's ear on a channel; with a `word`, only for payloads that contain it."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self.word: str | None = None
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Waits for a notification, at most so long; says whether there was one."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+
+class Listener:
+    """LISTENs on behalf of subscriptions. A channel's payload `a,b` wakes the subscribers of `a` and of `b`; an empty one all."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._subscriptions: list[Subscription] = []
+
+    def subscribe(self, channel: str) -> Subscription:
+        """An ear for a channel. Before `run`."""
+        subscription = Subscription(channel)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    async def run(self) -> None:
+        """Listens until cancelled; a lost connection is made again."""
+        while True:
+            try:
+                await self._listen()
+            except psycopg.OperationalError as error:
+                logger.warning("listener of %s lost its connection: %s", self._target, error)
+
+    async def _listen(self) -> None:
+        async for attempt in stamina.retry_context(
+            on=psycopg.OperationalError, attempts=None, timeout=None, wait_initial=0.1, wait_max=5
+        ):
+            with attempt:
+                conn = await connect_async(self._target)
+        async with conn:
+            for channel in {subscription.channel for subscription in self._subscriptions}:
+                await conn.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
+            self._ring_all()
+            async for notification in conn.notifies():
+                self._ring(notification.channel, notification.payload)
+
+    def _ring(self, channel: str, payload: str) -> None:
+        words = set(payload.split(",")) if payload else None
+        for subscription in self._subscriptions:
+            if subscription.channel == channel and (not words or not subscription.word or subscription.word in words):
+                subscription.ring()
+
+    def _ring_all(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.ring()

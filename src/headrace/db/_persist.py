@@ -1,0 +1,34 @@
+"""Loops that survive the database: a step that fails because PostgreSQL is away is tried again until it is back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+import stamina
+from psycopg_pool import PoolTimeout
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Deadlocks and serialization failures are the server's way of saying: again, please.
+TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+
+
+async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
+    """Runs one step of a loop; on a transient error it runs again, after 0.1 s growing to 5 s with jitter, for ever.
+
+    Nothing is lost by that: whatever a step did was in a transaction, and the next attempt finds what is due."""
+    try:
+        return await step()
+    except TRANSIENT as error:
+        logger.warning("%s: %s; trying again", name, str(error).strip() or type(error).__name__)
+    async for attempt in stamina.retry_context(
+        on=TRANSIENT, attempts=None, timeout=None, wait_initial=0.1, wait_max=5, wait_jitter=0.5
+    ):
+        with attempt:
+            return await step()
+    raise AssertionError("unreachable: the retry has no end")

@@ -1,0 +1,28 @@
+"""Log: topics, their positions, and the way from the outbox into them.
+
+Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change;
+what is visible is in order; nothing a consumer has not passed is dropped unless told so."""
+
+from headrace.log._read import head, logged_event, read, tail
+from headrace.log._retention import Expired, drop_expired, maintain
+from headrace.log._sequencer import Sequenced, Sequencer, sequence
+from headrace.log._topic import Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
+
+__all__ = [
+    "Expired",
+    "Sequenced",
+    "Sequencer",
+    "Topic",
+    "alter_topic",
+    "create_topic",
+    "drop_expired",
+    "drop_topic",
+    "get_topic",
+    "head",
+    "list_topics",
+    "logged_event",
+    "maintain",
+    "read",
+    "sequence",
+    "tail",
+]

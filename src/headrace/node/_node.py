@@ -1,0 +1,108 @@
+"""Node: one process that runs the loops of an application on every database it is given.
+
+Owns: starting and ending the loops. Promises: databases do not wait for each other, so one shard down stops none of the
+others; told to stop, it finishes the batches that run and takes no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from headrace.consume import Runner
+from headrace.db import Listener, Pool, Target, persist, pool
+from headrace.log import Sequencer
+from headrace.node._app import Headrace
+
+logger = logging.getLogger(__name__)
+
+MAINTAIN_S = 60.0
+GRACE_S = 30.0
+
+
+class Node:
+    """Runs an application until `stop`."""
+
+    def __init__(self, app: Headrace, targets: Sequence[Target], *, sequencer: bool = True, grace_s: float = GRACE_S) -> None:
+        self._stop = asyncio.Event()
+        self._grace_s = grace_s
+        self._sides = [_Side(app, target, self._stop, sequencer=sequencer) for target in targets]
+
+    @property
+    def handled(self) -> int:
+        """How many events the consumers of this node have handled."""
+        return sum(runner.handled for side in self._sides for runner in side.runners)
+
+    @property
+    def sequenced(self) -> int:
+        """How many events this node has moved into the log."""
+        return sum(side.sequencer.events for side in self._sides if side.sequencer)
+
+    def stop(self) -> None:
+        """Ends the node: running batches are finished, nothing new begins."""
+        self._stop.set()
+        for side in self._sides:
+            side.ring()
+
+    async def run(self) -> None:
+        """Runs until `stop`; what has not ended by then after the grace time is cancelled, and rolled back."""
+        tasks = [asyncio.create_task(side.run(), name=str(side.target)) for side in self._sides]
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_EXCEPTION if tasks else asyncio.ALL_COMPLETED)
+        self.stop()
+        _, late = await asyncio.wait(tasks, timeout=self._grace_s)
+        for task in late:
+            logger.warning("%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s)
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+class _Side:
+    """The loops of a node on one database."""
+
+    def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
+        self.target = target
+        self._stop = stop
+        # A worker holds one connection while it handles, the sequencer and the ticker one each.
+        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 2)
+        self._listener = Listener(target)
+        self._bells = [self._listener.subscribe("headrace_outbox")]
+        self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
+        self.runners: list[Runner] = []
+        for consumer in app.consumers:
+            bell = self._listener.subscribe("headrace_log")
+            self._bells.append(bell)
+            self.runners.append(Runner(consumer, self._pool, bell, stop))
+
+    def ring(self) -> None:
+        for bell in self._bells:
+            bell.ring()
+
+    async def run(self) -> None:
+        await self._pool.open()
+        listener = asyncio.create_task(self._listener.run())
+        ticker = asyncio.create_task(self._tick())
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self.sequencer:
+                    group.create_task(self.sequencer.run())
+                for runner in self.runners:
+                    group.create_task(runner.run())
+                group.create_task(self._stop.wait())
+        finally:
+            listener.cancel()
+            ticker.cancel()
+            await asyncio.gather(listener, ticker, return_exceptions=True)
+            await self._pool.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await persist(f"maintenance of {self.target}", self._maintain)
+            await asyncio.sleep(MAINTAIN_S)
+
+    async def _maintain(self) -> None:
+        async with self._pool.connection() as conn:
+            await conn.execute("select count(*) from headrace.maintain_log()")
