@@ -13,16 +13,16 @@ from headrace.lang.condition._corpus import (
     CorpusError,
     EvaluateMany,
     Outcome,
-    event_of,
     load_corpus,
     run_cases,
+    sample_of,
 )
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
 from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
-from headrace.lang.condition._subject import Event, Json, Subject, decode_json, jsonb_text
+from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
 from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
 
 __all__ = [
@@ -35,11 +35,11 @@ __all__ = [
     "Equality",
     "Evaluate",
     "EvaluateMany",
-    "Event",
     "Field",
     "Json",
     "Node",
     "Outcome",
+    "Sample",
     "Step",
     "Subject",
     "Take",
@@ -47,7 +47,6 @@ __all__ = [
     "decode_json",
     "equality_to_postgres",
     "equality_to_spark",
-    "event_of",
     "explain",
     "field_to_postgres",
     "field_to_spark",
@@ -55,6 +54,7 @@ __all__ = [
     "load_corpus",
     "parse",
     "run_cases",
+    "sample_of",
     "to_postgres",
     "to_python",
     "to_spark",

@@ -16,9 +16,9 @@ from headrace.core._errors import Invalid
 from headrace.lang.condition._condition import Condition, parse
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._moment import micros_of_text, moment_of
-from headrace.lang.condition._subject import Event, Json, decode_json
+from headrace.lang.condition._subject import Json, Sample, decode_json
 
-EvaluateMany = Callable[[Sequence[tuple[Condition, Event]]], Sequence[bool | None]]
+EvaluateMany = Callable[[Sequence[tuple[Condition, Sample]]], Sequence[bool | None]]
 _ANSWERS = {True: "true", False: "false", None: "unknown"}
 _CASE_KEYS = frozenset({"name", "condition", "event", "payload", "expect", "error"})
 _EVENT_KEYS = frozenset({"type", "key", "headers", "payload", "emitted_at"})
@@ -36,7 +36,7 @@ class Case:
 
     name: str
     condition: str
-    event: Event
+    event: Sample
     expect: str | None
     error: str | None
 
@@ -73,32 +73,32 @@ def _case(path: Path, number: int, entry: dict[str, object]) -> Case:
     if (expect is None) == (error is None) or (expect is not None and expect not in _ANSWERS.values()):
         raise CorpusError(f"{where}: give either expect = true, false or unknown (as text), or error")
     try:
-        event = event_of(texts.get("event"), texts.get("payload"))
+        event = sample_of(texts.get("event"), texts.get("payload"))
     except Invalid as problem:
         raise CorpusError(f"{where}: {problem}") from None
     return Case(texts["name"], texts["condition"], event, expect, error)
 
 
-def event_of(event: str | None, payload: str | None = None) -> Event:
+def sample_of(event: str | None, payload: str | None = None) -> Sample:
     """An event out of JSON: the whole event, or its payload alone; neither is an empty object."""
     if event is None:
-        return Event(decode_json(payload if payload is not None else "{}"))
+        return Sample(decode_json(payload if payload is not None else "{}"))
     value = decode_json(event)
     if payload is not None or not isinstance(value, dict) or set(value) - _EVENT_KEYS:
         raise Invalid(f"an event is one JSON object with {', '.join(sorted(_EVENT_KEYS))}; give payload alone instead")
     kind, key, headers = value.get("type", ""), value.get("key"), value.get("headers", {})
     if not isinstance(kind, str) or not (key is None or isinstance(key, str)) or not isinstance(headers, dict):
         raise Invalid("of an event, type is a text, key a text or null, headers an object")
-    plain = Event(value.get("payload", {}), kind, key, headers)
+    plain = Sample(value.get("payload", {}), kind, key, headers)
     return plain if "emitted_at" not in value else _emitted(plain, value["emitted_at"])
 
 
-def _emitted(event: Event, at: Json) -> Event:
+def _emitted(event: Sample, at: Json) -> Sample:
     micros = micros_of_text(at) if isinstance(at, str) else None
     moment = None if micros is None else moment_of(micros)
     if moment is None:
         raise Invalid("emitted_at is RFC 3339 with an offset, such as 2026-01-31T08:30:00Z")
-    return Event(event.payload, event.type, event.key, event.headers, moment)
+    return Sample(event.payload, event.type, event.key, event.headers, moment)
 
 
 def run_cases(cases: Sequence[Case], evaluate: EvaluateMany) -> tuple[Outcome, ...]:

@@ -20,7 +20,7 @@ class ConditionError(Invalid):
         super().__init__(f"condition, line {line}, column {column}: {reason}\n{shown}\n{allowed}")
 
 
-class Mistake(Exception):  # noqa: N818 - never leaves the room: `parse` turns it into a ConditionError
+class Mistake(Exception):
     """A fault found at a place in the text, before the text itself is known to the finder."""
 
     def __init__(self, at: int, reason: str, allowed: str) -> None:

@@ -43,7 +43,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Sample:
     """A plain subject, for the tester and `explain`."""
 
     payload: Json
