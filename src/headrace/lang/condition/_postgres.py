@@ -114,8 +114,14 @@ def _place(field: Field, *, scalar: bool) -> str:
             case str():
                 sql += f" -{arrow} {literal(step)}"
             case int():
-                sql += f" -{arrow} {step}" if step >= 0 else f" -{arrow} ({step})"
+                sql = _element(sql, step) + (" #>> '{}'" if arrow == ">>" else "")
     return f"({sql})"
+
+
+def _element(sql: str, index: int) -> str:
+    """An element of an array. Not `->`: that takes a scalar for an array of one."""
+    place = str(index) if index >= 0 else "last" if index == -1 else f"last - {-index - 1}"
+    return f"jsonb_path_query_first({sql}, 'strict $[{place}]', '{{}}', true)"
 
 
 def _extraction(field: Field) -> str:
