@@ -14,7 +14,12 @@ from headrace.db import Server
 
 @pytest.fixture(scope="session")
 def database(server: Server) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+    """A database whose own order of text is not by code point, where the server can have one."""
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        icu = admin.execute("select count(*) from pg_collation where collprovider = 'i'").fetchone()
+        locale = "locale_provider icu icu_locale 'en-US'" if icu and icu[0] else ""
+        admin.execute(f"create database condition template template0 {locale}")
+    with psycopg.connect(server.dsn("condition"), autocommit=True) as connection:
         yield connection
 
 
