@@ -16,9 +16,10 @@ from headrace.db import Server
 def database(server: Server) -> Iterator[psycopg.Connection]:
     """A database whose own order of text is not by code point, where the server can have one."""
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        icu = admin.execute("select count(*) from pg_collation where collprovider = 'i'").fetchone()
-        locale = "locale_provider icu icu_locale 'en-US'" if icu and icu[0] else ""
-        admin.execute(f"create database condition template template0 {locale}")
+        try:
+            admin.execute("create database condition template template0 locale_provider icu icu_locale 'en-US'")
+        except psycopg.errors.FeatureNotSupported:
+            admin.execute("create database condition")
     with psycopg.connect(server.dsn("condition"), autocommit=True) as connection:
         yield connection
 

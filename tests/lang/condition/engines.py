@@ -34,10 +34,7 @@ def python_answers(conditions: Sequence[Condition], events: Sequence[Sample]) ->
 
 
 def rows_of(events: Sequence[Sample]) -> list[tuple[object, ...]]:
-    return [
-        (i, e.type, e.key, jsonb_text(dict(e.headers)), jsonb_text(e.payload), e.emitted_at)
-        for i, e in enumerate(events)
-    ]
+    return [(i, e.type, e.key, jsonb_text(dict(e.headers)), jsonb_text(e.payload), e.emitted_at) for i, e in enumerate(events)]
 
 
 def database_engine(connection: psycopg.Connection, *, hoisted: bool = False) -> Engine:

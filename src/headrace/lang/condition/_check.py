@@ -69,12 +69,8 @@ CAST_NAMES: Final = {
 CASTS_ALLOWED: Final = "casts to int, bigint, numeric, boolean, text, timestamptz"
 _JSON_TAKES = {take.value: take for take in (Take.INT, Take.BIGINT, Take.NUMERIC, Take.BOOLEAN)}
 _WHOLE_DIGITS = 19
-_NUMBER_ALLOWED = (
-    f"integers up to {INTEGER_MAX}, decimals below 10^19 with at most {NUMERIC_SCALE} digits after the point"
-)
-_TAKE_HINT = (
-    "->> for its text, ::int ::bigint ::numeric ::boolean for its value, is null, ?, jsonb_typeof, jsonb_array_length"
-)
+_NUMBER_ALLOWED = f"integers up to {INTEGER_MAX}, decimals below 10^19 with at most {NUMERIC_SCALE} digits after the point"
+_TAKE_HINT = "->> for its text, ::int ::bigint ::numeric ::boolean for its value, is null, ?, jsonb_typeof, jsonb_array_length"
 
 
 def type_name(what: Node | Place) -> str:
@@ -120,9 +116,7 @@ def step_into(operand: Operand, step: Operand, operator: str) -> Operand:
     if len(place.path) > PATH_STEPS_MAX:
         raise Mistake(step.at, f"a path of {len(place.path)} steps", f"{PATH_STEPS_MAX} steps")
     if sum(isinstance(s, Either) for s in place.path) > EITHER_STEPS_MAX:
-        raise Mistake(
-            step.at, "too many numbers in #> paths", f"{EITHER_STEPS_MAX} numbers; -> 0 and -> 'key' without limit"
-        )
+        raise Mistake(step.at, "too many numbers in #> paths", f"{EITHER_STEPS_MAX} numbers; -> 0 and -> 'key' without limit")
     if operator in ("->>", "#>>"):
         return Operand(Field(place.root, place.path, Take.TEXT), operand.at)
     return Operand(place, operand.at)
@@ -149,11 +143,7 @@ def _path_steps(text: str, at: int) -> tuple[Step, ...]:
         return ()
     steps: list[Step] = []
     for element in text[1:-1].split(","):
-        if (
-            not element
-            or element.lower() == "null"
-            or any(c in '{}"\\' or not c.isprintable() or c.isspace() for c in element)
-        ):
+        if not element or element.lower() == "null" or any(c in '{}"\\' or not c.isprintable() or c.isspace() for c in element):
             raise Mistake(at, f"the path element {element!r} cannot be read plainly", allowed)
         digits = element.removeprefix("-")
         if digits.isascii() and digits.isdigit():
@@ -187,9 +177,7 @@ def cast(operand: Operand, name: str, at: int) -> Operand:
         return Operand(moment_constant(str(what.value), operand.at), operand.at)
     node = _cast_node(what, to)
     if node is None:
-        raise Mistake(
-            at, f"{type_name(what)} has no cast to {to} here", "casts of a field's text, of key, and between numbers"
-        )
+        raise Mistake(at, f"{type_name(what)} has no cast to {to} here", "casts of a field's text, of key, and between numbers")
     return Operand(node, operand.at)
 
 
@@ -240,9 +228,7 @@ def arithmetic(operator: str, left: Operand, right: Operand) -> Node:
     """`+ - * / %`."""
     for operand in (left, right):
         if not node_of(operand).type.is_number:
-            raise Mistake(
-                operand.at, f"{operator} needs numbers, not {type_name(operand.what)}", "numbers on both sides"
-            )
+            raise Mistake(operand.at, f"{operator} needs numbers, not {type_name(operand.what)}", "numbers on both sides")
     return Arithmetic(operator, node_of(left), node_of(right))
 
 
@@ -273,9 +259,7 @@ def like(operand: Operand, pattern: Operand, *, fold: bool) -> Node:
     """`like` and `ilike`."""
     text = _pattern(pattern, "like")
     if like_parts(text) is None:
-        raise Mistake(
-            pattern.at, "the pattern ends in a lone backslash", r"\\ for a backslash, \% and \_ for the signs"
-        )
+        raise Mistake(pattern.at, "the pattern ends in a lone backslash", r"\\ for a backslash, \% and \_ for the signs")
     return Like(typed(operand, Type.TEXT, "the left side of like"), text, fold)
 
 

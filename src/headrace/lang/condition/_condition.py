@@ -76,9 +76,7 @@ def parse(text: str) -> Condition:
     try:
         condition = Condition(parse_tree(text))
         if (written := len(condition.text)) > TEXT_CHARS_MAX:
-            raise Mistake(
-                0, f"the condition has {written} characters in its canonical form", f"{TEXT_CHARS_MAX} characters"
-            )
+            raise Mistake(0, f"the condition has {written} characters in its canonical form", f"{TEXT_CHARS_MAX} characters")
         return condition
     except Mistake as mistake:
         raise error_in(text, mistake) from None

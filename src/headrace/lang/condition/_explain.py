@@ -41,4 +41,5 @@ def _shown(value: Value | None, kind: Type) -> str:
         return f"'{value}'"
     if kind is Type.TIMESTAMPTZ and isinstance(value, int):
         return moment_text(value)
-    return number_text(value)
+    shown = number_text(value)
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown

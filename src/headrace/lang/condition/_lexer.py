@@ -93,9 +93,7 @@ def _name_at(text: str, name: re.Match[str]) -> tuple[Token, int]:
     folded, end = name.group().lower(), name.end()
     after = text[end : end + 1]
     if (after == "'" and folded in _STRING_PREFIXES) or text[end : end + 2] in ("&'", '&"'):
-        raise Mistake(
-            name.start(), f"{name.group()}'…' is a special kind of literal", "plain 'text', with '' for a quote inside"
-        )
+        raise Mistake(name.start(), f"{name.group()}'…' is a special kind of literal", "plain 'text', with '' for a quote inside")
     if after and not after.isascii():
         raise Mistake(end, f"character {_shown(after)} in a name", "ASCII letters, digits and _ in names")
     return Token("name", folded, name.start()), end
@@ -104,9 +102,7 @@ def _name_at(text: str, name: re.Match[str]) -> tuple[Token, int]:
 def _number_at(text: str, number: re.Match[str]) -> tuple[Token, int]:
     end = number.end()
     if _NAME.match(text, end) or text[end : end + 1] == ".":
-        raise Mistake(
-            end, "a number goes on in a way that is not decimal", "digits with at most one point, such as 1000 or 0.5"
-        )
+        raise Mistake(end, "a number goes on in a way that is not decimal", "digits with at most one point, such as 1000 or 0.5")
     return Token("number", number.group(), number.start()), end
 
 
@@ -114,9 +110,7 @@ def _operator_at(run: re.Match[str]) -> tuple[Token, int]:
     operator = run.group()
     for opening in ("--", "/*"):
         if opening in operator:
-            raise Mistake(
-                run.start() + operator.index(opening), "comments are not part of a condition", "the condition alone"
-            )
+            raise Mistake(run.start() + operator.index(opening), "comments are not part of a condition", "the condition alone")
     while len(operator) > 1 and operator[-1] in "+-" and not _SIGN_KEEPERS & set(operator):
         operator = operator[:-1]
     if operator not in OPERATORS:

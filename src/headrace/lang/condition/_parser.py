@@ -38,9 +38,7 @@ _OPERATOR_LEVELS: Final = {
     "::": CAST,
 }
 _WORD_LEVELS: Final = {"or": OR, "and": AND, "is": IS, "between": RANGE, "in": RANGE, "like": RANGE, "ilike": RANGE}
-_NAMES_ALLOWED: Final = "object, headers, type, key, emitted_at, true, false, and the functions " + ", ".join(
-    check.FUNCTIONS
-)
+_NAMES_ALLOWED: Final = "object, headers, type, key, emitted_at, true, false, and the functions " + ", ".join(check.FUNCTIONS)
 _COLUMNS: Final[dict[str, Node | Place]] = {
     "object": Place("object", ()),
     "headers": Place("headers", ()),
@@ -118,13 +116,11 @@ class _Parser:
         """One expression whose operators all bind tighter than the floor."""
         self.depth += 1
         if self.depth > NESTING_MAX:
-            raise Mistake(
-                self.token.at, f"the text is nested more than {NESTING_MAX} deep", f"{NESTING_MAX} levels of nesting"
-            )
+            raise Mistake(self.token.at, f"the text is nested more than {NESTING_MAX} deep", f"{NESTING_MAX} levels of nesting")
         if floor >= NOT and self.at_word("not"):
             raise Mistake(self.token.at, "not cannot follow an operator", "parentheses around not …")
         left = self.prefix()
-        ceiling = CAST
+        ceiling, leaning = CAST, 0
         while (level := self.infix_level()) > floor:
             if level > ceiling or (level == ceiling and level in _NO_CHAIN):
                 raise Mistake(
@@ -134,6 +130,10 @@ class _Parser:
                 )
             left = self.infix(left, level)
             ceiling = level
+            # Sums, products and casts lean to the left: each one is a level of the tree without one of the text.
+            leaning += level >= SUM
+            if leaning > DEPTH_MAX:
+                raise Mistake(self.token.at, f"the condition is more than {DEPTH_MAX} levels deep", f"{DEPTH_MAX} levels")
         self.depth -= 1
         return left
 
@@ -166,9 +166,7 @@ class _Parser:
             self.advance()
             operand = self.expression(SIGN)
             return Operand(check.signed(token.text, operand), token.at)
-        raise Mistake(
-            token.at, f"{self.shown()} where a value should be", f"a value: a number, 'text', {_NAMES_ALLOWED}"
-        )
+        raise Mistake(token.at, f"{self.shown()} where a value should be", f"a value: a number, 'text', {_NAMES_ALLOWED}")
 
     def word(self) -> Operand:
         token = self.advance()

@@ -226,9 +226,7 @@ class _Printer:
     def match(self, node: Match) -> str:
         subject = self.sql(node.operand)
         pattern = literal(regex_text(node.pattern, Dialect.POSTGRES))
-        return (
-            f'(case when length({subject}) <= {REGEX_SUBJECT_CHARS_MAX} then ({subject} collate "C") ~ {pattern} end)'
-        )
+        return f'(case when length({subject}) <= {REGEX_SUBJECT_CHARS_MAX} then ({subject} collate "C") ~ {pattern} end)'
 
     def arithmetic(self, node: Arithmetic) -> str:
         if node.type is Type.INTEGER:

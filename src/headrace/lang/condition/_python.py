@@ -83,9 +83,7 @@ def compiled(node: Node) -> Read:
         case Arithmetic():
             return _binary(node.left, node.right, _arithmetic(node))
         case Negate():
-            return _unary(
-                compiled(node.operand), lambda a: -a if type(a) is int else EXACT.minus(Decimal(cast(Number, a)))
-            )
+            return _unary(compiled(node.operand), lambda a: -a if type(a) is int else EXACT.minus(Decimal(cast(Number, a))))
         case Cast():
             return _unary(compiled(node.operand), cast(Callable[[Value], Value | None], _CASTS[node.to]))
         case Call():

@@ -109,7 +109,7 @@ def _branch_steps(branch: _Branch) -> int:
         if isinstance(item.atom, _Group):
             steps *= sum(_branch_steps(inner) for inner in item.atom.branches) + (1 - item.low)
         else:
-            steps *= (REGEX_SUBJECT_CHARS_MAX if item.high is None else item.high) - item.low + 1
+            steps *= REGEX_SUBJECT_CHARS_MAX if item.high is None else item.high - item.low + 1
     return steps
 
 
@@ -183,9 +183,7 @@ class _Reader:
         if self.take(","):
             high = None if self.peek() == "}" else self.number()
         if not self.take("}") or max(low, high or 0) > REGEX_REPEAT_MAX or (high is not None and high < low):
-            raise RegexError(
-                begin, "a bound that cannot be read", f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}"
-            )
+            raise RegexError(begin, "a bound that cannot be read", f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}")
         return low, high
 
     def number(self) -> int:

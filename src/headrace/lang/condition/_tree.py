@@ -250,9 +250,7 @@ class Call:
     type: Type
 
 
-Node = (
-    Field | Constant | Not | Junction | Compare | In | Between | Like | Match | Is | Arithmetic | Negate | Cast | Call
-)
+Node = Field | Constant | Not | Junction | Compare | In | Between | Like | Match | Is | Arithmetic | Negate | Cast | Call
 
 
 def children(node: Node) -> tuple[Node, ...]:
