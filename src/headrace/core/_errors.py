@@ -34,6 +34,12 @@ class UnknownConsumer(NotFound):
     sqlstate = "HR102"
 
 
+class UnknownSchedule(NotFound):
+    """There is no schedule of this name in the namespace."""
+
+    sqlstate = "HR130"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -69,6 +75,12 @@ class MigrationChanged(Conflict):
     """A migration that was applied has other text now; the database and this version do not belong together."""
 
     sqlstate = "HR205"
+
+
+class ScheduleExists(Conflict):
+    """A schedule of this name is already there."""
+
+    sqlstate = "HR230"
 
 
 class Invalid(HeadraceError):
@@ -136,6 +148,24 @@ class BadCloudEvent(Invalid):
     """The text is not a CloudEvents 1.0 event in structured JSON."""
 
     sqlstate = "HR311"
+
+
+class BadCron(Invalid):
+    """The text is not a cron expression."""
+
+    sqlstate = "HR330"
+
+
+class BadZone(Invalid):
+    """There is no time zone of this name."""
+
+    sqlstate = "HR331"
+
+
+class NeverComes(Invalid):
+    """The cron expression names a day that does not exist within fifty years, such as 30 February."""
+
+    sqlstate = "HR332"
 
 
 class ProblemsFound(HeadraceError):

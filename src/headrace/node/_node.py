@@ -13,6 +13,7 @@ from headrace.consume import Runner
 from headrace.db import Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
+from headrace.schedule import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +75,13 @@ class _Side:
     def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles, the sequencer and the ticker one each.
-        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 2)
+        # A worker holds one connection while it handles, the sequencer, the maintenance and the ticker one each.
+        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 3)
         self._listener = Listener(target)
         self._bells = [self._listener.subscribe("headrace_outbox")]
         self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
+        self._bells.append(self._listener.subscribe("headrace_schedule"))
+        self.ticker = Ticker(self._pool, self._bells[-1], stop, target)
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -92,21 +95,22 @@ class _Side:
     async def run(self) -> None:
         await self._pool.open()
         listener = asyncio.create_task(self._listener.run())
-        ticker = asyncio.create_task(self._tick())
+        maintenance = asyncio.create_task(self._keep_maintained())
         try:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer:
                     group.create_task(self.sequencer.run())
+                group.create_task(self.ticker.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
                 group.create_task(self._stop.wait())
         finally:
             listener.cancel()
-            ticker.cancel()
-            await asyncio.gather(listener, ticker, return_exceptions=True)
+            maintenance.cancel()
+            await asyncio.gather(listener, maintenance, return_exceptions=True)
             await self._pool.close()
 
-    async def _tick(self) -> None:
+    async def _keep_maintained(self) -> None:
         while True:
             await persist(f"maintenance of {self.target}", self._maintain)
             await asyncio.sleep(MAINTAIN_S)
