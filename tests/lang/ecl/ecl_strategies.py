@@ -64,14 +64,17 @@ def expressions(*, max_leaves: int = 8, timers: bool = True) -> st.SearchStrateg
 def patterns(*, max_leaves: int = 8, timers: bool = True) -> st.SearchStrategy[Pattern]:
     """Nearly all of them push something, else there would be little to see."""
     pushed = st.builds(t.Push, st.sampled_from(TOKENS), expressions(max_leaves=max_leaves, timers=timers))
-    return st.one_of(pushed, st.builds(t.Repeat, pushed), expressions(max_leaves=max_leaves, timers=timers)).map(Pattern)
+    return st.one_of(pushed, st.builds(t.Repeat, pushed), expressions(max_leaves=max_leaves, timers=timers)).map(
+        Pattern
+    )
 
 
 def event_lists(*, max_size: int = 12) -> st.SearchStrategy[list[Event]]:
     """Gaps in half seconds, so that deadlines are met exactly, missed and passed several at a time."""
     truths = st.dictionaries(st.sampled_from(CONDITIONS), st.sampled_from([True, False, None]), max_size=2)
     steps = st.lists(
-        st.tuples(st.sampled_from((*TYPES, "other")), st.sampled_from((0, 1, 1, 2, 2, 4, 7, 14)), truths), max_size=max_size
+        st.tuples(st.sampled_from((*TYPES, "other")), st.sampled_from((0, 1, 1, 2, 2, 4, 7, 14)), truths),
+        max_size=max_size,
     )
 
     def timed(drawn: list[tuple[str, int, dict[str, bool | None]]]) -> list[Event]:
@@ -85,10 +88,14 @@ def event_lists(*, max_size: int = 12) -> st.SearchStrategy[list[Event]]:
     return steps.map(timed)
 
 
-def observed(engine: Engine, events: Sequence[Event], *, until: int | None = None) -> list[tuple[tuple[Output, ...], Status, int | None]]:
+def observed(
+    engine: Engine, events: Sequence[Event], *, until: int | None = None
+) -> list[tuple[tuple[Output, ...], Status, int | None]]:
     """What can be seen of an engine: after each event its outputs, status and next deadline; then a long silence."""
     state = engine.start(events[0].time if events else 0)
-    seen: list[tuple[tuple[Output, ...], Status, int | None]] = [((), engine.status(state), engine.next_deadline(state))]
+    seen: list[tuple[tuple[Output, ...], Status, int | None]] = [
+        ((), engine.status(state), engine.next_deadline(state))
+    ]
     for event in events:
         state, outputs = engine.step(state, event)
         seen.append((outputs, engine.status(state), engine.next_deadline(state)))

@@ -5,7 +5,7 @@ A decision tree per event type asks only the predicates that still matter: a lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.lang.ecl._situations import Situation
@@ -36,6 +36,15 @@ class Alphabet:
             number, yes, no = decision
             decision = yes if predicate_holds(number) else no
         return decision
+
+
+def leaves(decision: Decision) -> Iterator[int]:
+    """The symbols a decision can end in."""
+    if isinstance(decision, int):
+        yield decision
+    else:
+        yield from leaves(decision[1])
+        yield from leaves(decision[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Parse tree → `Pattern`, bottom up and without recursion, since the parser accepts deeper texts than Python recurses."""
+"""Parse tree → `Pattern`, bottom up and without recursion: the parser accepts deeper texts than Python recurses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from lark import Token, Tree
@@ -14,21 +14,23 @@ from headrace.lang.ecl._duration import parse_duration, print_duration
 from headrace.lang.ecl._errors import PatternError
 from headrace.lang.ecl._limits import Limits
 
-_SEVERAL = {
+_SEVERAL: dict[str, Callable[[tuple[t.Expr, ...]], t.Expr]] = {
     "ACCUMULATE": t.Accumulate,
     "SELECT": t.Select,
     "SELECT_STAR": t.SelectStar,
     "SEQUENTIAL": t.Sequential,
     "PARALLEL": t.Parallel,
 }
-_BOUNDED = {"REPEAT": t.Repeat, "PERSIST": t.Persist, "LOOP": t.Loop}
+_BOUNDED: dict[str, Callable[[t.Expr, int | None], t.Expr]] = {"REPEAT": t.Repeat, "PERSIST": t.Persist, "LOOP": t.Loop}
 _Built = t.Expr | t.Predicate | t.Mode | tuple[t.Expr, ...] | int | str
 
 
 class Builder:
     """One text's build: knows its conditions by position and the names defined so far."""
 
-    def __init__(self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits) -> None:
+    def __init__(
+        self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits
+    ) -> None:
         self._text = text
         self._conditions = conditions
         self._names = dict(names)
@@ -121,7 +123,9 @@ class Builder:
     def _times(self, token: Token) -> int:
         times = int(token) if len(token) < 20 else 10**20
         if times == 0:
-            raise self._error(token, "N is 0", hint="N counts completions: write 1 or more, or leave it out for no bound")
+            raise self._error(
+                token, "N is 0", hint="N counts completions: write 1 or more, or leave it out for no bound"
+            )
         if times > self._limits.times_max:
             raise self._error(token, f"N is {token}, allowed are {self._limits.times_max}")
         return times

@@ -1,9 +1,9 @@
 """Pattern → table, bottom up.
 
-Each construct is first a node over its children's units. If the node's reachable configurations are few, they become one
-automaton, minimised, and the children are forgotten; if not, the node stays and its children stay beside it. So small
-patterns end as one array look-up, and a large accumulate, a bounded repetition or a `parallel` costs the sum of its parts
-and never their product."""
+Each construct is first a node over its children's units. If the node's reachable configurations are few, they become
+one automaton, minimised, and the children are forgotten; if not, the node stays and its children stay beside it. So
+small patterns end as one array look-up, and a large accumulate, a bounded repetition or a `parallel` costs the sum of
+its parts and never their product."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _KINDS: dict[type[t.Expr], Kind] = {
 _Unary = t.Fail | t.Push | t.Repeat | t.Persist | t.Loop
 
 
-def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True) -> Table:  # noqa: A001
+def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True) -> Table:
     """The table of a pattern. Raises StateLimitExceeded when its units have more states together than allowed.
 
     `minimised=False` keeps every reachable configuration apart; it is there to test the minimisation."""
@@ -88,7 +88,7 @@ def _names(expr: t.Expr) -> _Names:
 
 
 def _branches(expr: t.Expr) -> list[t.Expr]:
-    """The parts that run side by side at the top. What wraps a `parallel` waits for its completion, which never comes."""
+    """The parts that run side by side at the top. What wraps a `parallel` waits for an end that never comes."""
     inner = expr
     while isinstance(inner, _Unary):
         inner = inner.body
@@ -262,7 +262,8 @@ class _Compiler:
             joint, symbols = join
             classes.append(joint)
             units = tuple(
-                unit if isinstance(unit, Node) or unit.alphabet not in group or unit.alphabet < 0
+                unit
+                if isinstance(unit, Node) or unit.alphabet not in group or unit.alphabet < 0
                 # Negative while regrouping, so that a new number is not taken for an old one.
                 else widened(unit, -1 - number, symbols)
                 for unit in units
@@ -280,7 +281,7 @@ class _Compiler:
                     key: (following, used.number(self._actions.all[number]))
                     for key, (following, number) in unit.ticks.items()
                 }
-                unit = replace(unit, action=action, ticks=ticks)  # noqa: PLW2901
+                unit = replace(unit, action=action, ticks=ticks)
             renumbered.append(unit)
         return tuple(renumbered), used
 

@@ -1,7 +1,7 @@
 """The interpreter: the specification's table of meanings, written down as recursion over the tree.
 
-Owns the reference meaning. Promises: states are values, nothing is cached, every rule of the specification is one branch
-here. Written without looking at machine or table; they are tested against it.
+Owns the reference meaning. Promises: states are values, nothing is cached, every rule of the specification is one
+branch here. Written without looking at machine or table; they are tested against it.
 
 Time: a *tick* is an input of its own at the earliest deadline. All timers with that very deadline complete on it
 together, as children that get the same event do, so the rulings on order and on simultaneous success and failure hold
@@ -151,9 +151,7 @@ def _step(expr: Expr, state: Inner, given: _Input) -> _Result:
             raise AssertionError("lowered before")
 
 
-def _step_together(
-    expr: Accumulate | Select | SelectStar | Parallel | Unless, state: Inner, given: _Input
-) -> _Result:
+def _step_together(expr: Accumulate | Select | SelectStar | Parallel | Unless, state: Inner, given: _Input) -> _Result:
     """Children that live side by side and get the same input, left to right."""
     parts = (expr.body, expr.stop) if isinstance(expr, Unless) else expr.children
     assert isinstance(state, tuple)

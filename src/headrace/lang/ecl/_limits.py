@@ -1,11 +1,11 @@
-"""A limit on everything a pattern's author can make large. The numbers are generous for people and small for machines."""
+"""A limit on everything a pattern's author can make large: generous for people, small for machines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.lang.ecl._errors import PatternError
-from headrace.lang.ecl._tree import Expr, Match, Modes, Pattern, Predicate, Within, After, children, operands
+from headrace.lang.ecl._tree import After, Expr, Match, Modes, Pattern, Predicate, Within, children, operands
 
 DAY_US = 86_400_000_000
 

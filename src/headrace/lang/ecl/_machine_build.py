@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from headrace.lang.ecl import _tree as t
 from headrace.lang.ecl._errors import StateLimitExceeded
@@ -119,7 +120,7 @@ class _Builder:
     def _sequential(self, parts: list[_Module]) -> _Module:
         success, failure = self._place("s"), self._place("f")
         inner = frozenset[int]().union(*(part.places for part in parts))
-        for part, following in zip(parts, parts[1:], strict=False):
+        for part, following in pairwise(parts):
             self._add([[part.success]], part.places, following.initial)
         self._add([[parts[-1].success]], inner, frozenset({success}))
         self._add([[part.failure for part in parts]], inner, frozenset({failure}))
@@ -138,7 +139,7 @@ class _Builder:
         inner = body.places | frozenset(counters)
         if times is None:
             self._add([again], body.places, body.initial)
-        for counter, following in zip(counters, counters[1:], strict=False):
+        for counter, following in pairwise(counters):
             self._add([again, [counter]], body.places | {counter}, body.initial | {following})
         if times is not None:
             self._add([again, [counters[-1]]], inner, frozenset({end}))

@@ -62,7 +62,9 @@ def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
     """A predicate on its own, as a correlator hands them in by name."""
     pattern = parse(text, limits=limits)
     if not isinstance(pattern.expr, Match) or pattern.definitions:
-        raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
+        raise PatternError(
+            "expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not"
+        )
     return pattern.expr.predicate
 
 
@@ -78,7 +80,7 @@ def _explain(text: str, error: UnexpectedInput) -> PatternError:
         found = f"unexpected {str(error.token)!r}"
         hint = _hint(text, at, error.token, set(error.accepts or error.expected))
     elif isinstance(error, UnexpectedCharacters):
-        at = error.pos_in_stream
+        at = error.pos_in_stream or 0
         found = f"unexpected character {text[at]!r}"
         hint = _expected(set(error.allowed or ()))
     else:

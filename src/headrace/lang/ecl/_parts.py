@@ -7,7 +7,19 @@ from dataclasses import replace
 
 from headrace.lang.ecl._alphabet import Classes
 from headrace.lang.ecl._minimise import Automaton, Cell
-from headrace.lang.ecl._network import FAILED, OFF, SUCCEEDED, Action, Flat, Guard, Kind, Node, Unit, initial_of, starts_of
+from headrace.lang.ecl._network import (
+    FAILED,
+    OFF,
+    SUCCEEDED,
+    Action,
+    Flat,
+    Guard,
+    Kind,
+    Node,
+    Unit,
+    initial_of,
+    starts_of,
+)
 from headrace.lang.ecl._situations import Situations, TooWide
 
 Part = tuple[Unit, ...]

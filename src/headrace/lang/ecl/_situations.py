@@ -26,7 +26,7 @@ class Situation:
     vector: int
 
 
-class TooWide(Exception):
+class TooWide(Exception):  # noqa: N818
     """More situations than the caller wants to look at."""
 
 
@@ -140,4 +140,4 @@ def _conditions(value: _Residual) -> frozenset[str]:
         return frozenset()
     if value[0] == "condition":
         return frozenset({str(value[1])})
-    return frozenset[str]().union(*(_conditions(part) for part in value[1:]))  # type: ignore[arg-type]
+    return frozenset[str]().union(*(_conditions(part) for part in value[1:]))

@@ -1,7 +1,7 @@
 """The table: a compiled pattern as immutable integers, and the one function that steps it.
 
-Owns the layout that every engine executes (docs/ecl-table.md) and the keeping of deadlines. Promises: equal patterns give
-equal tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
+Owns the layout that every engine executes (docs/ecl-table.md) and the keeping of deadlines. Promises: equal patterns
+give equal tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
 
 from __future__ import annotations
 

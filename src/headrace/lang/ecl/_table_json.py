@@ -1,4 +1,4 @@
-"""Table ↔ JSON, version 1. Promises: exact round trip, and the same bytes for the same pattern, so a hash names a table."""
+"""Table ↔ JSON, version 1. Promises: exact round trip, and stable bytes for a pattern, so that a hash names a table."""
 
 from __future__ import annotations
 
