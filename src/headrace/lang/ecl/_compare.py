@@ -28,7 +28,8 @@ class Comparison:
     """`difference` is a shortest trace on whose last input the outputs differ, with what each pushes there.
 
     `only_a` and `only_b` are shortest traces to an output that only one of them makes. "a contains b": whatever b
-    pushes, a pushes on the same input. `status_difference` leads to where one has completed otherwise than the other."""
+    pushes, a pushes on the same input. `status_difference` leads to where one has completed and not, or otherwise than,
+    the other."""
 
     relation: Relation
     difference: Trace | None = None

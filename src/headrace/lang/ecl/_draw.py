@@ -1,6 +1,6 @@
 """Drawings of machines and tables, as Mermaid or DOT text; SVG through Graphviz where it is installed.
 
-Layout is left to those tools. Promises: any name or condition may stand in a label; text is escaped, not interpreted."""
+Layout is left to those tools. Promises: any name or condition may stand in a label: text is escaped."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ look-up per event. A `Node` is a construct too large to be multiplied out: it ho
 and reacts to the results of its children. A `Guard` stands before the expressions of its modes and switches them.
 
 State: one integer per unit. Flat: 0 … n-1 while waiting, n succeeded, n+1 failed. Node: ≥ 0 while waiting, -2
-succeeded, -3 failed. Any unit: -1 is off, it takes no input. No time here: `move` says which timers it started, the caller keeps
-deadlines."""
+succeeded, -3 failed. Any unit: -1 is off, it takes no input. No time here: `move` says which timers it started, the
+caller keeps deadlines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 class Flat:
     """An automaton. `next` and `action` are indexed by state * symbols + symbol; `ticks` by (state, timers due).
 
-    `live` are the timers running in each state (and in the two final ones, where none runs); `timers` all of its own."""
+    `live` are the timers running in each state (and in the two final ones: none); `timers` are all it has."""
 
     alphabet: int
     symbols: int
