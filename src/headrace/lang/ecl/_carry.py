@@ -44,11 +44,13 @@ def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX
     for (side, units), number in explored.numbers.items():
         if side == 1:
             new_of.setdefault(blocks[number], units)
-    carried = {
-        units: new_of[blocks[number]]
-        for (side, units), number in explored.numbers.items()
-        if side == 0 and blocks[number] in new_of
-    }
+    carried: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for (side, units), number in explored.numbers.items():
+        if side == 0 and blocks[number] in new_of:
+            twin = explored.numbers.get((1, units))
+            # Of several that behave alike, the one of the same numbers: an unchanged pattern changes no row.
+            same = twin is not None and blocks[twin] == blocks[number]
+            carried[units] = units if same else new_of[blocks[number]]
     return Carrying(carried, timers)
 
 

@@ -81,11 +81,11 @@ class Interpreter:
         return state, fired + outputs
 
     def advance(self, state: InterpreterState, time: int) -> tuple[InterpreterState, tuple[Output, ...]]:
-        outputs: tuple[Output, ...] = ()
+        outputs: list[Output] = []
         for _ in range(FIRINGS_MAX):
             deadline = self.next_deadline(state)
             if deadline is None or deadline > time:
-                return state, outputs
+                return state, tuple(outputs)
             state, fired = self._take(state, _Input(deadline, None, self._evaluator))
             outputs += fired
         raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller spans")

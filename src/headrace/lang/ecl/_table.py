@@ -94,11 +94,11 @@ def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tu
 
 def advance_state(table: Table, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
     """Fires what is due at or before a time, deadline by deadline; each firing happens at its deadline."""
-    outputs: tuple[Output, ...] = ()
+    outputs: list[Output] = []
     for _ in range(FIRINGS_MAX):
         deadline = next_deadline(state)
         if deadline is None or deadline > time:
-            return state, outputs
+            return state, tuple(outputs)
         due = sum(1 << timer for timer, at in enumerate(state.deadlines) if at == deadline)
         state, fired = _take(table, state, None, due, deadline)
         outputs += fired
