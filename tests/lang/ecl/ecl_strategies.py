@@ -10,7 +10,7 @@ from headrace.lang.ecl import Engine, Event, Output, Pattern, Status
 from headrace.lang.ecl import _tree as t
 
 US = 1_000_000
-TYPES = ("a", "b", "c", "d")
+TYPES = ("a", "b", "c")
 CONDITIONS = ("p > 1", "q = 2")
 TOKENS = ("x", "y", "z")
 SECONDS = (1, 2, 3, 5)
@@ -21,59 +21,79 @@ def evaluate(condition: str, subject: object) -> bool | None:
     return subject.get(condition, False) if isinstance(subject, dict) else False
 
 
-def predicates() -> st.SearchStrategy[t.Predicate]:
-    leaves: st.SearchStrategy[t.Predicate] = st.one_of(
-        st.sampled_from([t.EventType(name) for name in TYPES]),
-        st.sampled_from([t.EventType(name) for name in TYPES]),
-        st.sampled_from([t.Condition(text) for text in CONDITIONS]),
-        st.sampled_from([t.Literal(True), t.Literal(False)]),
-    )
-
-    def larger(inner: st.SearchStrategy[t.Predicate]) -> st.SearchStrategy[t.Predicate]:
-        several = st.lists(inner, min_size=2, max_size=3).map(tuple)
-        return st.one_of(st.builds(t.Not, inner), st.builds(t.And, several), st.builds(t.Or, several))
-
-    return st.one_of(leaves, leaves, st.recursive(leaves, larger, max_leaves=3))
-
-
-def expressions(*, max_leaves: int = 8, timers: bool = True) -> st.SearchStrategy[t.Expr]:
-    matches = st.builds(t.Match, predicates())
-    afters = st.sampled_from([t.After(seconds * US) for seconds in SECONDS])
-    leaves: st.SearchStrategy[t.Expr] = st.one_of(matches, matches, matches, afters) if timers else matches
-
-    def larger(inner: st.SearchStrategy[t.Expr]) -> st.SearchStrategy[t.Expr]:
-        several = st.lists(inner, min_size=1, max_size=3).map(tuple)
-        times = st.one_of(st.none(), st.integers(1, 3))
-        modes = st.lists(st.builds(t.Mode, predicates(), inner), min_size=1, max_size=3).map(tuple)
-        pushes = st.builds(t.Push, st.sampled_from(TOKENS), inner)
-        options: list[st.SearchStrategy[t.Expr]] = [
-            *(st.builds(kind, several) for kind in (t.Accumulate, t.Select, t.SelectStar, t.Sequential, t.Parallel)),
-            st.builds(t.Unless, inner, inner),
-            st.builds(t.Fail, inner),
-            *(st.builds(kind, inner, times) for kind in (t.Repeat, t.Persist, t.Loop)),
-            st.builds(t.Modes, modes),
-            *(pushes,) * 4,
-        ]
-        if timers:
-            options.append(st.builds(t.Within, st.sampled_from([s * US for s in SECONDS]), inner))
-        return st.one_of(options)
-
-    return st.recursive(leaves, larger, max_leaves=max_leaves)
+@st.composite
+def predicates(draw: st.DrawFn) -> t.Predicate:
+    """Mostly event types, so that events meet; now and then conditions, literals and connectives."""
+    kind = draw(st.sampled_from(("type",) * 8 + ("condition",) * 2 + ("not", "and", "or", "literal")))
+    match kind:
+        case "type":
+            return t.EventType(draw(st.sampled_from(TYPES)))
+        case "condition":
+            return t.Condition(draw(st.sampled_from(CONDITIONS)))
+        case "not":
+            return t.Not(draw(predicates()))
+        case "literal":
+            return t.Literal(draw(st.booleans()))
+        case _:
+            parts = (draw(predicates()), draw(predicates()))
+            return t.And(parts) if kind == "and" else t.Or(parts)
 
 
-def patterns(*, max_leaves: int = 8, timers: bool = True) -> st.SearchStrategy[Pattern]:
+_SEVERAL = (t.Accumulate, t.Select, t.SelectStar, t.Sequential, t.Sequential, t.Parallel)
+_BOUNDED = (t.Repeat, t.Persist, t.Loop)
+
+
+@st.composite
+def expressions(draw: st.DrawFn, *, leaves: int = 6, timers: bool = True) -> t.Expr:
+    """An expression of about so many leaves: the number is spent, not merely allowed."""
+    token = draw(st.sampled_from((None,) * 4 + TOKENS))
+    if token is not None:
+        return t.Push(token, draw(_unpushed(leaves=leaves, timers=timers)))
+    return draw(_unpushed(leaves=leaves, timers=timers))
+
+
+@st.composite
+def _unpushed(draw: st.DrawFn, *, leaves: int, timers: bool) -> t.Expr:
+    def inner(count: int) -> t.Expr:
+        return draw(expressions(leaves=count, timers=timers))
+
+    unary = draw(st.sampled_from(("no",) * 12 + ("fail", "bounded", "bounded", "within")))
+    if unary == "fail":
+        return t.Fail(inner(leaves))
+    if unary == "bounded":
+        return draw(st.sampled_from(_BOUNDED))(inner(leaves), draw(st.sampled_from((None, 1, 2, 3))))
+    if unary == "within" and timers:
+        return t.Within(draw(st.sampled_from(SECONDS)) * US, inner(leaves))
+    if leaves <= 1:
+        if timers and draw(st.integers(0, 3)) == 0:
+            return t.After(draw(st.sampled_from(SECONDS)) * US)
+        return t.Match(draw(predicates()))
+    first = draw(st.integers(1, leaves - 1))
+    second = draw(st.integers(0, leaves - first - 1)) if leaves - first > 1 else 0
+    counts = [count for count in (first, second, leaves - first - second) if count]
+    kind = draw(st.sampled_from(("several",) * 4 + ("unless",) * 2 + ("modes",)))
+    if kind == "unless":
+        return t.Unless(inner(first), inner(leaves - first))
+    if kind == "modes":
+        return t.Modes(tuple(t.Mode(draw(predicates()), inner(count)) for count in counts))
+    return draw(st.sampled_from(_SEVERAL))(tuple(inner(count) for count in counts))
+
+
+@st.composite
+def patterns(draw: st.DrawFn, *, max_leaves: int = 6, timers: bool = True) -> Pattern:
     """Nearly all of them push something, else there would be little to see."""
-    pushed = st.builds(t.Push, st.sampled_from(TOKENS), expressions(max_leaves=max_leaves, timers=timers))
-    return st.one_of(pushed, st.builds(t.Repeat, pushed), expressions(max_leaves=max_leaves, timers=timers)).map(
-        Pattern
-    )
+    expr = draw(expressions(leaves=draw(st.integers(1, max_leaves)), timers=timers))
+    around = draw(st.sampled_from(("no", "push", "repeat")))
+    if around != "no":
+        expr = t.Push(draw(st.sampled_from(TOKENS)), expr)
+    return Pattern(t.Repeat(expr) if around == "repeat" else expr)
 
 
 def event_lists(*, max_size: int = 12) -> st.SearchStrategy[list[Event]]:
     """Gaps in half seconds, so that deadlines are met exactly, missed and passed several at a time."""
     truths = st.dictionaries(st.sampled_from(CONDITIONS), st.sampled_from([True, False, None]), max_size=2)
     steps = st.lists(
-        st.tuples(st.sampled_from((*TYPES, "other")), st.sampled_from((0, 1, 1, 2, 2, 4, 7, 14)), truths),
+        st.tuples(st.sampled_from((*TYPES, *TYPES, "other")), st.sampled_from((0, 1, 1, 2, 2, 4, 7, 14)), truths),
         max_size=max_size,
     )
 

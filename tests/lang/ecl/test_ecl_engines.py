@@ -46,7 +46,7 @@ def test_interpreter_machine_and_table_agree(pattern: Pattern, sequences: list[l
 
 
 @pytest.mark.slow
-@given(patterns(max_leaves=14), runs)
+@given(patterns(max_leaves=9), runs)
 @LONG
 def test_interpreter_machine_and_table_agree_on_ten_thousand_patterns(
     pattern: Pattern, sequences: list[list[Event]]
@@ -55,7 +55,7 @@ def test_interpreter_machine_and_table_agree_on_ten_thousand_patterns(
 
 
 @given(patterns(), runs)
-@settings(NORMAL, max_examples=300)
+@settings(NORMAL, max_examples=150)
 def test_table_without_flat_units_agrees_with_interpreter(pattern: Pattern, sequences: list[list[Event]]) -> None:
     """The nodes that large patterns need, exercised on small ones."""
     with pytest.MonkeyPatch.context() as patch:
@@ -68,7 +68,7 @@ def test_table_without_flat_units_agrees_with_interpreter(pattern: Pattern, sequ
 
 
 @given(patterns(), runs)
-@settings(NORMAL, max_examples=200)
+@settings(NORMAL, max_examples=100)
 def test_minimised_table_behaves_as_the_unminimised(pattern: Pattern, sequences: list[list[Event]]) -> None:
     small, large = compile(pattern), compile(pattern, minimised=False)
     assert small.states <= large.states or len(small.units) < len(large.units)
@@ -79,7 +79,7 @@ def test_minimised_table_behaves_as_the_unminimised(pattern: Pattern, sequences:
 
 
 @given(patterns())
-@settings(NORMAL, max_examples=200)
+@settings(NORMAL, max_examples=100)
 def test_table_survives_json_exactly_and_its_bytes_are_stable(pattern: Pattern) -> None:
     table = compile(pattern)
     data = to_json(table)
@@ -88,7 +88,7 @@ def test_table_survives_json_exactly_and_its_bytes_are_stable(pattern: Pattern) 
     assert to_json(compile(parse(print_pattern(pattern)))) == data
 
 
-@given(patterns(max_leaves=20))
-@settings(NORMAL, max_examples=300)
+@given(patterns(max_leaves=12))
+@settings(NORMAL, max_examples=150)
 def test_printed_pattern_parses_to_the_same_tree(pattern: Pattern) -> None:
     assert parse(print_pattern(pattern)) == pattern

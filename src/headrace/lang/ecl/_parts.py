@@ -23,7 +23,7 @@ from headrace.lang.ecl._network import (
 from headrace.lang.ecl._situations import Situations, TooWide
 
 Part = tuple[Unit, ...]
-TIMERS_FLAT_MAX = 6
+TIMERS_FLAT_MAX = 4
 
 
 class Actions:
