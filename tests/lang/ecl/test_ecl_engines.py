@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ecl_strategies import US, evaluate, event_lists, observed, patterns
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.lang.ecl import (
     Event,
     Interpreter,
+    Kind,
     MachineEngine,
     Pattern,
     TableEngine,
@@ -21,6 +24,7 @@ from headrace.lang.ecl import (
     to_json,
 )
 from headrace.lang.ecl import _compile as compile_module
+from headrace.lang.ecl import _network as network_module
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 NORMAL = settings(max_examples=500, deadline=None, suppress_health_check=QUIET)
@@ -52,6 +56,22 @@ def test_interpreter_machine_and_table_agree_on_ten_thousand_patterns(
     pattern: Pattern, sequences: list[list[Event]]
 ) -> None:
     check_engines_agree(pattern, sequences)
+
+
+def test_seeded_bug_in_a_node_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker can fail: with `fail` taken out of the nodes, tables no longer agree."""
+    pattern = parse("push(x){fail{do{a}unless{b}}}")
+    events = [Event("b", 0)]
+    check_engines_agree(pattern, [events])
+    together = network_module._Pass._together
+
+    def without_fail(self: network_module._Pass, index: int, unit: network_module.Node) -> None:
+        kind = Kind.UNLESS if unit.kind is Kind.FAIL else unit.kind
+        together(self, index, replace(unit, kind=kind, children=(*unit.children, *unit.children)))
+
+    monkeypatch.setattr(network_module._Pass, "_together", without_fail)
+    with pytest.raises(AssertionError):
+        check_engines_agree(pattern, [events])
 
 
 @given(patterns(), runs)
