@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.lang.ecl._alphabet import leaves
 from headrace.lang.ecl._event import Status
+from headrace.lang.ecl._network import Flat, Node
 from headrace.lang.ecl._parts import shifted
-from headrace.lang.ecl._space import CONFIGURATIONS_MAX, Edge, Space, joint_inputs, symbols_by_type
-from headrace.lang.ecl._table import Table, TableState, moved, status_of
+from headrace.lang.ecl._space import CONFIGURATIONS_MAX, Edge, Space
+from headrace.lang.ecl._table import Table, TableState, status_of
 from headrace.lang.ecl._trace import Trace, label
 
 
@@ -114,14 +116,36 @@ def shortest_to_output(
 
 def waits_for(table: Table, state: TableState) -> Waits:
     """What can move a state. Events that cannot are the ones to quench."""
-    relevant = [given for given in joint_inputs([table]) if moved(table, state, given.symbols[0])]
-    by_type = symbols_by_type(table)
-    moving = [type_ for type_, found in by_type.items() if any(moved(table, state, symbols) for symbols in found)]
+    reacting = _reacting(table, state)
+    examples = [table.alphabets[alphabet].examples[symbol] for alphabet, symbol in sorted(reacting)]
+    named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
     return Waits(
-        events=tuple(label(given.example) for given in relevant if given.example is not None),
-        types=tuple(type_ for type_ in moving if type_ is not None),
-        any_type=None in moving,
+        events=tuple(dict.fromkeys(label(example) for example in examples)),
+        types=tuple(type_ for type_ in named if _type_moves(table, reacting, type_)),
+        any_type=_type_moves(table, reacting, None),
         deadlines=tuple(sorted(deadline for deadline in state.deadlines if deadline is not None)),
+    )
+
+
+def _reacting(table: Table, state: TableState) -> set[tuple[int, int]]:
+    """(alphabet, symbol) on which some running unit does anything. Unit by unit: no product of alphabets is needed."""
+    found: set[tuple[int, int]] = set()
+    for unit, value in zip(table.units, state.units, strict=True):
+        if value < 0 or isinstance(unit, Node):
+            continue
+        for symbol in range(unit.symbols):
+            cell = value * unit.symbols + symbol
+            if unit.next[cell] != value or (isinstance(unit, Flat) and unit.action[cell]):
+                found.add((unit.alphabet, symbol))
+    return found
+
+
+def _type_moves(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:
+    """Whether an event of a type (None: one that no alphabet names) can have a symbol that something reacts to."""
+    return any(
+        (number, symbol) in reacting
+        for number, alphabet in enumerate(table.alphabets)
+        for symbol in leaves(alphabet.other if type_ is None else alphabet.types.get(type_, alphabet.other))
     )
 
 

@@ -30,9 +30,11 @@ from headrace.lang.ecl._situations import Situations, TooWide
 from headrace.lang.ecl._table import Table
 
 STATE_LIMIT = 10_000
-SITUATIONS_MAX = 4_096
+SITUATIONS_MAX = 1_024
 SYMBOLS_MAX = 256
 JOINT_SYMBOLS_MAX = 32
+TABLE_CELLS_MAX = 32_768
+GROUP_MAX = 32
 FLAT_STATES_MAX = 256
 FLAT_CELLS_MAX = 8_192
 ROUNDS_FLAT_MAX = 64
@@ -245,16 +247,7 @@ class _Compiler:
 
     def _one_alphabet(self, units: Part) -> tuple[Part, list[Classes]]:
         """All units on as few alphabets as fit: nearly always one, so that an event has one symbol."""
-        used = sorted({unit.alphabet for unit in units if not isinstance(unit, Node)})
-        groups: list[list[int]] = []
-        for alphabet in used:
-            together = sum(self._classes[member].size for member in [*(groups[-1] if groups else ()), alphabet])
-            # Event types add up; independent conditions multiply and would widen every unit's rows.
-            size_max = max(JOINT_SYMBOLS_MAX, min(2 * together, SYMBOLS_MAX))
-            if groups and joined(self._classes, [*groups[-1], alphabet], self._situations, size_max=size_max):
-                groups[-1].append(alphabet)
-            else:
-                groups.append([alphabet])
+        groups = self._groups(units)
         classes: list[Classes] = []
         for number, group in enumerate(groups):
             join = joined(self._classes, group, self._situations, size_max=10**9)
@@ -269,6 +262,26 @@ class _Compiler:
                 for unit in units
             )
         return tuple(u if isinstance(u, Node) else replace(u, alphabet=-1 - u.alphabet) for u in units), classes
+
+    def _groups(self, units: Part) -> list[list[int]]:
+        """Which alphabets to join: all of them if the rows stay narrow, else neighbours."""
+        used = sorted({unit.alphabet for unit in units if not isinstance(unit, Node)})
+        rows = sum(len(unit.next) // unit.symbols for unit in units if not isinstance(unit, Node))
+        if self._joinable(used, TABLE_CELLS_MAX // rows):
+            return [used]
+        groups: list[list[int]] = []
+        for alphabet in used:
+            if groups and len(groups[-1]) < GROUP_MAX and self._joinable([*groups[-1], alphabet], SYMBOLS_MAX):
+                groups[-1].append(alphabet)
+            else:
+                groups.append([alphabet])
+        return groups
+
+    def _joinable(self, alphabets: list[int], size_max: int) -> bool:
+        # Event types add up; independent conditions multiply and would widen every unit's rows.
+        sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
+        most = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
+        return joined(self._classes, alphabets, self._situations, size_max=most) is not None
 
     def _used_actions(self, units: Part) -> tuple[Part, Actions]:
         """Actions renumbered by first use: what exploring made and dropped leaves no trace in the table."""

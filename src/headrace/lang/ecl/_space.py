@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.lang.ecl._alphabet import Example, leaves
+from headrace.lang.ecl._alphabet import Example
 from headrace.lang.ecl._errors import StateLimitExceeded
 from headrace.lang.ecl._event import Output
 from headrace.lang.ecl._network import live_timers, move
@@ -196,18 +196,6 @@ def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
     plainest = sorted(found, key=lambda one: sum(truth is None for _, truth in one.truths))
     return [(one, tuple(_symbols(table, numbers, one.type, one.vector) for table in tables)) for one in plainest]
-
-
-def symbols_by_type(table: Table) -> dict[str | None, list[tuple[int, ...]]]:
-    """The symbols that events of each named type can have; None stands for any other type."""
-    by_type: dict[str | None, list[tuple[int, ...]]] = {}
-    if len(table.alphabets) == 1:
-        (alphabet,) = table.alphabets
-        by_type = {type_: [(leaf,) for leaf in leaves(decision)] for type_, decision in alphabet.types.items()}
-        return by_type | {None: [(leaf,) for leaf in leaves(alphabet.other)]}
-    for situation, symbols in situations_of([table]):
-        by_type.setdefault(situation.type, []).append(symbols[0])
-    return by_type
 
 
 def _symbols(table: Table, numbers: Mapping[Predicate, int], type_: str | None, vector: int) -> tuple[int, ...]:
