@@ -24,12 +24,14 @@ def evaluate(condition: str, subject: object) -> bool | None:
 @st.composite
 def predicates(draw: st.DrawFn) -> t.Predicate:
     """Mostly event types, so that events meet; now and then conditions, literals and connectives."""
-    kind = draw(st.sampled_from(("type",) * 8 + ("condition",) * 2 + ("not", "and", "or", "literal")))
+    kind = draw(st.sampled_from(("type",) * 8 + ("condition",) * 2 + ("refused", "not", "and", "or", "literal")))
     match kind:
         case "type":
             return t.EventType(draw(st.sampled_from(TYPES)))
         case "condition":
             return t.Condition(draw(st.sampled_from(CONDITIONS)))
+        case "refused":
+            return t.Not(t.Condition(draw(st.sampled_from(CONDITIONS))))
         case "not":
             return t.Not(draw(predicates()))
         case "literal":

@@ -59,12 +59,14 @@ def test_vacuous_pattern_is_found() -> None:
 
 
 def test_time_that_passes_between_events_is_counted() -> None:
-    """The timer started by a must come due after the one started before it: so a has to come late enough."""
-    text = "push(x){sequential{b,do{accumulate{a,after 5 s}}unless{sequential{a,after 3 s}}}}"
+    """a must come before the timer of 5 s, and so late that the 3 s it starts are not over sooner."""
+    body = "accumulate{do{a}unless{after 5 s},after 5 s}"
+    text = f"push(x){{sequential{{b,do{{{body}}}unless{{sequential{{a,after 3 s}}}}}}}}"
     found = vacuity(compile(parse(text)))
     assert found.witness is not None
     b, a, timer = found.witness.steps
-    assert 2 * US < a.time - b.time <= 5 * US
+    assert (b.type, a.type, timer.type) == ("b", "a", None)
+    assert 2 * US <= a.time - b.time < 5 * US
     assert timer.time - b.time == 5 * US
     assert last_outputs(parse(text), found.witness) == ("x",)
 
