@@ -115,9 +115,7 @@ def observed(
 ) -> list[tuple[tuple[Output, ...], Status, int | None]]:
     """What can be seen of an engine: after each event its outputs, status and next deadline; then a long silence."""
     state = engine.start(events[0].time if events else 0)
-    seen: list[tuple[tuple[Output, ...], Status, int | None]] = [
-        ((), engine.status(state), engine.next_deadline(state))
-    ]
+    seen: list[tuple[tuple[Output, ...], Status, int | None]] = [((), engine.status(state), engine.next_deadline(state))]
     for event in events:
         state, outputs = engine.step(state, event)
         seen.append((outputs, engine.status(state), engine.next_deadline(state)))

@@ -26,9 +26,7 @@ def test_corpus_is_large_and_names_are_unique() -> None:
 
 def test_wrong_answer_is_named_with_event_and_engine(tmp_path: Path) -> None:
     path = tmp_path / "ecl_wrong.toml"
-    path.write_text(
-        '[[case]]\nname = "w"\npattern = "push(x){a}"\nevents = "b a"\noutputs = ". y"\nstatus = "success"\n'
-    )
+    path.write_text('[[case]]\nname = "w"\npattern = "push(x){a}"\nevents = "b a"\noutputs = ". y"\nstatus = "success"\n')
     (case,) = load_corpus(path)
     assert run_case(case, "table") == "w: table: event 2 (a): expected y at 1 s, got x at 1 s"
 

@@ -24,9 +24,7 @@ def test_guide_has_examples() -> None:
 @pytest.mark.parametrize("example", EXAMPLE.findall(GUIDE), ids=lambda example: str(example)[:40])
 def test_example_is_true(tmp_path: Path, example: tuple[str, str, str, str], engine: EngineName) -> None:
     path = tmp_path / "example.toml"
-    lines = [
-        f"{key} = '{value}'" for key, value in zip(("pattern", "events", "outputs", "status"), example, strict=True)
-    ]
+    lines = [f"{key} = '{value}'" for key, value in zip(("pattern", "events", "outputs", "status"), example, strict=True)]
     path.write_text("\n".join(["[[case]]", "name = 'example'", *lines]))
     assert run_case(load_corpus(path)[0], engine) is None
 

@@ -52,9 +52,7 @@ def test_interpreter_machine_and_table_agree(pattern: Pattern, sequences: list[l
 @pytest.mark.slow
 @given(patterns(max_leaves=9), runs)
 @LONG
-def test_interpreter_machine_and_table_agree_on_ten_thousand_patterns(
-    pattern: Pattern, sequences: list[list[Event]]
-) -> None:
+def test_interpreter_machine_and_table_agree_on_ten_thousand_patterns(pattern: Pattern, sequences: list[list[Event]]) -> None:
     check_engines_agree(pattern, sequences)
 
 

@@ -28,9 +28,7 @@ _Built = t.Expr | t.Predicate | t.Mode | tuple[t.Expr, ...] | int | str
 class Builder:
     """One text's build: knows its conditions by position and the names defined so far."""
 
-    def __init__(
-        self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits
-    ) -> None:
+    def __init__(self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits) -> None:
         self._text = text
         self._conditions = conditions
         self._names = dict(names)
@@ -123,9 +121,7 @@ class Builder:
     def _times(self, token: Token) -> int:
         times = int(token) if len(token) < 20 else 10**20
         if times == 0:
-            raise self._error(
-                token, "N is 0", hint="N counts completions: write 1 or more, or leave it out for no bound"
-            )
+            raise self._error(token, "N is 0", hint="N counts completions: write 1 or more, or leave it out for no bound")
         if times > self._limits.times_max:
             raise self._error(token, f"N is {token}, allowed are {self._limits.times_max}")
         return times

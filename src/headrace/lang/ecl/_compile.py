@@ -291,8 +291,7 @@ class _Compiler:
             if isinstance(unit, Flat):
                 action = tuple(used.number(self._actions.all[number]) for number in unit.action)
                 ticks = {
-                    key: (following, used.number(self._actions.all[number]))
-                    for key, (following, number) in unit.ticks.items()
+                    key: (following, used.number(self._actions.all[number])) for key, (following, number) in unit.ticks.items()
                 }
                 unit = replace(unit, action=action, ticks=ticks)
             renumbered.append(unit)

@@ -43,9 +43,7 @@ def canonical(text: str) -> str:
 def _compiled(text: str) -> Callable[[object], bool | None]:
     room = _room()
     if room is None:
-        raise Invalid(
-            f"condition <{text}> cannot be evaluated: the condition language is missing; hand in an evaluator"
-        )
+        raise Invalid(f"condition <{text}> cannot be evaluated: the condition language is missing; hand in an evaluator")
     return room.to_python(room.parse(text))
 
 

@@ -134,8 +134,7 @@ def _symbol_names(table: Table, alphabet: int) -> list[str]:
             names[decision].append(type_)
     others = set(leaves(found.other))
     return [
-        " | ".join(own) if own and symbol not in others else label(found.examples[symbol])
-        for symbol, own in enumerate(names)
+        " | ".join(own) if own and symbol not in others else label(found.examples[symbol]) for symbol, own in enumerate(names)
     ]
 
 
@@ -175,12 +174,8 @@ def _dot_text(text: str) -> str:
 def _svg(dot: str) -> str:
     program = shutil.which("dot")
     if program is None:
-        raise DrawingError(
-            "SVG needs Graphviz, and its program `dot` is not on the path; install it, or draw as dot or mermaid"
-        )
-    done = subprocess.run(
-        [program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=SVG_TIMEOUT_S, check=False
-    )
+        raise DrawingError("SVG needs Graphviz, and its program `dot` is not on the path; install it, or draw as dot or mermaid")
+    done = subprocess.run([program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=SVG_TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise DrawingError(f"`dot` ended with {done.returncode}: {done.stderr.strip()[:500]}")
     return done.stdout

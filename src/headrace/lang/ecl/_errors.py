@@ -37,7 +37,7 @@ class TableError(Invalid):
     sqlstate = "HR322"
 
 
-class TimerFlood(HeadraceError):  # noqa: N818
+class TimerFlood(HeadraceError):
     """One advance of time would fire more timers than allowed in one call; advance in smaller spans."""
 
     sqlstate = "HR323"

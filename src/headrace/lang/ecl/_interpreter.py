@@ -169,9 +169,7 @@ def _step_together(expr: Accumulate | Select | SelectStar | Parallel | Unless, s
     return _verdict(expr, states, news), tuple(states), outputs
 
 
-def _verdict(
-    expr: Accumulate | Select | SelectStar | Parallel | Unless, states: list[Inner], news: list[Status]
-) -> Status:
+def _verdict(expr: Accumulate | Select | SelectStar | Parallel | Unless, states: list[Inner], news: list[Status]) -> Status:
     match expr:
         case Accumulate():
             # No failure ever stays: so a child that is done has succeeded.

@@ -62,9 +62,7 @@ def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
     """A predicate on its own, as a correlator hands them in by name."""
     pattern = parse(text, limits=limits)
     if not isinstance(pattern.expr, Match) or pattern.definitions:
-        raise PatternError(
-            "expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not"
-        )
+        raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
     return pattern.expr.predicate
 
 

@@ -84,9 +84,7 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int) -> Flat:
     following = [code(cell) for row in automaton.rows for cell in row]
     following += [states] * symbols + [states + 1] * symbols
     action = [cell[1] for row in automaton.rows for cell in row] + [0] * (2 * symbols)
-    ticks = {
-        (state, due): (code(cell), cell[1]) for state, row in enumerate(automaton.ticks) for due, cell in row.items()
-    }
+    ticks = {(state, due): (code(cell), cell[1]) for state, row in enumerate(automaton.ticks) for due, cell in row.items()}
     live = (*automaton.live, 0, 0)
     return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers)
 

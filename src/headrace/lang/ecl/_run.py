@@ -36,9 +36,7 @@ def parse_events(text: str) -> tuple[Event, ...]:
         raise PatternError(f"the events cannot be read: {error}", text=text, hint=hint) from error
 
 
-def run_events(
-    pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evaluator = evaluate_condition
-) -> tuple[RunStep, ...]:
+def run_events(pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evaluator = evaluate_condition) -> tuple[RunStep, ...]:
     """Each event through a fresh instance of the compiled pattern, which starts at the first event's time."""
     table = compile(pattern)
     steps: list[RunStep] = []

@@ -26,7 +26,7 @@ class Situation:
     vector: int
 
 
-class TooWide(Exception):  # noqa: N818
+class TooWide(Exception):
     """More situations than the caller wants to look at."""
 
 

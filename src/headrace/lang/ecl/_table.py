@@ -131,9 +131,7 @@ def moved(table: Table, state: TableState, symbols: Symbols) -> bool:
     return after != state.units or bool(tokens) or started != 0
 
 
-def _take(
-    table: Table, state: TableState, symbols: Symbols | None, due: int, now: int
-) -> tuple[TableState, tuple[Output, ...]]:
+def _take(table: Table, state: TableState, symbols: Symbols | None, due: int, now: int) -> tuple[TableState, tuple[Output, ...]]:
     after, tokens, started = move(table.units, table.actions, state.units, symbols, due)
     deadlines = state.deadlines
     if table.timers:
@@ -141,9 +139,7 @@ def _take(
     return TableState(after, deadlines), tuple(Output(table.tokens[token], now) for token in tokens)
 
 
-def _deadlines(
-    table: Table, before: tuple[int | None, ...], live: int, started: int, now: int
-) -> tuple[int | None, ...]:
+def _deadlines(table: Table, before: tuple[int | None, ...], live: int, started: int, now: int) -> tuple[int | None, ...]:
     return tuple(
         now + duration_us if started >> timer & 1 else before[timer] if live >> timer & 1 else None
         for timer, duration_us in enumerate(table.timers)

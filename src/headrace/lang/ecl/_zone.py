@@ -34,10 +34,7 @@ def started(zone: Zone, remaining: Mapping[int, int], kept: int) -> Zone:
     place = [(0, 0)] + [(source[timer], 0) if timer in source else (0, remaining[timer]) for timer in timers]
     if len(old) == len(zone.timers) + 1 and not remaining:
         return zone
-    bounds = [
-        [zone.bounds[place[i][0]][place[j][0]] + 2 * (place[i][1] - place[j][1]) for j in range(size)]
-        for i in range(size)
-    ]
+    bounds = [[zone.bounds[place[i][0]][place[j][0]] + 2 * (place[i][1] - place[j][1]) for j in range(size)] for i in range(size)]
     return Zone(tuple(timers), tuple(tuple(row) for row in bounds))
 
 
@@ -67,9 +64,7 @@ def due_together(zone: Zone, due: int) -> Zone | None:
     if closed is None:
         return None
     order = [first, *rest]
-    return Zone(
-        tuple(zone.timers[index - 1] for index in rest), tuple(tuple(closed[i][j] for j in order) for i in order)
-    )
+    return Zone(tuple(zone.timers[index - 1] for index in rest), tuple(tuple(closed[i][j] for j in order) for i in order))
 
 
 def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
