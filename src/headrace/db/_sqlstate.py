@@ -11,6 +11,7 @@ from headrace.core import (
     HeadraceError,
     Invalid,
     NotMigrated,
+    NumberRefused,
     PayloadTooDeep,
     error_for_sqlstate,
 )
@@ -19,6 +20,7 @@ _FOREIGN: dict[str, tuple[type[HeadraceError], str]] = {
     "3F000": (NotMigrated, "run: headrace migrate"),
     "42P01": (NotMigrated, "run: headrace migrate"),
     "42883": (NotMigrated, "run: headrace migrate"),
+    "22003": (NumberRefused, "publish the number as a string"),
     "22P05": (BadText, "remove NUL characters from the text"),
     "22P02": (Invalid, "correct the value"),
     "22007": (Invalid, "write a time such as 2026-01-31T12:00:00Z, a span such as '30 days'"),
