@@ -191,7 +191,7 @@ def test_column_added_later_is_in_the_payload(shop: Connection) -> None:
 def test_key_column_renamed_later_is_told_to_the_writer(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     shop.execute("alter table orders rename column id to number")
-    with pytest.raises(Invalid, match="captured by columns it no longer has; call headrace.capture again"), translated():
+    with pytest.raises(Invalid, match=r"captured by columns it no longer has; call headrace.capture again"), translated():
         shop.execute("insert into orders values (1)")
     capture(shop, "orders", "orders")
     shop.execute("insert into orders values (1)")

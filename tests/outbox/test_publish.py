@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from doors import DOORS, Door
 
@@ -127,7 +128,7 @@ async def rolled_back(door: Door) -> None:
         await door.finish(False)
     except HeadraceError:
         raise
-    except Exception as error:
+    except psycopg.Error as error:
         assert "ipeline" in str(error)
 
 
