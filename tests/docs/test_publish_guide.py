@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from guide import blocks, run_guide
 
 from headrace.db import Connection, Target
+from tests.docs.guide import blocks, run_guide
 
 
 async def test_publish_guide_runs(database: Target, conn: Connection) -> None:
@@ -25,6 +25,6 @@ async def test_runner_fails_with_a_failing_block(
     database: Target, conn: Connection, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bad.md").write_text("```sql run\nselect 1\n```\n```python run\nassert rows == [(2,)]\n```\n")
-    monkeypatch.setattr("guide.DOCS", tmp_path)
+    monkeypatch.setattr("tests.docs.guide.DOCS", tmp_path)
     with pytest.raises(AssertionError):
         await run_guide("bad", database, conn)

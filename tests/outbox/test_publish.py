@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from doors import DOORS, Door
 
 from headrace.core import BadPayload, BadType, Event, HeadraceError, Invalid, RawJSON, UnknownTopic
 from headrace.db import Connection, Target
+from tests.outbox.doors import DOORS, Door
 
 ROWS = "select event_id, type, key, payload, headers, emitted_at, producer from headrace.outbox order by id"
 
