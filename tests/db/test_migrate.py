@@ -27,6 +27,12 @@ CATALOG = {
     "views": "select viewname, definition from pg_views where schemaname = 'headrace'",
     "options": """
         select relname, relkind::text, reloptions from pg_class where relnamespace = 'headrace'::regnamespace""",
+    "policies": "select tablename, policyname, cmd, qual, with_check from pg_policies where schemaname = 'headrace'",
+    "rights": """
+        select oid::regprocedure::text, proacl::text from pg_proc where pronamespace = 'headrace'::regnamespace
+        union all
+        select oid::regclass::text, concat(relacl, relrowsecurity) from pg_class
+        where relnamespace = 'headrace'::regnamespace and relkind <> 'i'""",
     "rows": "select namespace from headrace.namespace",
 }
 

@@ -40,6 +40,18 @@ class UnknownSchedule(NotFound):
     sqlstate = "HR130"
 
 
+class UnknownNamespace(NotFound):
+    """There is no namespace of this name, or none that this role may see."""
+
+    sqlstate = "HR131"
+
+
+class UnknownRole(NotFound):
+    """There is no database role of this name."""
+
+    sqlstate = "HR132"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -81,6 +93,18 @@ class ScheduleExists(Conflict):
     """A schedule of this name is already there."""
 
     sqlstate = "HR230"
+
+
+class NamespaceExists(Conflict):
+    """A namespace of this name is already there."""
+
+    sqlstate = "HR231"
+
+
+class NamespaceInUse(Conflict):
+    """The namespace is not empty, so it is not dropped."""
+
+    sqlstate = "HR232"
 
 
 class Invalid(HeadraceError):
@@ -166,6 +190,12 @@ class NeverComes(Invalid):
     """The cron expression names a day that does not exist within fifty years, such as 30 February."""
 
     sqlstate = "HR332"
+
+
+class Forbidden(HeadraceError):
+    """This role may not do that, or not in that namespace."""
+
+    sqlstate = "HR400"
 
 
 class ProblemsFound(HeadraceError):

@@ -47,6 +47,7 @@ def desired_schema() -> list[Step]:
         [step for step in steps() if step.name.startswith("functions/core/")]
         + schema
         + [step for step in steps() if step.repeatable and not step.name.startswith("functions/core/")]
+        + [Step("secure", query("db/secure"), True)]
     )
 
 
@@ -59,6 +60,8 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
         for step in due:
             conn.execute(step.text)
             conn.execute(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
+        if due:
+            conn.execute(query("db/secure"))
         return due
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from headrace.core import (
     BadText,
     DatabaseUnavailable,
+    Forbidden,
     HeadraceError,
     Invalid,
     NotMigrated,
@@ -21,6 +22,7 @@ _FOREIGN: dict[str, tuple[type[HeadraceError], str]] = {
     "42P01": (NotMigrated, "run: headrace migrate"),
     "42883": (NotMigrated, "run: headrace migrate"),
     "22003": (NumberRefused, "publish the number as a string"),
+    "42501": (Forbidden, "name a namespace this role has, or ask its owner for: select headrace.grant_namespace(…)"),
     "22P05": (BadText, "remove NUL characters from the text"),
     "22P02": (Invalid, "correct the value"),
     "22007": (Invalid, "write a time such as 2026-01-31T12:00:00Z, a span such as '30 days'"),

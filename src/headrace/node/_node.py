@@ -22,7 +22,10 @@ GRACE_S = 30.0
 
 
 class Node:
-    """Runs an application until `stop`."""
+    """Runs an application until `stop`.
+
+    Sequencing, maintenance and schedules serve every namespace and take the owner's rights; with `sequencer=False` the node
+    leaves all three to others and runs its consumers only, which a role with the level `consume` may."""
 
     def __init__(self, app: Headrace, targets: Sequence[Target], *, sequencer: bool = True, grace_s: float = GRACE_S) -> None:
         self._stop = asyncio.Event()
@@ -81,7 +84,7 @@ class _Side:
         self._bells = [self._listener.subscribe("headrace_outbox")]
         self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
         self._bells.append(self._listener.subscribe("headrace_schedule"))
-        self.ticker = Ticker(self._pool, self._bells[-1], stop, target)
+        self.ticker = Ticker(self._pool, self._bells[-1], stop, target) if sequencer else None
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -94,20 +97,20 @@ class _Side:
 
     async def run(self) -> None:
         await self._pool.open()
-        listener = asyncio.create_task(self._listener.run())
-        maintenance = asyncio.create_task(self._keep_maintained())
+        beside = [asyncio.create_task(self._listener.run())]
         try:
             async with asyncio.TaskGroup() as group:
-                if self.sequencer:
+                if self.sequencer and self.ticker:
+                    beside.append(asyncio.create_task(self._keep_maintained()))
                     group.create_task(self.sequencer.run())
-                group.create_task(self.ticker.run())
+                    group.create_task(self.ticker.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
                 group.create_task(self._stop.wait())
         finally:
-            listener.cancel()
-            maintenance.cancel()
-            await asyncio.gather(listener, maintenance, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self._pool.close()
 
     async def _keep_maintained(self) -> None:

@@ -37,10 +37,7 @@ begin
             using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
     end if;
     insert into headrace.topic_border (topic_id, position, partitions) values (v_topic_id, 0, p_partitions);
-    execute format('create table headrace.%I (like headrace.log) partition by range (appended_at)', 'log_' || v_topic_id);
-    execute format('alter table headrace.log attach partition headrace.%I for values in (%L)', 'log_' || v_topic_id, v_topic_id);
-    perform headrace.partman_adopt(v_topic_id);
-    perform headrace.extend_log(v_topic_id, headrace.clock());
+    perform headrace.add_branch(v_topic_id);
     return v_topic_id;
 end
 $$;
@@ -110,9 +107,8 @@ begin
             using errcode = 'HR203', hint = 'Release them first with headrace.release_capture, or force it.';
     end if;
     perform headrace.release_capture(c.captured, p_topic, p_namespace) from headrace.capture c where c.topic_id = v_topic_id;
-    perform headrace.partman_forget(v_topic_id);
     delete from headrace.outbox o where o.topic_id = v_topic_id;
     delete from headrace.topic t where t.topic_id = v_topic_id;
-    execute format('drop table headrace.%I', 'log_' || v_topic_id);
+    perform headrace.drop_branch(v_topic_id);
 end
 $$;

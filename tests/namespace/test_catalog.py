@@ -1,0 +1,98 @@
+"""What the catalog must say, so that no function or table is open by oversight."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from headrace.db import Connection, query
+
+FUNCTIONS = "from pg_proc f where f.pronamespace = 'headrace'::regnamespace"
+TABLES = "from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition"
+OPEN_TO_PUBLIC = f"""
+    select f.oid::regprocedure::text {FUNCTIONS}
+        and (f.proacl is null or exists (select from aclexplode(f.proacl) a where a.grantee = 0))"""
+UNPINNED = f"""
+    select f.oid::regprocedure::text {FUNCTIONS} and f.prosecdef
+        and not coalesce('search_path=pg_catalog, pg_temp' = any (f.proconfig), false)"""
+UNGUARDED = f"""
+    select c.relname {TABLES} and c.relrowsecurity <> exists (select from pg_policy p where p.polrelid = c.oid)"""
+REACHABLE_WITHOUT_POLICY = f"""
+    select c.relname {TABLES} and not c.relrowsecurity
+        and exists (select from aclexplode(c.relacl) a where a.grantee <> c.relowner)"""
+CLOSED = {"migration", "rule_shape", "rule_match"}
+
+
+def names(conn: Connection, text: str) -> list[str]:
+    return sorted(str(row[0]) for row in conn.execute(text).fetchall())
+
+
+def test_no_function_is_executable_by_public(conn: Connection) -> None:
+    assert names(conn, OPEN_TO_PUBLIC) == []
+
+
+def test_every_security_definer_function_pins_its_search_path(conn: Connection) -> None:
+    assert names(conn, UNPINNED) == []
+
+
+def test_only_the_branches_of_the_log_are_made_with_the_owners_rights(conn: Connection) -> None:
+    """Every further one is a decision: say in its header why it is safe for whoever may call it."""
+    assert names(conn, f"select f.proname {FUNCTIONS} and f.prosecdef") == ["add_branch", "drop_branch"]
+
+
+def test_table_has_policies_exactly_when_row_level_security_is_on(conn: Connection) -> None:
+    assert names(conn, UNGUARDED) == []
+
+
+def test_every_table_is_guarded_or_closed(conn: Connection, sign_in: object) -> None:
+    unguarded = names(conn, f"select c.relname {TABLES} and not c.relrowsecurity")
+    assert set(unguarded) <= CLOSED
+    assert names(conn, REACHABLE_WITHOUT_POLICY) == []
+
+
+def test_every_view_looks_with_the_readers_eyes(conn: Connection) -> None:
+    views = names(
+        conn,
+        """select relname from pg_class where relnamespace = 'headrace'::regnamespace and relkind = 'v'
+               and not coalesce(reloptions @> '{security_invoker=true}', false)""",
+    )
+    assert views == []
+
+
+def test_nobody_but_the_owner_reaches_a_partition_directly(conn: Connection, sign_in: object) -> None:
+    text = """select relname from pg_class c where relnamespace = 'headrace'::regnamespace and relispartition
+        and exists (select from aclexplode(c.relacl) a where a.grantee <> c.relowner)"""
+    assert names(conn, text) == []
+
+
+def test_functions_named_in_the_levels_exist(conn: Connection) -> None:
+    """Names of rooms that are not built yet aside."""
+    missing = names(
+        conn,
+        """select n from headrace.level_functions('admin') n
+           where not exists (select from pg_proc where pronamespace = 'headrace'::regnamespace and proname = n)""",
+    )
+    rooms = ("action", "node", "queue", "claim_", "heartbeat", "bury_unhandled", "uuid_or_null", "check_names")
+    assert [name for name in missing if not any(room in name for room in rooms)] == []
+
+
+def test_securing_twice_changes_nothing(conn: Connection) -> None:
+    before = names(conn, "select oid || polname from pg_policy")
+    conn.execute(query("db/secure"))
+    assert names(conn, "select oid || polname from pg_policy") == before
+
+
+@pytest.mark.parametrize(
+    ("bug", "check"),
+    [
+        ("grant execute on function headrace.clock() to public", OPEN_TO_PUBLIC),
+        ("alter function headrace.drop_branch(integer) reset search_path", UNPINNED),
+        ("alter table headrace.log disable row level security", UNGUARDED),
+        ("create table headrace.leak (x int); grant select on headrace.leak to public", REACHABLE_WITHOUT_POLICY),
+    ],
+)
+def test_checks_find_a_seeded_hole(conn: Connection, bug: str, check: str) -> None:
+    with conn.transaction():
+        conn.execute(bug)
+        assert names(conn, check) != []
+        raise psycopg.Rollback
