@@ -24,6 +24,13 @@ def test_topic_knows_how_full_it_is(conn: Connection) -> None:
     assert (found.partitions, found.events, found.last_position, found.waiting) == (3, 5, 5, 1)
 
 
+def test_making_and_dropping_a_topic_leaves_the_session_as_it_was(conn: Connection) -> None:
+    conn.execute("set search_path = public, pg_catalog")
+    topic(conn)
+    drop_topic(conn, "orders")
+    assert conn.execute("show search_path").fetchone() == ("public, pg_catalog",)
+
+
 def test_topics_are_listed_by_name(conn: Connection) -> None:
     topic(conn, "b"), topic(conn, "a")
     assert [one.topic for one in list_topics(conn)] == ["a", "b"]

@@ -26,6 +26,7 @@ language plpgsql volatile
 as $$
 declare
     v_namespace text := headrace.current_namespace(p_namespace);
+    v_path      text := current_setting('search_path');
     v_topic_id  integer;
 begin
     insert into headrace.topic (namespace, topic, partitions, retention, time_partition)
@@ -38,6 +39,10 @@ begin
     end if;
     insert into headrace.topic_border (topic_id, position, partitions) values (v_topic_id, 0, p_partitions);
     perform headrace.add_branch(v_topic_id);
+    -- pg_partman leaves the path it found as the session's own, and in there that is the pinned one.
+    if current_setting('search_path') <> v_path then
+        perform set_config('search_path', v_path, false);
+    end if;
     return v_topic_id;
 end
 $$;

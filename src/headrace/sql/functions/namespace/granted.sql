@@ -10,5 +10,5 @@ $$;
 create or replace function headrace.granted_topics(p_level text) returns setof integer
 language sql stable
 as $$
-    select t.topic_id from headrace.topic t where t.namespace in (select headrace.granted(p_level))
+    select t.topic_id from headrace.topic t where t.namespace in (select g.namespace from headrace.granted(p_level) g (namespace))
 $$;
