@@ -118,9 +118,9 @@ class Runner:
                     self._bell.ring()  # There is more: the other workers may take other partitions.
                 events = await self._read(conn, claim)
                 failed = await self._deliver(conn, events, claim)
-                if failed and failed.position == claim.position:
-                    raise psycopg.Rollback
                 moved_to = failed.position if failed else claim.upto
+                if moved_to == claim.position:
+                    raise psycopg.Rollback
                 await conn.execute(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
             self.handled += sum(event.position <= moved_to for event in events)
             if failed:

@@ -2,5 +2,5 @@
 create or replace function headrace.outbox_slot() returns smallint
 language sql stable parallel safe
 as $$
-    select (date_part('epoch', statement_timestamp())::bigint / 8 % 8)::smallint
+    select (date_part('epoch', headrace.clock())::bigint / 8 % 8)::smallint
 $$;

@@ -24,9 +24,11 @@ set timezone = 'UTC'
 as $$
 declare
     v_branch text := 'log_' || p_topic_id;
+    v_format text := coalesce(headrace.partman_format(p_topic_id), 'YYYYMMDD');
     v_width  text;
     v_from   timestamptz;
     v_to     timestamptz;
+    v_name   text;
     v_until  timestamptz;
 begin
     select t.time_partition into strict v_width from headrace.topic t where t.topic_id = p_topic_id;
@@ -36,9 +38,10 @@ begin
         v_to := v_from + ('1 ' || v_width)::interval;
         continue when exists (
             select from headrace.time_partitions(p_topic_id) p where p.from_at < v_to and p.to_at > v_from);
-        execute format('create table headrace.%I (like headrace.%I)', v_branch || to_char(v_from, '"_p"YYYYMMDD'), v_branch);
+        v_name := v_branch || '_p' || to_char(v_from, v_format);
+        execute format('create table headrace.%I (like headrace.%I)', v_name, v_branch);
         execute format('alter table headrace.%I attach partition headrace.%I for values from (%L) to (%L)',
-            v_branch, v_branch || to_char(v_from, '"_p"YYYYMMDD'), v_from, v_to);
+            v_branch, v_name, v_from, v_to);
     end loop;
     select max(p.to_at) into v_until from headrace.time_partitions(p_topic_id) p;
     update headrace.topic t set log_until = v_until where t.topic_id = p_topic_id;

@@ -1,0 +1,205 @@
+"""Failure policies: stop, retry, dead letter; the key's order is never lost silently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.consume import Batch, Consumer, Failure, discard, lag, list_dead_letters, redrive, resume
+from headrace.core import LoggedEvent
+from headrace.db import AsyncConnection, Connection
+from tests.builders import drain, fill, publish, shift_clock, topic
+from tests.consume.conftest import Start, run_dry
+
+
+class Picky:
+    """A handler that raises on the numbers it dislikes."""
+
+    def __init__(self, *disliked: int) -> None:
+        self.disliked = set(disliked)
+        self.done: list[object] = []
+        self.tries = 0
+
+    async def one(self, event: LoggedEvent, tx: AsyncConnection) -> None:
+        self.tries += 1
+        if event.payload in self.disliked:
+            raise ValueError(f"cannot handle {event.payload}")
+        self.done.append(event.payload)
+
+    async def many(self, events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        self.tries += 1
+        if self.disliked & {event.payload for event in events}:
+            raise ValueError("cannot handle the batch")
+        self.done.extend(event.payload for event in events)
+
+
+async def test_stop_keeps_what_was_done_and_waits_at_the_event(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 5)
+    picky = Picky(3)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=Failure.stop()))
+    await run_dry(runner)
+    (row,) = lag(conn)
+    assert (picky.done, row.state, row.position, row.lag_events) == ([1, 2], "stopped", 2, 3)
+    assert "cannot handle 3" in (row.error or "")
+
+
+async def test_resume_tries_again_where_it_stopped(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 5)
+    picky = Picky(3)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=Failure.stop()))
+    await run_dry(runner)
+    picky.disliked.clear()
+    assert resume(conn, "orders", "c") == 1
+    await run_dry(runner)
+    assert picky.done == [1, 2, 3, 4, 5]
+
+
+async def test_retry_waits_longer_each_time_and_loses_nothing(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 1)
+    picky = Picky(1)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=Failure.retry(backoff_s=10)))
+    pauses = []
+    for _ in range(4):
+        assert await runner.handle_once()
+        assert not await runner.handle_once(), "it must wait before the next try"
+        row = conn.execute("select extract(epoch from retry_at - headrace.clock())::float from headrace.cursor").fetchone()
+        assert row is not None
+        pauses.append(row[0])
+        conn.execute("update headrace.cursor set retry_at = headrace.clock()")
+    assert all(low <= pause <= high for pause, (low, high) in zip(pauses, [(4, 10), (9, 20), (19, 40), (39, 80)], strict=True))
+    picky.disliked.clear()
+    await run_dry(runner)
+    assert (picky.tries, picky.done) == (5, [1])
+
+
+async def test_handler_that_fails_for_ever_blocks_only_its_partition(conn: Connection, start: Start) -> None:
+    topic(conn, partitions=8)
+    fill(conn, 100, keys=30)
+    poison = conn.execute("select payload::int, partition from headrace.log where position = 1").fetchone()
+    assert poison is not None
+    picky = Picky(poison[0])
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.one)))
+    left = {row.partition for row in lag(conn) if row.lag_events}
+    assert left == {poison[1]}
+
+
+async def test_failed_batch_is_handled_one_by_one_to_find_the_event_at_fault(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 20)
+    picky = Picky(13)
+    policy = Failure.dead_letter(attempts=1)
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.many, batch=Batch(max=20), failure=policy)))
+    assert picky.done == [n for n in range(1, 21) if n != 13]
+    assert [letter.payload for letter in list_dead_letters(conn)] == [13]
+
+
+async def test_dead_letter_tells_the_whole_story(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 3, keys=3)
+    picky = Picky(2)
+    policy = Failure.dead_letter(attempts=2, backoff_s=0.001, backoff_max_s=0.001)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=policy))
+    for _ in range(10):
+        conn.execute("update headrace.cursor set retry_at = null")
+        await runner.handle_once()
+    (letter,) = list_dead_letters(conn, consumer="c")
+    assert (letter.position, letter.key, letter.payload, letter.attempts, letter.state) == (2, "k2", 2, 2, "dead")
+    assert "ValueError: cannot handle 2" in (letter.error or "")
+    assert picky.done == [1, 3]
+
+
+def hold(attempts: int = 1) -> Failure:
+    return Failure.dead_letter(attempts=attempts)
+
+
+async def test_later_events_of_a_dead_key_wait_behind_it(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 9, keys=3)
+    picky = Picky(2)
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold())))
+    assert picky.done == [1, 3, 4, 6, 7, 9]
+    assert [(letter.payload, letter.state) for letter in list_dead_letters(conn)] == [(2, "dead"), (5, "behind"), (8, "behind")]
+
+
+async def test_redrive_handles_the_key_in_order_and_lets_it_flow_again(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 9, keys=3)
+    picky = Picky(2)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold()))
+    await run_dry(runner)
+    picky.disliked.clear()
+    assert redrive(conn, "orders", "c") == 3
+    publish(conn, 11, key="k2")
+    drain(conn)
+    await run_dry(runner)
+    assert picky.done[6:] == [], "what comes meanwhile still waits behind"
+    assert redrive(conn, "orders", "c") == 1
+    while await runner.redrive_once():
+        pass
+    assert picky.done[6:] == [2, 5, 8, 11]
+    publish(conn, 12, key="k2")
+    drain(conn)
+    await run_dry(runner)
+    assert picky.done[-1] == 12
+    assert list_dead_letters(conn) == []
+    assert len(list_dead_letters(conn, ended=True)) == 4
+
+
+async def test_redrive_that_fails_again_stays_dead_with_its_followers(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 6, keys=3)
+    runner = await start(Consumer(topic="orders", name="c", handler=Picky(2).one, failure=hold()))
+    await run_dry(runner)
+    redrive(conn, "orders", "c")
+    while await runner.redrive_once():
+        pass
+    assert [(letter.payload, letter.state, letter.attempts) for letter in list_dead_letters(conn)] == [
+        (2, "dead", 2),
+        (5, "behind", 0),
+    ]
+
+
+async def test_discarded_letter_frees_its_key(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 3, keys=3)
+    picky = Picky(2)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold()))
+    await run_dry(runner)
+    assert discard(conn, "orders", "c", position=2) == 1
+    publish(conn, 5, key="k2")
+    drain(conn)
+    await run_dry(runner)
+    assert picky.done == [1, 3, 5]
+
+
+async def test_skip_gives_the_order_up_where_asked(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 6, keys=3)
+    picky = Picky(2)
+    policy = Failure.dead_letter(attempts=1, key_order="skip")
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.one, failure=policy)))
+    assert picky.done == [1, 3, 4, 5, 6]
+
+
+async def test_database_trouble_does_not_count_against_the_event(conn: Connection, start: Start) -> None:
+    """A terminated backend is not the handler's fault: no attempt is counted, and the event is handled after."""
+    topic(conn)
+    fill(conn, 1)
+    done: list[object] = []
+
+    async def unlucky(event: LoggedEvent, tx: AsyncConnection) -> None:
+        if not done:
+            done.append("cut")
+            conn.execute("select pg_terminate_backend(%s)", (tx.info.backend_pid,))
+            await tx.execute("select 1")
+        done.append(event.payload)
+
+    runner = await start(Consumer(topic="orders", name="c", handler=unlucky, failure=Failure.stop()))
+    from headrace.db import persist
+
+    assert await persist("test", runner.handle_once)
+    assert done == ["cut", 1]
+    assert [(row.state, row.attempts) for row in lag(conn)] == [("running", 0)]
+    shift_clock(conn, "0")

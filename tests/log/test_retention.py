@@ -1,0 +1,113 @@
+"""Time partitions are there before they are needed, and go only when every consumer has passed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from headrace.consume import Consumer, create_consumer, seek
+from headrace.db import Connection
+from headrace.log import alter_topic, create_topic, get_topic, maintain, read
+from tests.builders import drain, fill, numbers, publish, shift_clock
+
+
+async def ignore(event: object, tx: object) -> None: ...
+
+
+def partitions(conn: Connection) -> list[tuple[datetime, datetime]]:
+    rows = conn.execute(
+        "select p.from_at, p.to_at from headrace.topic t, headrace.time_partitions(t.topic_id) p order by 1"
+    ).fetchall()
+    return [(row[0].astimezone(timezone.utc), row[1].astimezone(timezone.utc)) for row in rows]
+
+
+@pytest.fixture
+def daily(conn: Connection) -> Connection:
+    """A topic with two events a day for four days; today is the fourth."""
+    create_topic(conn, "orders", time_partition="day", retention=timedelta(days=2))
+    for day in range(4):
+        shift_clock(conn, f"{day} days")
+        fill(conn, 2)
+    return conn
+
+
+def test_time_partitions_are_made_ahead_without_holes(conn: Connection) -> None:
+    create_topic(conn, "orders", time_partition="day")
+    made = partitions(conn)
+    assert made[0][0] <= datetime.now(timezone.utc) < made[0][1]
+    assert made[-1][1] - datetime.now(timezone.utc) > timedelta(days=1)
+    assert all(earlier[1] == later[0] for earlier, later in zip(made, made[1:], strict=False))
+
+
+@pytest.mark.parametrize("width", ["day", "week", "month"])
+def test_sequencer_makes_the_partition_it_needs(conn: Connection, width: str) -> None:
+    """Nobody ran maintenance for a year; events still flow."""
+    create_topic(conn, "orders", time_partition=width)  # type: ignore[arg-type]
+    fill(conn, 1)
+    shift_clock(conn, "400 days")
+    fill(conn, 1)
+    assert len(read(conn, "orders")) == 2
+
+
+def test_session_time_zone_does_not_move_the_borders(conn: Connection) -> None:
+    conn.execute("set timezone = 'Asia/Kolkata'")
+    create_topic(conn, "orders", time_partition="day")
+    assert all(start.hour == start.minute == 0 for start, _ in partitions(conn))
+
+
+def test_retention_drops_what_is_old(daily: Connection) -> None:
+    shift_clock(daily, "4 days")
+    dropped = maintain(daily)
+    assert [(one.events, one.dropped) for one in dropped] == [(2, True), (2, True)]
+    assert [event.position for event in read(daily, "orders")] == [5, 6, 7, 8]
+    assert get_topic(daily, "orders").first_position == 5
+
+
+def test_retention_keeps_what_a_consumer_has_not_passed(daily: Connection) -> None:
+    create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
+    seek(daily, "orders", "slow", "4")
+    shift_clock(daily, "5 days")
+    kept = maintain(daily)
+    assert [(one.dropped, one.kept_for) for one in kept] == [(True, None), (False, "slow")]
+    assert [event.position for event in read(daily, "orders")][0] == 3
+
+
+def test_force_drops_also_what_is_not_passed(daily: Connection) -> None:
+    create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
+    shift_clock(daily, "4 days")
+    daily.execute("select headrace.drop_expired(headrace.topic_id('orders'), headrace.clock() - interval '2 days', true)")
+    assert [event.position for event in read(daily, "orders")] == [5, 6, 7, 8]
+
+
+def test_positions_go_on_after_everything_was_dropped(daily: Connection) -> None:
+    shift_clock(daily, "40 days")
+    maintain(daily)
+    assert read(daily, "orders") == []
+    publish(daily, 1)
+    drain(daily)
+    assert [event.position for event in read(daily, "orders")] == [9]
+
+
+def test_new_consumer_starts_at_the_first_event_there_is(daily: Connection) -> None:
+    shift_clock(daily, "4 days")
+    maintain(daily)
+    create_consumer(daily, Consumer(topic="orders", name="new", handler=ignore))
+    assert daily.execute("select position from headrace.cursor").fetchone() == (4,)
+
+
+def test_without_retention_nothing_goes(daily: Connection) -> None:
+    alter_topic(daily, "orders", retention=timedelta(0))
+    shift_clock(daily, "400 days")
+    assert maintain(daily) == []
+    assert len(numbers(daily)) == 8
+
+
+@pytest.mark.lane("pg15")
+def test_pg_partman_manages_the_time_partitions_where_it_is_installed(conn: Connection) -> None:
+    create_topic(conn, "orders", time_partition="day")
+    managed = conn.execute("select parent_table, partition_interval from partman.part_config").fetchall()
+    assert managed == [("headrace.log_1", "1 day")]
+    shift_clock(conn, "-9 days")
+    conn.execute("select headrace.drop_topic('orders')")
+    assert conn.execute("select count(*) from partman.part_config").fetchone() == (0,)

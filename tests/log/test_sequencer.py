@@ -1,0 +1,251 @@
+"""The log's promises: nothing lost, nothing seen that was rolled back, positions without gaps, order."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+
+from headrace.db import Connection, Target, connect
+from headrace.log import read, sequence
+from tests.builders import drain, fill, numbers, publish, shift_clock, topic
+
+
+def test_positions_rise_by_one_without_gaps(conn: Connection) -> None:
+    topic(conn, partitions=4)
+    fill(conn, 500, keys=7)
+    fill(conn, 300)
+    assert [event.position for event in read(conn, "orders", limit=1000)] == list(range(1, 801))
+
+
+def test_each_topic_counts_for_itself(conn: Connection) -> None:
+    topic(conn, "a"), topic(conn, "b")
+    for n in range(3):
+        publish(conn, n, topic="a")
+        publish(conn, n, topic="b")
+    drain(conn)
+    assert [event.position for event in read(conn, "b")] == [1, 2, 3]
+
+
+def test_rolled_back_event_is_never_seen(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    with pytest.raises(ZeroDivisionError), second.transaction():
+        publish(second, 1)
+        raise ZeroDivisionError
+    publish(conn, 2)
+    drain(conn)
+    assert numbers(conn) == [2]
+
+
+def test_crossing_transactions_lose_nothing(conn: Connection, second: Connection) -> None:
+    """An id taken early and committed late gets its position when it commits; a reader by position sees both."""
+    topic(conn)
+    with second.transaction():
+        publish(second, 1)
+        publish(conn, 2)
+        drain(conn)
+        seen = read(conn, "orders")
+        assert [event.payload for event in seen] == [2]
+    drain(conn)
+    assert [event.payload for event in read(conn, "orders", after=seen[-1].position)] == [1]
+
+
+def test_a_cursor_on_the_serial_id_would_lose_the_late_event(conn: Connection, second: Connection) -> None:
+    """The bug the log exists to prevent, seeded: the crossing above breaks a reader that trusts the outbox's own ids."""
+    topic(conn)
+
+    def newer_than(cursor: int) -> list[tuple[int, int]]:
+        return conn.execute("select id, payload::int from headrace.outbox where id > %s order by id", (cursor,)).fetchall()
+
+    with second.transaction():
+        publish(second, 1)
+        publish(conn, 2)
+        (cursor, payload), *_ = newer_than(0)
+        assert payload == 2
+    assert newer_than(cursor) == []
+
+
+def test_transaction_left_open_stalls_nobody(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    with second.transaction():
+        publish(second, 0)
+        for n in range(1, 201):
+            publish(conn, n)
+        assert drain(conn) == 200
+        assert numbers(conn) == list(range(1, 201))
+    drain(conn)
+    assert numbers(conn)[-1] == 0
+
+
+def test_commit_order_of_one_producer_is_kept_across_connections(conn: Connection, database: Target) -> None:
+    """A producer that takes a connection from a pool for each event: what it committed first stands first."""
+    topic(conn)
+    done = threading.Event()
+
+    def keep_sequencing() -> None:
+        with connect(database) as own:
+            while not done.is_set():
+                sequence(own, batch=7)
+
+    with ThreadPoolExecutor() as threads, connect(database) as a, connect(database) as b:
+        sequencer = threads.submit(keep_sequencing)
+        for n in range(300):
+            publish((a, b, conn)[n % 3], n, key="same")
+        done.set()
+        sequencer.result()
+    drain(conn)
+    assert numbers(conn) == list(range(300))
+
+
+def test_two_sequencers_and_many_publishers_give_one_log(conn: Connection, database: Target) -> None:
+    topic(conn, partitions=4)
+    publishers, each = 4, 150
+    done = threading.Event()
+
+    def publish_own(publisher: int) -> None:
+        with connect(database) as own:
+            for n in range(each):
+                with own.transaction():
+                    publish(own, publisher * 1000 + n, key=f"p{publisher}")
+
+    def keep_sequencing() -> int:
+        with connect(database) as own:
+            moved = 0
+            while not done.is_set():
+                moved += sum(one.events for one in sequence(own, batch=20))
+            return moved
+
+    with ThreadPoolExecutor() as threads:
+        sequencers = [threads.submit(keep_sequencing) for _ in range(2)]
+        for publishing in [threads.submit(publish_own, number) for number in range(publishers)]:
+            publishing.result()
+        done.set()
+        for sequencer in sequencers:
+            sequencer.result()
+    drain(conn)
+    events = read(conn, "orders", limit=10_000)
+    assert [event.position for event in events] == list(range(1, publishers * each + 1))
+    for number in range(publishers):
+        own = [event.payload for event in events if event.key == f"p{number}"]
+        assert own == [number * 1000 + n for n in range(each)]
+
+
+def test_second_sequencer_skips_a_topic_that_is_held(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    publish(conn, 1)
+    with second.transaction():
+        assert sum(one.events for one in sequence(second)) == 1
+        publish(conn, 2)
+        assert sequence(conn) == []
+    assert drain(conn) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_same_event_id_twice_is_one_event(conn: Connection, batch: int) -> None:
+    topic(conn)
+    twin = uuid4()
+    publish(conn, 1, id=twin)
+    publish(conn, 2)
+    publish(conn, 3, id=twin)
+    duplicates = 0
+    while moved := sequence(conn, batch=batch):
+        duplicates += sum(one.duplicates for one in moved)
+    publish(conn, 4, id=twin)
+    duplicates += sum(one.duplicates for one in sequence(conn))
+    assert (numbers(conn), duplicates) == ([1, 2], 2)
+
+
+def test_same_event_id_in_another_topic_is_another_event(conn: Connection) -> None:
+    topic(conn, "a"), topic(conn, "b")
+    twin = uuid4()
+    publish(conn, 1, topic="a", id=twin)
+    publish(conn, 2, topic="b", id=twin)
+    drain(conn)
+    assert (numbers(conn, "a"), numbers(conn, "b")) == ([1], [2])
+
+
+def test_time_of_the_log_never_goes_back(conn: Connection) -> None:
+    topic(conn)
+    publish(conn, 1)
+    drain(conn)
+    shift_clock(conn, "-1 hour")
+    publish(conn, 2)
+    drain(conn)
+    first, second_event = read(conn, "orders")
+    assert first.appended_at == second_event.appended_at
+    assert second_event.emitted_at < first.emitted_at
+
+
+def test_publisher_rings_only_when_the_sequencer_sleeps(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    second.execute("listen headrace_outbox")
+    publish(conn, 1)
+    assert len(list(second.notifies(timeout=1, stop_after=1))) == 1
+    drain(conn)
+    publish(conn, 2)
+    assert list(second.notifies(timeout=0.2)) == []
+    drain(conn)
+    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("sleep",)
+    publish(conn, 3)
+    assert len(list(second.notifies(timeout=1, stop_after=1))) == 1
+
+
+def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, second: Connection) -> None:
+    """It read "awake" and will not ring, so the sequencer may not go to sleep on it."""
+    topic(conn)
+    fill(conn, 1)
+    with second.transaction():
+        publish(second, 2)
+        assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("watch",)
+    drain(conn)
+    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("sleep",)
+
+
+def test_unsequenced_events_keep_a_topic_awake(conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 1)
+    publish(conn, 2)
+    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("busy",)
+
+
+def outbox_bytes(conn: Connection) -> int:
+    row = conn.execute(
+        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace.outbox'::regclass"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_outbox_does_not_bloat_under_a_held_snapshot(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    empty = outbox_bytes(conn)
+    second.execute("begin isolation level repeatable read")
+    second.execute("select count(*) from headrace.log")
+    for _ in range(3):
+        fill(conn, 3000)
+    assert outbox_bytes(conn) > empty + 500_000
+    shift_clock(conn, "20 seconds")
+    assert conn.execute("select headrace.trim_outbox()").fetchone() != (0,)
+    assert outbox_bytes(conn) == empty
+    second.execute("rollback")
+
+
+def test_trim_leaves_a_slot_with_an_open_publisher_alone(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    with second.transaction():
+        publish(second, 1)
+        fill(conn, 10)
+        shift_clock(conn, "20 seconds")
+        assert conn.execute("select headrace.trim_outbox()").fetchone() == (0,)
+    drain(conn)
+    assert numbers(conn)[-1] == 1
+
+
+def test_trim_leaves_a_slot_with_waiting_events_alone(conn: Connection) -> None:
+    topic(conn)
+    publish(conn, 1)
+    shift_clock(conn, "20 seconds")
+    assert conn.execute("select headrace.trim_outbox()").fetchone() == (0,)
+    assert drain(conn) == 1

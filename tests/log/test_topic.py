@@ -1,0 +1,92 @@
+"""Topics: create, change, list, drop, with clear refusals."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.consume import Consumer, create_consumer
+from headrace.core import FewerPartitions, Invalid, TopicExists, TopicInUse, UnknownTopic
+from headrace.db import Connection
+from headrace.log import alter_topic, create_topic, drop_topic, get_topic, list_topics
+from tests.builders import drain, fill, numbers, publish, topic
+
+
+async def ignore(event: object, tx: object) -> None: ...
+
+
+def test_topic_knows_how_full_it_is(conn: Connection) -> None:
+    topic(conn, partitions=3)
+    fill(conn, 5)
+    publish(conn, 6)
+    found = get_topic(conn, "orders")
+    assert (found.partitions, found.events, found.last_position, found.waiting) == (3, 5, 5, 1)
+
+
+def test_topics_are_listed_by_name(conn: Connection) -> None:
+    topic(conn, "b"), topic(conn, "a")
+    assert [one.topic for one in list_topics(conn)] == ["a", "b"]
+
+
+def test_second_topic_of_a_name_is_refused(conn: Connection) -> None:
+    topic(conn)
+    with pytest.raises(TopicExists, match='topic "orders" is already there'):
+        topic(conn)
+
+
+@pytest.mark.parametrize("name", ["", "Orders", "or ders", "1orders", "x" * 101, "orders;drop"])
+def test_name_rule(conn: Connection, name: str) -> None:
+    with pytest.raises(Invalid, match="topic_name_rule"):
+        create_topic(conn, name)
+
+
+@pytest.mark.parametrize("partitions", [0, 1025])
+def test_partitions_have_a_limit(conn: Connection, partitions: int) -> None:
+    with pytest.raises(Invalid, match="topic_partitions_1_to_1024"):
+        create_topic(conn, "orders", partitions=partitions)
+
+
+def test_unknown_topic_names_the_known_ones(conn: Connection) -> None:
+    topic(conn, "orders")
+    with pytest.raises(UnknownTopic, match=r'no topic "order" .*Known topics: orders'):
+        get_topic(conn, "order")
+
+
+def test_fewer_partitions_are_refused(conn: Connection) -> None:
+    topic(conn, partitions=4)
+    with pytest.raises(FewerPartitions, match="has 4 partitions; 2 would be fewer"):
+        alter_topic(conn, "orders", partitions=2)
+
+
+def test_retention_is_set_and_taken_back(conn: Connection) -> None:
+    topic(conn)
+    alter_topic(conn, "orders", retention=timedelta(days=30))
+    assert get_topic(conn, "orders").retention == timedelta(days=30)
+    alter_topic(conn, "orders", retention=timedelta(0))
+    assert get_topic(conn, "orders").retention is None
+
+
+def test_topic_with_consumers_is_dropped_only_by_force(conn: Connection) -> None:
+    topic(conn)
+    create_consumer(conn, Consumer(topic="orders", name="mailer", handler=ignore))
+    with pytest.raises(TopicInUse, match="has consumers: mailer"):
+        drop_topic(conn, "orders")
+    drop_topic(conn, "orders", force=True)
+    assert list_topics(conn) == []
+
+
+def test_topic_made_anew_starts_empty(conn: Connection, second: Connection) -> None:
+    """Also when a publisher's transaction was open while the old one went."""
+    topic(conn)
+    fill(conn, 3)
+    with second.transaction():
+        publish(second, 99)
+        drop_topic(conn, "orders")
+    topic(conn)
+    publish(conn, 1)
+    drain(conn)
+    assert numbers(conn) == [1]
+    conn.execute("set headrace.clock_shift = '20 seconds'")
+    conn.execute("select headrace.trim_outbox()")
+    assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
