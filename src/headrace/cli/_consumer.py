@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from itertools import groupby
 from typing import Annotated, Literal
 
@@ -23,22 +22,9 @@ Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the consu
 SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only of this topic.", show_default=False)]
 SomeName = Annotated[str | None, typer.Argument(metavar="[CONSUMER]", help="Only this consumer.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-class Start(str, Enum):
-    earliest = "earliest"
-    latest = "latest"
-
-
-class OrderedBy(str, Enum):
-    partition = "partition"
-    topic = "topic"
-
-
-class OnFailure(str, Enum):
-    retry = "retry"
-    stop = "stop"
-    dead_letter = "dead-letter"
+Start = Literal["earliest", "latest"]
+OrderedBy = Literal["partition", "topic"]
+OnFailure = Literal["retry", "stop", "dead-letter"]
 
 
 @command(group, "list")
@@ -50,13 +36,13 @@ def list_(session: Session, topic: SomeTopic = None) -> None:
         for _, cursors in groupby(_lags(session, conn, topic, None), key=lambda one: (one.topic, one.consumer))
     ]
     if session.json:
-        json_line([{"shard": target.name} | summary for target, summary in found])
+        json_line([{"shard": target.name, **summary} for target, summary in found])
         return
     columns = ["topic", "consumer", "cursors", "lag (events)", "lag (s)", "state"]
     session.rows(columns, ((target, list(summary.values())) for target, summary in found))
 
 
-def _summary(cursors: Sequence[Lag]) -> dict[str, str | int | float]:
+def _summary(cursors: Sequence[Lag]) -> dict[str, object]:
     stopped = sum(one.state == "stopped" for one in cursors)
     retrying = sum(one.retry_at is not None and one.state == "running" for one in cursors)
     states = [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
@@ -99,9 +85,9 @@ def create(
     session: Session,
     topic: Topic,
     name: Name,
-    start: Annotated[Start, typer.Option(help="Where it begins.")] = Start.earliest,
-    ordered_by: Annotated[OrderedBy, typer.Option(help="One cursor per partition, or one over the topic.")] = OrderedBy.partition,
-    on_failure: Annotated[OnFailure, typer.Option(help="What happens when its handler fails.")] = OnFailure.retry,
+    start: Annotated[Start, typer.Option(help="Where it begins.")] = "earliest",
+    ordered_by: Annotated[OrderedBy, typer.Option(help="One cursor per partition, or one over the topic.")] = "partition",
+    on_failure: Annotated[OnFailure, typer.Option(help="What happens when its handler fails.")] = "retry",
     attempts: Annotated[int | None, typer.Option(help="How often an event is tried.", show_default="by policy")] = None,
 ) -> None:
     """Create a consumer before a node runs it, so that nothing is dropped or missed until then.
@@ -114,8 +100,8 @@ def create(
         topic=topic,
         name=name,
         handler=_nobody,
-        ordered_by=_literal(ordered_by),
-        start="earliest" if start is Start.earliest else "latest",
+        ordered_by=ordered_by,
+        start=start,
         failure=_policy(on_failure, attempts),
         namespace=session.namespace,
     )
@@ -124,14 +110,10 @@ def create(
     session.done(f"consumer {name} of topic {topic} created", {"topic": topic, "consumer": name})
 
 
-def _literal(order: OrderedBy) -> Literal["partition", "topic"]:
-    return "topic" if order is OrderedBy.topic else "partition"
-
-
 def _policy(policy: OnFailure, attempts: int | None) -> Failure:
-    if policy is OnFailure.stop:
+    if policy == "stop":
         return Failure.stop()
-    if policy is OnFailure.retry:
+    if policy == "retry":
         return Failure.retry(attempts=attempts)
     return Failure.dead_letter(attempts=attempts) if attempts else Failure.dead_letter()
 

@@ -58,9 +58,7 @@ def redrive_(session: Session, topic: Topic, consumer: Name, position: Position 
 
     Example: headrace dead-letter redrive orders billing --position 4711
     """
-    count = sum(
-        redrive(conn, topic, consumer, position=position, namespace=session.namespace) for _, conn in session.shards()
-    )
+    count = sum(redrive(conn, topic, consumer, position=position, namespace=session.namespace) for _, conn in session.shards())
     _refuse_none(count, topic, consumer, position)
     session.done(f"{count} dead letters are tried again", {"topic": topic, "consumer": consumer, "redriven": count})
 
@@ -70,9 +68,7 @@ def discard_(session: Session, topic: Topic, consumer: Name, position: Position 
     """Give dead letters up: all, or one. They stay on record."""
     what = "all dead letters" if position is None else f"the dead letter at position {position}"
     session.confirm(f"Discard {what} of consumer {consumer} of topic {topic}?", yes=yes)
-    count = sum(
-        discard(conn, topic, consumer, position=position, namespace=session.namespace) for _, conn in session.shards()
-    )
+    count = sum(discard(conn, topic, consumer, position=position, namespace=session.namespace) for _, conn in session.shards())
     _refuse_none(count, topic, consumer, position)
     session.done(f"{count} dead letters discarded", {"topic": topic, "consumer": consumer, "discarded": count})
 

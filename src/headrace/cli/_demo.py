@@ -69,7 +69,9 @@ def _print(figures: Figures, stage: Stage, total_s: float) -> None:
     out.print(table(["how fast", "events/s", "seconds"], _speed(figures, total_s)))
     airports = [[a.airport, a.departures, a.arrivals, a.cancelled, a.mean_delay_min] for a in figures.busiest]
     out.print(table(["busiest airports", "departures", "arrivals", "cancelled", "mean delay (min)"], airports))
-    out.print(f"{sum(proof.holds for proof in figures.proofs)} of {len(figures.proofs)} checks hold: nothing lost, nothing twice.")
+    out.print(
+        f"{sum(proof.holds for proof in figures.proofs)} of {len(figures.proofs)} checks hold: nothing lost, nothing twice."
+    )
     if stage.folder:
         out.print(f"Look around: HEADRACE_DATA={stage.folder} headrace tail flights --no-follow", markup=False, soft_wrap=True)
 

@@ -46,6 +46,7 @@ def doctor(
 def _print(session: Session, found: list[Check]) -> None:
     several = len(session.targets) > 1
     rows = [
-        [*([check.shard] if several else []), SIGNS[check.level], check.check, check.message, check.advice or ""] for check in found
+        [*([check.shard] if several else []), SIGNS[check.level], check.check, check.message, check.advice or ""]
+        for check in found
     ]
     console().print(table([*(["shard"] if several else []), "", "check", "found", "what to do"], rows))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from headrace.core import JSON, Event, HeadraceError, Invalid, RawJSON, from_cloudevent
+from headrace.core import Event, HeadraceError, Invalid, RawJSON, from_cloudevent
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     type: str = ""
     payload: RawJSON = msgspec.Raw(b"null")
     key: str | None = None
-    headers: Mapping[str, JSON] | None = None
+    headers: dict[str, Any] | None = None
     id: UUID | None = None
     emitted_at: datetime | None = None
     producer: str | None = None
@@ -31,7 +31,7 @@ def read_event(line: bytes, number: int, given: Event, *, cloudevent: bool) -> E
             return from_cloudevent(line, topic=given.topic)
         return _read(_decoder.decode(line), given)
     except msgspec.MsgspecError as error:
-        raise Invalid(f"line {number}: {error}; write an object with type, payload, key, headers, id, emitted_at, producer") from None
+        raise Invalid(f"line {number}: {error}; a line is an object with type, payload and other members of an event") from None
     except HeadraceError as error:
         raise type(error)(f"line {number}: {error}") from None
 

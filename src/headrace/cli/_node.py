@@ -27,7 +27,9 @@ def run(
     session: Session,
     app: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE:APP]", help="Where the Headrace object is.", show_default="only sequencer and maintenance"),
+        typer.Argument(
+            metavar="[MODULE:APP]", help="Where the Headrace object is.", show_default="only sequencer and maintenance"
+        ),
     ] = None,
     sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Move the outbox into the log too.")] = True,
     grace_s: Annotated[float, typer.Option(min=0, help="How long running handlers may take to end.")] = 30,
@@ -60,7 +62,9 @@ async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, stop, one.name)
     consumers = ", ".join(f"{consumer.topic}/{consumer.name}" for consumer in app.consumers) or "none"
-    logger.info("node runs on %s; sequencer %s; consumers: %s", ", ".join(map(str, targets)), "on" if sequencer else "off", consumers)
+    logger.info(
+        "node runs on %s; sequencer %s; consumers: %s", ", ".join(map(str, targets)), "on" if sequencer else "off", consumers
+    )
     await node.run()
     logger.info("node ended; %d events sequenced, %d handled", node.sequenced, node.handled)
 

@@ -36,7 +36,9 @@ def publish(
     key: Annotated[str | None, typer.Option(help="Events of one key keep their order.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be given again.")] = None,
     event_id: Annotated[UUID | None, typer.Option("--id", help="Event id: the same id twice is one event.")] = None,
-    file: Annotated[str | None, typer.Option(help="Publish every line of this file of JSON lines; - reads standard input.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Publish every line of this file of JSON lines; - reads standard input.")
+    ] = None,
     batch: Annotated[int, typer.Option(min=0, help="With --file: commit every so many events; 0: all or nothing.")] = 0,
     cloudevent: Annotated[bool, typer.Option("--cloudevent", help="The input is CloudEvents 1.0 in structured JSON.")] = False,
 ) -> None:

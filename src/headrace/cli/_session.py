@@ -56,7 +56,9 @@ class Session:
         with connect(self.targets[0]) as conn:
             yield conn
 
-    def rows(self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None) -> None:
+    def rows(
+        self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None
+    ) -> None:
         """A table of rows; the shard is shown where there are several."""
         if len(self.targets) > 1:
             console().print(table(["shard", *columns], ([target.name, *row] for target, row in values), title=title))

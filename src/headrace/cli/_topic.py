@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -28,15 +27,8 @@ from headrace.log import (
 group = typer.Typer(help="Topics: named logs with partitions and a retention.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+Width = Literal["day", "week", "month"]
 Retention = Annotated[str | None, typer.Option(help="How long events are kept, such as '30 days'.", show_default="for ever")]
-
-
-class Width(str, Enum):
-    """Width of one time partition of the log."""
-
-    day = "day"
-    week = "week"
-    month = "month"
 
 
 @command(group, "create")
@@ -45,7 +37,7 @@ def create(
     name: Name,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many consumers' hands may work side by side.")] = 1,
     retention: Retention = None,
-    time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = Width.month,
+    time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
 ) -> None:
     """Create a topic, on every shard.
@@ -57,16 +49,14 @@ def create(
         kept = span(conn, retention) if retention else None
         try:
             create_topic(
-                conn, name, partitions=partitions, retention=kept, time_partition=time_partition.value, namespace=session.namespace
+                conn, name, partitions=partitions, retention=kept, time_partition=time_partition, namespace=session.namespace
             )
         except TopicExists:
             if not if_not_exists:
                 raise
             continue
         made.append(target.name)
-    session.done(
-        f"topic {name} created" if made else f"topic {name} was already there", {"topic": name, "created_on": made}
-    )
+    session.done(f"topic {name} created" if made else f"topic {name} was already there", {"topic": name, "created_on": made})
 
 
 @command(group, "alter")
@@ -98,13 +88,12 @@ def list_(session: Session) -> None:
         json_line([_as_json(target, topic) for target, topic in found])
         return
     columns = ["topic", "partitions", "events", "newest position", "in outbox", "consumers", "retention", "last event at"]
-    session.rows(
-        columns,
-        (
-            (target, [t.topic, t.partitions, t.events, t.last_position, t.waiting, t.consumers, t.retention or "for ever", t.last_appended_at])
-            for target, t in found
-        ),
-    )
+    session.rows(columns, ((target, _row(topic)) for target, topic in found))
+
+
+def _row(topic: Topic) -> list[object]:
+    counts = [topic.partitions, topic.events, topic.last_position, topic.waiting, topic.consumers]
+    return [topic.topic, *counts, topic.retention or "for ever", topic.last_appended_at]
 
 
 @command(group, "show")
@@ -193,4 +182,5 @@ def _print_expired(session: Session, found: list[tuple[Target, Expired]]) -> Non
 
 
 def _as_json(target: Target, topic: Topic) -> dict[str, Any]:
-    return {"shard": target.name} | msgspec.to_builtins(topic) | {"events": topic.events}
+    shown: dict[str, Any] = msgspec.to_builtins(topic)
+    return {"shard": target.name} | shown | {"events": topic.events}

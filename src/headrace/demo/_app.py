@@ -49,7 +49,9 @@ def airport_statistics(events: Sequence[LoggedEvent], conn: Connection) -> None:
 def passenger_desk(event: LoggedEvent, conn: Connection) -> None:
     """Tells the passengers of one late flight."""
     flight = cast(dict[str, Any], event.payload)
-    conn.execute(query("demo/tell_passengers"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"]))
+    conn.execute(
+        query("demo/tell_passengers"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"])
+    )
 
 
 class Counts:

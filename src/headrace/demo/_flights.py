@@ -10,7 +10,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -133,21 +133,24 @@ def _next_at(after: int, clock: int, zone: str) -> int:
     return after + ((clock // 100 * 60 + clock % 100) - local - 1) % _DAY + 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def _offset_min(zone: str, hour: int) -> int:
     offset = datetime.fromtimestamp(hour * 3600, ZoneInfo(zone)).utcoffset() or timedelta()
     return int(offset.total_seconds()) // 60
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hour(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp()) // 60
 
 
+# Many events share a minute, and neighbours in time come together.
+@lru_cache(maxsize=4096)
 def _moment(minute: int) -> datetime:
     return datetime.fromtimestamp(minute * 60, UTC)
 
 
+@lru_cache(maxsize=4096)
 def _written(minute: int | None) -> str | None:
     return None if minute is None else _moment(minute).isoformat()
 

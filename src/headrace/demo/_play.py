@@ -138,9 +138,7 @@ class Demo:
         assert row is not None
         self._sent_at[event.id] = row[0]
 
-    def _catch_up(
-        self, watcher: Connection, process: subprocess.Popen[bytes], log: Path, act: str
-    ) -> Iterator[Progress]:
+    def _catch_up(self, watcher: Connection, process: subprocess.Popen[bytes], log: Path, act: str) -> Iterator[Progress]:
         """Waits until all that was published is handled, and all that is late was told."""
         moved_at, last = time.monotonic(), None
         while True:

@@ -52,7 +52,9 @@ def _version(shard: str, facts: Facts) -> Check:
         return Check(shard, "version", "ok", f"PostgreSQL {facts.version}")
     known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
     if major < VERSIONS[0]:
-        return Check(shard, "version", "problem", f"PostgreSQL {facts.version} is too old", f"upgrade it; headrace runs on {known}")
+        return Check(
+            shard, "version", "problem", f"PostgreSQL {facts.version} is too old", f"upgrade it; headrace runs on {known}"
+        )
     return Check(shard, "version", "warning", f"PostgreSQL {facts.version} is newer than what was tested", f"tested are {known}")
 
 
@@ -90,7 +92,9 @@ def _connections(shard: str, facts: Facts) -> Check:
 def _transactions(shard: str, conn: Connection) -> Iterator[Check]:
     held = conn.execute(query("doctor/transactions"), {"older_s": TRANSACTION_MAX_S}).fetchall()
     for holder, age_s, advice in held:
-        yield Check(shard, "open transactions", "warning", f"{holder} has been open for {age_s:.0f} s; vacuum waits for it", advice)
+        yield Check(
+            shard, "open transactions", "warning", f"{holder} has been open for {age_s:.0f} s; vacuum waits for it", advice
+        )
     if not held:
         yield Check(shard, "open transactions", "ok", f"none older than {TRANSACTION_MAX_S:.0f} s")
 

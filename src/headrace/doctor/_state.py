@@ -29,7 +29,9 @@ def check_outbox(shard: str, conn: Connection) -> Iterator[Check]:
         yield Check(shard, "outbox", "ok", f"{count} events wait")
     elif sequencers:
         advice = "give the server more, or look for a session that holds a lock on headrace.topic"
-        yield Check(shard, "outbox", "warning", f"{count} events wait, the oldest for {oldest_s:.0f} s, while a sequencer runs", advice)
+        yield Check(
+            shard, "outbox", "warning", f"{count} events wait, the oldest for {oldest_s:.0f} s, while a sequencer runs", advice
+        )
     else:
         yield Check(shard, "outbox", "problem", f"{count} events wait, the oldest for {oldest_s:.0f} s", "run: headrace node run")
     yield _sequencer(shard, sequencers, hidden)
