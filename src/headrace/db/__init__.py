@@ -20,6 +20,7 @@ from headrace.db._migrate import Step, desired_schema, migrate, migration_script
 from headrace.db._moment import moment, span
 from headrace.db._persist import TRANSIENT, persist
 from headrace.db._server import Server, embedded_bin, free_port
+from headrace.db._shards import Shards
 from headrace.db._sql import query
 from headrace.db._sqlstate import translate, translated
 
@@ -30,6 +31,7 @@ __all__ = [
     "Listener",
     "Pool",
     "Server",
+    "Shards",
     "Step",
     "Subscription",
     "Target",
