@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import asyncpg
+import django as django_package
 import psycopg
 import sqlalchemy
 from django.conf import settings
@@ -22,6 +23,7 @@ from headrace.outbox import publish, publish_async, publish_many, publish_many_a
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 if not settings.configured:
     settings.configure(DATABASES={})
+    django_package.setup()
 
 
 class Undone(Exception):

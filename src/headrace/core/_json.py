@@ -24,9 +24,11 @@ RawJSON: TypeAlias = msgspec.Raw
 """JSON text that is passed on as it is, so that every digit stays."""
 
 _nul = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_INTEGER_MAX = int(NUMBER_MAX)
 _long_number = re.compile(r"\d{309}")
-_exponent = re.compile(r"\d[eE]\+?\d")
+_exponent = re.compile(r"\d[eE][+-]?\d")
+_tiny = re.compile(r"\d[eE]-\d{4}")
+_SCALE_MAX = 16383
+"""Digits after the point that PostgreSQL's numeric holds."""
 _read = msgspec.json.Decoder().decode
 
 
@@ -35,6 +37,8 @@ def encode(value: JSON | RawJSON) -> str:
     if isinstance(value, msgspec.Raw):
         text = _decoded(bytes(value))
         read = decode(text)
+        if _tiny.search(text):
+            printed_bytes(text)
     else:
         text = _decoded(_encode_value(value))
         # The encoder writes a float that is not finite as null: only where a null stands can one have been.
@@ -72,8 +76,12 @@ def decode(text: str | bytes) -> JSON:
 def fits(text: str, bytes_max: int) -> bool:
     """Whether a JSON text has at most so many bytes when PostgreSQL prints it: with a space after every comma and colon,
     and numbers without an exponent."""
-    # "1e300" prints as 301 digits, which is the worst of all; without exponents a text at most doubles.
-    if len(text) * 64 <= bytes_max or (len(text.encode()) * 2 <= bytes_max and not _exponent.search(text)):
+    # The worst a text can grow: "1e-16383" prints as 16 385 characters, "1e300" as 301, and "[1,1]" never doubles.
+    if len(text) * 2100 <= bytes_max:
+        return True
+    if len(text) * 64 <= bytes_max and "e-" not in text and "E-" not in text:
+        return True
+    if len(text.encode()) * 2 <= bytes_max and not _exponent.search(text):
         return True
     return printed_bytes(text) <= bytes_max
 
@@ -86,6 +94,11 @@ def printed_bytes(text: str) -> int:
         nonlocal quoted
         quoted += 2
         value = Decimal(number)
+        # Before it is written out: the exponent may stand for gigabytes.
+        if -_SCALE_MAX > int(value.as_tuple().exponent):
+            raise NumberRefused(
+                f"payload has a number with more than {_SCALE_MAX} digits after the point; publish it as a string"
+            )
         return format(value if value else abs(value), "f")
 
     value = json.loads(text, parse_float=digits)
@@ -116,6 +129,11 @@ def _read_back(text: str, value: JSON) -> JSON:
 
 def _plain(value: object) -> object:
     """What the encoder does not know by itself: subclasses of plain types, and other mappings and sequences."""
+    if type(value) in (list, tuple, dict):
+        raise TypeError(f"a {type(value).__name__} cannot name a member")
+    if isinstance(value, msgspec.Raw):
+        # It has been read back by itself; there is no number to look at.
+        return None
     for plain in (str, float, int):
         if isinstance(value, plain):
             return plain(value)
@@ -163,8 +181,10 @@ def _refuse_numbers(value: JSON) -> None:
 
 def _readable(number: int | float | Decimal) -> bool:
     if isinstance(number, int):
-        return -_INTEGER_MAX <= number <= _INTEGER_MAX
-    return math.isfinite(number) and math.isfinite(float(number))
+        return -NUMBER_MAX <= number <= NUMBER_MAX
+    if isinstance(number, Decimal):
+        return number.is_finite() and math.isfinite(float(number))
+    return math.isfinite(number)
 
 
 def _children(node: JSON) -> Sequence[JSON]:

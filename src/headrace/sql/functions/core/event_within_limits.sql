@@ -26,7 +26,8 @@ begin
         raise exception 'payload nests deeper than 128 levels'
             using errcode = 'HR302', hint = 'Flatten the payload, or publish the deep part as a string.';
     end if;
-    if v_bytes > 308 and v_text ~ '[0-9]{309}' and headrace.json_number_too_big(p_payload) then
+    -- A regular expression counts to 255 at most; a number beyond the limit has 309 digits.
+    if v_bytes > 308 and v_text ~ '[0-9]{250}' and headrace.json_number_too_big(p_payload) then
         raise exception 'payload has a number beyond 1.8e308, which JSON readers refuse'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
