@@ -77,19 +77,19 @@ class LogFacts:
     positions: int
     ids: int
     out_of_order: int
-    sequencing_s: float
 
 
-def log_facts(conn: Connection) -> LogFacts:
+def _log_facts(conn: Connection) -> LogFacts:
     with conn.cursor(row_factory=class_row(LogFacts)) as cursor:
         facts = cursor.execute(query("demo/log_facts")).fetchone()
     assert facts is not None
     return facts
 
 
-def verify(conn: Connection, tally: Tally, log: LogFacts, rolled_back: Sequence[UUID]) -> list[Proof]:
+def verify(conn: Connection, tally: Tally, rolled_back: Sequence[UUID]) -> list[Proof]:
     """Everything the demo promises, counted at both ends."""
     seen = look(conn)
+    log = _log_facts(conn)
     row = conn.execute(query("demo/airport_facts")).fetchone() or (0, 0, 0, 0)
     unwanted = conn.execute(query("demo/seen"), {"ids": list(rolled_back)}).fetchone() or (0,)
     behind = sum(one.lag_events for one in lag(conn))
