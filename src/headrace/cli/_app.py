@@ -62,4 +62,5 @@ for _name, _group in (
 
 def main() -> None:
     """Runs the program; the exit code is the process's."""
-    app()
+    # Named here, so that help and completion are the same for `python -m headrace`.
+    app(prog_name="headrace")

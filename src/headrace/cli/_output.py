@@ -25,8 +25,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """One line of result, as it is."""
+    """One line of result, as it is, and at once: a reader at the other end of a pipe is waiting."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def note(text: str) -> None:
@@ -36,9 +37,8 @@ def note(text: str) -> None:
 
 
 def json_line(value: object) -> None:
-    """One JSON document on one line, at once: a reader at the other end of a pipe is waiting."""
-    sys.stdout.write(to_json(value) + "\n")
-    sys.stdout.flush()
+    """One JSON document on one line."""
+    say(to_json(value))
 
 
 def to_json(value: object) -> str:

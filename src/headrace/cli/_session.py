@@ -139,4 +139,4 @@ def _tell(error: HeadraceError, *, as_json: bool) -> None:
         return
     sys.stdout.flush()
     console(stderr=True).print(f"[bold red]{type(error).__name__}[/]:", end=" ")
-    console(stderr=True).print(message, markup=False)
+    console(stderr=True).print(message, markup=False, soft_wrap=True)

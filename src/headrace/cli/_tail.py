@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headrace.cli._output import console, json_line, to_json
+from headrace.cli._output import console, json_line, say, to_json
 from headrace.cli._session import Session, command
 from headrace.consume import seek_position
 from headrace.core import JSON, LoggedEvent, to_cloudevent
@@ -131,7 +131,7 @@ def _to_the_end(session: Session, conn: Connection, topic: str, after: int) -> I
 
 def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: bool) -> None:
     if cloudevent:
-        json_line(to_cloudevent(event))
+        say(to_cloudevent(event))
     elif session.json:
         json_line({"shard": target.name} | msgspec.to_builtins(event))
     else:
