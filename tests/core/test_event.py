@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
 from headrace.core import (
@@ -115,7 +116,7 @@ ONLY_PYTHON = {
     "key that is a number": (event(key=5), BadKey),
     "type that is a number": (event(type=5), BadType),
     "id that is text": (event(id="5"), Invalid),
-    "time without a zone": (event(emitted_at=datetime(2026, 1, 1)), Invalid),  # noqa: DTZ001
+    "time without a zone": (event(emitted_at=datetime(2026, 1, 1)), Invalid),
     "object": (event(payload=object()), BadPayload),
 }
 
@@ -131,7 +132,7 @@ def refusal_by_sql(conn: Connection, given: Event) -> type[HeadraceError] | None
     statement = "select headrace.publish(%s, %s, %s::text::jsonb, %s, %s::text::jsonb, p_producer => %s)"
     try:
         conn.execute(statement, (given.topic, given.type, raw(given.payload), given.key, raw(given.headers), given.producer))
-    except Exception as error:
+    except psycopg.Error as error:
         ours = translate(error)
         assert ours is not None, error
         return type(ours)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
-from doors import DOORS, Door
 
 from headrace.core import BadPayload, BadType, Event, HeadraceError, Invalid, RawJSON, UnknownTopic
 from headrace.db import Connection, Target
+from tests.outbox.doors import DOORS, Door
 
 ROWS = "select event_id, type, key, payload, headers, emitted_at, producer from headrace.outbox order by id"
 
@@ -127,7 +128,7 @@ async def rolled_back(door: Door) -> None:
         await door.finish(False)
     except HeadraceError:
         raise
-    except Exception as error:
+    except psycopg.Error as error:
         assert "ipeline" in str(error)
 
 

@@ -37,7 +37,7 @@ _sub_microsecond: Final = re.compile(r"(\.\d{6})\d+")
 def from_cloudevent(cloudevent: str | bytes | Mapping[str, JSON], *, topic: str) -> Event:
     """The event to publish for a CloudEvent. Data given as text stays as it is written, so that every digit is kept."""
     attributes, payload = _opened(cloudevent)
-    _check(attributes)
+    _check(attributes, payload)
     given, source = str(attributes["id"]), str(attributes["source"])
     id = _event_id(source, given)
     headers = {
@@ -99,12 +99,14 @@ def _opened(cloudevent: str | bytes | Mapping[str, JSON]) -> tuple[dict[str, JSO
     return {name: value for name, value in values.items() if value is not None}, None if bytes(data) == b"null" else data
 
 
-def _check(attributes: Mapping[str, JSON]) -> None:
+def _check(attributes: Mapping[str, JSON], payload: JSON | RawJSON) -> None:
     if attributes.get("specversion") != "1.0":
         raise _wrong(f"specversion is {attributes.get('specversion', 'missing')}, not 1.0")
     for name in ("id", "source", "type"):
         if not isinstance(attributes.get(name), str) or not attributes[name]:
             raise _wrong(f"{name} is missing or not text")
+    if payload is not None and "data_base64" in attributes:
+        raise _wrong("it has both data and data_base64")
     for name, value in attributes.items():
         if name == "data_base64":
             fine = isinstance(value, str)

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from headrace.core._errors import BadPayload, BadText, NumberRefused, PayloadTooDeep
+from headrace.core._errors import BadPayload, BadText, Invalid, NumberRefused, PayloadTooDeep
 from headrace.core._limits import NUMBER_MAX, PAYLOAD_DEPTH_MAX
 
 JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
@@ -34,19 +34,23 @@ _read = msgspec.json.Decoder().decode
 
 def encode(value: JSON | RawJSON) -> str:
     """The JSON text of a value; raises the error that tells what PostgreSQL or a JSON reader would refuse."""
-    if isinstance(value, msgspec.Raw):
-        text = _decoded(bytes(value))
-        read = decode(text)
-        if _tiny.search(text):
-            printed_bytes(text)
-    else:
-        text = _decoded(_encode_value(value))
-        # The encoder writes a float that is not finite as null: only where a null stands can one have been.
-        if "null" in text:
-            _refuse_numbers(msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain))
-        read = _read_back(text, value)
+    raw = isinstance(value, msgspec.Raw)
+    try:
+        data = bytes(value) if isinstance(value, msgspec.Raw) else _write(value)
+        read = _read(data)
+        text = data.decode()
+    except (ValueError, TypeError, RecursionError) as error:
+        # A decimal that is not finite comes out as a bare word, which is not JSON: say what it was.
+        if not raw and isinstance(error, msgspec.DecodeError):
+            _refuse_numbers(_plain_tree(value))
+        raise _refusal(error) from None
+    # The encoder writes a float that is not finite as null: only where a null stands can one have been.
+    if not raw and "null" in text:
+        _refuse_numbers(_plain_tree(value))
     if "\\" in text and _nul.search(text):
         raise BadText("payload has a NUL character (\\u0000), which PostgreSQL cannot store; remove or escape it")
+    if raw and _tiny.search(text):
+        printed_bytes(text)
     # 129 levels take 258 brackets and a number beyond a double 309 digits: short texts are cleared without a walk.
     if len(text) > 2 * PAYLOAD_DEPTH_MAX:
         if text.count("{") + text.count("[") > PAYLOAD_DEPTH_MAX:
@@ -60,16 +64,8 @@ def decode(text: str | bytes) -> JSON:
     """The value of a JSON text. Integers stay exact; NaN, 1e400 and the like are refused."""
     try:
         value: JSON = _read(text)
-    except msgspec.DecodeError as error:
-        if "out of range" in str(error):
-            raise NumberRefused(f"{error}; publish the number as a string") from None
-        raise BadPayload(f"not JSON: {error}") from None
-    except RecursionError:
-        _too_deep()
-    except UnicodeDecodeError as error:
-        raise BadText(f"not UTF-8 at byte {error.start}; repair the text first") from None
-    except ValueError as error:  # an integer longer than Python converts
-        raise NumberRefused(f"{error}; publish the number as a string") from None
+    except (ValueError, RecursionError) as error:
+        raise _refusal(error) from None
     return value
 
 
@@ -95,7 +91,7 @@ def printed_bytes(text: str) -> int:
         quoted += 2
         value = Decimal(number)
         # Before it is written out: the exponent may stand for gigabytes.
-        if -_SCALE_MAX > int(value.as_tuple().exponent):
+        if int(value.as_tuple().exponent) < -_SCALE_MAX:
             raise NumberRefused(
                 f"payload has a number with more than {_SCALE_MAX} digits after the point; publish it as a string"
             )
@@ -105,26 +101,25 @@ def printed_bytes(text: str) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode()) - quoted
 
 
-def _encode_value(value: JSON) -> bytes:
-    try:
-        return _write(value)
-    except UnicodeEncodeError as error:
-        raise BadText(f"payload has half a surrogate pair: {error.reason}; repair the text first") from None
-    except RecursionError:
-        _too_deep()
-    except ValueError as error:
-        raise NumberRefused(f"payload has a number that JSON readers refuse: {error}; publish it as a string") from None
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise BadPayload(f"payload is not a JSON value: {error}; convert it first") from None
+def _refusal(error: Exception) -> Invalid:
+    """Our error for what the encoder or the reader has refused."""
+    if isinstance(error, RecursionError):
+        return _too_deep()
+    if isinstance(error, UnicodeEncodeError):
+        return BadText(f"payload has half a surrogate pair at character {error.start}; repair the text first")
+    if isinstance(error, UnicodeDecodeError):
+        return BadText(f"payload is not UTF-8 at byte {error.start}; repair the text first")
+    if isinstance(error, TypeError):
+        return BadPayload(f"payload is not a JSON value: {error}; convert it first")
+    # What is left beside bad syntax are numbers: out of range, or longer than Python converts.
+    if "out of range" in str(error) or not isinstance(error, msgspec.DecodeError):
+        return NumberRefused(f"payload has a number that JSON readers refuse: {error}; publish it as a string")
+    return BadPayload(f"payload is not JSON: {error}; correct the text")
 
 
-def _read_back(text: str, value: JSON) -> JSON:
-    try:
-        return decode(text)
-    except BadPayload:
-        # A decimal that is not finite comes out as a bare word.
-        _refuse_numbers(msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain))
-        raise
+def _plain_tree(value: JSON | RawJSON) -> JSON:
+    tree: JSON = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
+    return tree
 
 
 def _plain(value: object) -> object:
@@ -147,18 +142,11 @@ def _plain(value: object) -> object:
 _write = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
 
 
-def _decoded(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise BadText(f"payload is not UTF-8 at byte {error.start}; repair the text first") from None
-
-
-def _too_deep() -> NoReturn:
-    raise PayloadTooDeep(
+def _too_deep() -> PayloadTooDeep:
+    return PayloadTooDeep(
         f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels, or contains itself; "
         "flatten it, or publish the deep part as a string"
-    ) from None
+    )
 
 
 def _refuse_depth(value: JSON) -> None:
@@ -167,7 +155,7 @@ def _refuse_depth(value: JSON) -> None:
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
         if not level:
             return
-    _too_deep()
+    raise _too_deep()
 
 
 def _refuse_numbers(value: JSON) -> None:

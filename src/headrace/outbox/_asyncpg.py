@@ -38,9 +38,7 @@ class AsyncpgAdapter:
 async def copy(conn: asyncpg.Connection | PoolConnectionProxy, step: Copy) -> None:
     """Sends the COPY. asyncpg writes the statement itself, so it is told the parts of it."""
     schema, table, columns = step.parts
-    await conn.copy_to_table(
-        table, schema_name=schema, columns=columns, source=_awaited(step.chunks()), format="binary", encoding="UTF8"
-    )
+    await conn.copy_to_table(table, schema_name=schema, columns=columns, source=_awaited(step.chunks()), format="binary")
 
 
 async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from headrace.core import Envelope, Event, seal
-from headrace.outbox._array import as_array
+from headrace.outbox._array import as_array, in_ascii
 from headrace.outbox._binary import Route, chunks
 from headrace.outbox._statement import Copy, Plan, Statement
 
@@ -30,9 +30,9 @@ def _publish_one(sealed: Envelope, namespace: str | None) -> Plan[UUID]:
         {
             "topic": sealed.topic,
             "type": sealed.type,
-            "payload": sealed.payload,
+            "payload": in_ascii(sealed.payload),
             "key": sealed.key,
-            "headers": sealed.headers,
+            "headers": in_ascii(sealed.headers),
             "id": str(sealed.id),
             "emitted_at": sealed.emitted_at.isoformat() if sealed.emitted_at else None,
             "producer": sealed.producer,

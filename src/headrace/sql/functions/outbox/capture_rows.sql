@@ -55,25 +55,26 @@ begin
     if not found then
         return null;
     end if;
+    -- n.* and o.*: a bare n would be the column of that name, where the table has one.
     if tg_op = 'INSERT' then
         insert into headrace.outbox (topic_id, type, key, payload, headers)
         select v_capture.topic_id, e.type, e.key, e.payload, v_headers
-        from (select row_number() over () as place, to_jsonb(n) as new_row from new_rows n) r
+        from (select row_number() over () as place, to_jsonb(n.*) as new_row from new_rows n) r
         cross join lateral headrace.captured_event(v_capture, v_capture.insert_type, r.new_row, null) e
         where headrace.event_within_limits(e.type, e.key, e.payload, '{}')
         order by r.place;
     elsif tg_op = 'DELETE' then
         insert into headrace.outbox (topic_id, type, key, payload, headers)
         select v_capture.topic_id, e.type, e.key, e.payload, v_headers
-        from (select row_number() over () as place, to_jsonb(o) as old_row from old_rows o) r
+        from (select row_number() over () as place, to_jsonb(o.*) as old_row from old_rows o) r
         cross join lateral headrace.captured_event(v_capture, v_capture.delete_type, r.old_row, null) e
         where headrace.event_within_limits(e.type, e.key, e.payload, '{}')
         order by r.place;
     else
         insert into headrace.outbox (topic_id, type, key, payload, headers)
         select v_capture.topic_id, e.type, e.key, e.payload, v_headers
-        from (select row_number() over () as place, to_jsonb(n) as new_row from new_rows n) r
-        join (select row_number() over () as place, to_jsonb(o) as old_row from old_rows o) p using (place)
+        from (select row_number() over () as place, to_jsonb(n.*) as new_row from new_rows n) r
+        join (select row_number() over () as place, to_jsonb(o.*) as old_row from old_rows o) p using (place)
         cross join lateral headrace.captured_event(v_capture, v_capture.update_type, r.new_row, p.old_row) e
         where e.payload -> '_old' <> '{}' and headrace.event_within_limits(e.type, e.key, e.payload, '{}')
         order by place;

@@ -1,6 +1,6 @@
 -- What a COPY into the outbox needs to know: the id of every topic named, in their order, and the clock in microseconds
 -- since 2000 (PostgreSQL's own count) for events without a time of their own.
--- No row at all when this role may not COPY there; headrace.publish_many is the way then. Asked beforehand, because an
+-- No row at all when this session may not COPY there; headrace.publish_many is the way then. Asked beforehand, because an
 -- error would abort the caller's transaction. Raises HR101 for an unknown topic. Index: topic_name_unique. Locks nothing.
 create or replace function headrace.copy_route(p_topics text[], p_namespace text default null)
 returns table (topic_id integer, clock_us bigint)
@@ -13,7 +13,9 @@ begin
     if not has_table_privilege('headrace.outbox', 'insert')
         or not has_table_privilege('headrace.topic', 'select')
         or not has_sequence_privilege('headrace.outbox_id_seq', 'usage')
-        or row_security_active('headrace.outbox') then
+        or row_security_active('headrace.outbox')
+        -- A binary COPY takes texts in the client's encoding, whatever its option says; we write UTF-8.
+        or current_setting('client_encoding') <> 'UTF8' then
         return;
     end if;
     select n.topic into v_unknown
