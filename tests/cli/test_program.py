@@ -65,6 +65,8 @@ def test_wrong_usage_exits_with_2(words: list[str]) -> None:
         (["publish", "nowhere", "placed", "1"], 3, "UnknownTopic"),
         (["tail", "orders", "--from", "4711", "--no-follow"], 5, "OutOfLog"),
         (["consumer", "lag", "orders", "nobody"], 3, "UnknownConsumer"),
+        (["consumer", "list", "nowhere"], 3, "UnknownTopic"),
+        (["dead-letter", "list", "nowhere"], 3, "UnknownTopic"),
         (["node", "run", "no_such_module:app"], 3, "NotFound"),
         (["node", "run", "headrace.core:Event"], 5, "Invalid"),
         (["node", "run", "nonsense"], 5, "Invalid"),

@@ -14,13 +14,14 @@ from headrace.cli._session import Session, command
 from headrace.consume import Consumer, Failure, Lag, Seek, create_consumer, drop_consumer, lag, resume, seek
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, Target
+from headrace.log import get_topic
 
 group = typer.Typer(help="Consumers: named readers of a topic, each with its cursors.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the consumer.", show_default=False)]
-SomeTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only of this topic.", show_default=False)]
-SomeName = Annotated[str | None, typer.Argument(metavar="[CONSUMER]", help="Only this consumer.", show_default=False)]
+SomeTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only of this topic.", show_default=False)]
+SomeName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="Only this consumer.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Start = Literal["earliest", "latest"]
 OrderedBy = Literal["partition", "topic"]
@@ -70,6 +71,8 @@ def lag_(session: Session, topic: SomeTopic = None, consumer: SomeName = None) -
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[Lag]:
+    if topic is not None:
+        get_topic(conn, topic, namespace=session.namespace)  # An unknown one is an error, not an empty list.
     return lag(conn, topic=topic, consumer=consumer, namespace=session.namespace)
 
 

@@ -12,6 +12,7 @@ from headrace.cli._output import json_line
 from headrace.cli._session import Session, command
 from headrace.consume import DeadLetter, discard, list_dead_letters, redrive
 from headrace.core import NotFound
+from headrace.log import get_topic
 
 group = typer.Typer(help="Dead letters: events put aside because their handler failed.")
 
@@ -27,13 +28,12 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many per shard.")] = 100,
 ) -> None:
     """List dead letters: `dead` could not be handled, `behind` waits for an earlier event of its key."""
-    found = [
-        (target, letter)
-        for target, conn in session.shards()
-        for letter in list_dead_letters(
-            conn, topic=topic, consumer=consumer, ended=ended, limit=limit, namespace=session.namespace
-        )
-    ]
+    found = []
+    for target, conn in session.shards():
+        if topic is not None:
+            get_topic(conn, topic, namespace=session.namespace)  # An unknown one is an error, not an empty list.
+        given = {"topic": topic, "consumer": consumer, "namespace": session.namespace}
+        found += [(target, letter) for letter in list_dead_letters(conn, ended=ended, limit=limit, **given)]
     if session.json:
         json_line([{"shard": target.name} | _as_json(letter) for target, letter in found])
         return

@@ -22,14 +22,12 @@ group = typer.Typer(help="Nodes: processes that sequence the outbox and run cons
 logger = logging.getLogger("headrace.node")
 
 
-@command(group, "run")
+@command(group, "run", common=("dsn", "json"))
 def run(
     session: Session,
     app: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODULE:APP]", help="Where the Headrace object is.", show_default="only sequencer and maintenance"
-        ),
+        typer.Argument(metavar="MODULE:APP", help="Where the Headrace object is.", show_default="only sequencer and maintenance"),
     ] = None,
     sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Move the outbox into the log too.")] = True,
     grace_s: Annotated[float, typer.Option(min=0, help="How long running handlers may take to end.")] = 30,
@@ -43,7 +41,7 @@ def run(
     Examples: headrace node run · headrace node run shop.events:app --log-json
     """
     log_to_stderr(as_json=log_json or session.json, level=logging.DEBUG if verbose else logging.INFO)
-    found = load(app) if app else Headrace(namespace=session.namespace)
+    found = load(app) if app else Headrace()
     for target in session.targets:
         _refuse_unmigrated(target)
     asyncio.run(_run(found, session.targets, sequencer=sequencer, grace_s=grace_s))
@@ -93,13 +91,16 @@ def load(address: str) -> Headrace:
 def _refuse_unmigrated(target: Target) -> None:
     try:
         with connect(target) as conn:
-            missing = len(pending(conn))
+            missing = pending(conn)
     except DatabaseUnavailable as error:
         # A shard that is down must not keep the others from running; the node goes on trying.
         logger.warning("%s", error)
         return
+    if any(not step.repeatable for step in missing):
+        raise NotMigrated(f"database {target} lacks {len(missing)} steps of the schema; run: headrace migrate")
     if missing:
-        raise NotMigrated(f"database {target} lacks {missing} steps of the schema; run: headrace migrate")
+        # A newer version may have migrated already while nodes of this one still come and go: that must not stop them.
+        logger.warning("database %s has other functions than this version; with the newer one, run: headrace migrate", target)
 
 
 def log_to_stderr(*, as_json: bool, level: int) -> None:

@@ -30,9 +30,9 @@ def register(app: typer.Typer) -> None:
 
 def publish(
     session: Session,
-    topic: Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)],
-    type_: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Event type.", show_default=False)] = None,
-    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="JSON.", show_default="null")] = None,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)],
+    type_: Annotated[str | None, typer.Argument(metavar="TYPE", help="Event type.", show_default=False)] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON.", show_default="null")] = None,
     key: Annotated[str | None, typer.Option(help="Events of one key keep their order.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be given again.")] = None,
     event_id: Annotated[UUID | None, typer.Option("--id", help="Event id: the same id twice is one event.")] = None,

@@ -50,12 +50,6 @@ class Session:
             with connect(target) as conn:
                 yield target, conn
 
-    @contextmanager
-    def first(self) -> Iterator[Connection]:
-        """A connection to the first database, for what all shards have alike."""
-        with connect(self.targets[0]) as conn:
-            yield conn
-
     def rows(
         self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None
     ) -> None:

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 def tail_(
     session: Session,
-    topic: Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)],
     start: Annotated[
         str | None, typer.Option("--from", help="earliest, latest, a position or a time.", show_default="the newest 10")
     ] = None,

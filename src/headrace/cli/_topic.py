@@ -35,7 +35,9 @@ Retention = Annotated[str | None, typer.Option(help="How long events are kept, s
 def create(
     session: Session,
     name: Name,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many consumers' hands may work side by side.")] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="Parts that are worked on side by side; a key stays in one.")
+    ] = 1,
     retention: Retention = None,
     time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
