@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli._node import _refuse_unmigrated
 from headrace.consume import lag
+from headrace.core import NotMigrated
 from headrace.db import Connection, Target
 from headrace.log import get_topic
 from tests.builders import topic
@@ -120,3 +122,14 @@ def test_embedded_server_starts_serves_and_stops(shared_folder: Path, monkeypatc
         assert call("server", "stop", "--json").json["running"] is False
     assert call("server", "status").code == 3
     assert call("server", "stop").code == 0, "stopping what does not run is fine"
+
+
+def test_node_starts_beside_functions_of_another_version(
+    database: Target, conn: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    conn.execute("update headrace.migration set checksum = 'newer' where name = 'functions/outbox/publish'")
+    _refuse_unmigrated(database)
+    assert "has other functions than this version" in caplog.text
+    conn.execute("delete from headrace.migration where name like 'migrations/%'")
+    with pytest.raises(NotMigrated):
+        _refuse_unmigrated(database)
