@@ -1,6 +1,7 @@
 """JSON in and out, strictly: what is written can be stored by PostgreSQL and read by every JSON reader.
 
-Owns the checks of a payload. Promises: what `encode` returns, PostgreSQL accepts and gives back with the same meaning."""
+Owns the checks of a payload. Promises: what `encode` returns, PostgreSQL accepts and gives back with the same meaning.
+Every text is read again by a strict reader before it leaves, which is cheaper than looking at the value piece by piece."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import msgspec
 
@@ -22,82 +23,133 @@ JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[s
 RawJSON: TypeAlias = msgspec.Raw
 """JSON text that is passed on as it is, so that every digit stays."""
 
-_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_rich = msgspec.json.Encoder(decimal_format="number")
 _nul = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _INTEGER_MAX = int(NUMBER_MAX)
 _long_number = re.compile(r"\d{309}")
+_exponent = re.compile(r"\d[eE]\+?\d")
+_read = msgspec.json.Decoder().decode
 
 
 def encode(value: JSON | RawJSON) -> str:
     """The JSON text of a value; raises the error that tells what PostgreSQL or a JSON reader would refuse."""
-    text = _encode_raw(value) if isinstance(value, msgspec.Raw) else _encode_value(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadText(f"payload has half a surrogate pair at character {error.start}; repair the text first") from None
-    if "\\u0000" in text and _nul.search(text):
+    if isinstance(value, msgspec.Raw):
+        text = _decoded(bytes(value))
+        read = decode(text)
+    else:
+        text = _decoded(_encode_value(value))
+        # The encoder writes a float that is not finite as null: only where a null stands can one have been.
+        if "null" in text:
+            _refuse_numbers(msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain))
+        read = _read_back(text, value)
+    if "\\" in text and _nul.search(text):
         raise BadText("payload has a NUL character (\\u0000), which PostgreSQL cannot store; remove or escape it")
-    # A level takes a bracket and 309 digits take 309 characters: most texts are cleared without a walk.
-    if text.count("{") + text.count("[") > PAYLOAD_DEPTH_MAX:
-        _refuse_depth(decode(text))
-    if len(text) > 308 and _long_number.search(text):
-        _refuse_numbers(decode(text))
+    # 129 levels take 258 brackets and a number beyond a double 309 digits: short texts are cleared without a walk.
+    if len(text) > 2 * PAYLOAD_DEPTH_MAX:
+        if text.count("{") + text.count("[") > PAYLOAD_DEPTH_MAX:
+            _refuse_depth(read)
+        if _long_number.search(text):
+            _refuse_numbers(read)
     return text
 
 
 def decode(text: str | bytes) -> JSON:
     """The value of a JSON text. Integers stay exact; NaN, 1e400 and the like are refused."""
     try:
-        value: JSON = msgspec.json.decode(text)
+        value: JSON = _read(text)
     except msgspec.DecodeError as error:
         if "out of range" in str(error):
             raise NumberRefused(f"{error}; publish the number as a string") from None
         raise BadPayload(f"not JSON: {error}") from None
     except RecursionError:
-        raise PayloadTooDeep(f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it") from None
-    except ValueError as error:  # an integer longer than Python converts, or bytes that are not UTF-8
-        raise BadPayload(f"not JSON that can be read: {error}") from None
+        _too_deep()
+    except UnicodeDecodeError as error:
+        raise BadText(f"not UTF-8 at byte {error.start}; repair the text first") from None
+    except ValueError as error:  # an integer longer than Python converts
+        raise NumberRefused(f"{error}; publish the number as a string") from None
     return value
 
 
-def _encode_value(value: JSON) -> str:
+def fits(text: str, bytes_max: int) -> bool:
+    """Whether a JSON text has at most so many bytes when PostgreSQL prints it: with a space after every comma and colon,
+    and numbers without an exponent."""
+    # "1e300" prints as 301 digits, which is the worst of all; without exponents a text at most doubles.
+    if len(text) * 64 <= bytes_max or (len(text.encode()) * 2 <= bytes_max and not _exponent.search(text)):
+        return True
+    return printed_bytes(text) <= bytes_max
+
+
+def printed_bytes(text: str) -> int:
+    """The bytes of a JSON text as PostgreSQL's jsonb prints it."""
+    quoted = 0
+
+    def digits(number: str) -> str:
+        nonlocal quoted
+        quoted += 2
+        value = Decimal(number)
+        return format(value if value else abs(value), "f")
+
+    value = json.loads(text, parse_float=digits)
+    return len(json.dumps(value, ensure_ascii=False).encode()) - quoted
+
+
+def _encode_value(value: JSON) -> bytes:
     try:
-        return _dumps(value)
-    except TypeError:
-        return _encode_rich(value)
+        return _write(value)
+    except UnicodeEncodeError as error:
+        raise BadText(f"payload has half a surrogate pair: {error.reason}; repair the text first") from None
     except RecursionError:
-        raise PayloadTooDeep(f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it") from None
+        _too_deep()
     except ValueError as error:
-        if "Circular" in str(error):
-            raise BadPayload("payload contains itself; break the circle") from None
-        raise NumberRefused(f"payload has a number that JSON readers refuse: {error}") from None
-
-
-def _encode_rich(value: JSON) -> str:
-    """For dates, uuids, decimals, dataclasses and the like: they become what msgspec makes of them."""
-    try:
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
-        _refuse_numbers(plain)
-        return _rich.encode(plain).decode()
+        raise NumberRefused(f"payload has a number that JSON readers refuse: {error}; publish it as a string") from None
     except (TypeError, msgspec.MsgspecError) as error:
         raise BadPayload(f"payload is not a JSON value: {error}; convert it first") from None
 
 
-def _encode_raw(raw: RawJSON) -> str:
-    decode(bytes(raw))
-    return bytes(raw).decode()
+def _read_back(text: str, value: JSON) -> JSON:
+    try:
+        return decode(text)
+    except BadPayload:
+        # A decimal that is not finite comes out as a bare word.
+        _refuse_numbers(msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain))
+        raise
+
+
+def _plain(value: object) -> object:
+    """What the encoder does not know by itself: subclasses of plain types, and other mappings and sequences."""
+    for plain in (str, float, int):
+        if isinstance(value, plain):
+            return plain(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_write = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise BadText(f"payload is not UTF-8 at byte {error.start}; repair the text first") from None
+
+
+def _too_deep() -> NoReturn:
+    raise PayloadTooDeep(
+        f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels, or contains itself; "
+        "flatten it, or publish the deep part as a string"
+    ) from None
 
 
 def _refuse_depth(value: JSON) -> None:
     level: list[JSON] = [value]
-    for _ in range(PAYLOAD_DEPTH_MAX + 1):
-        level = [child for node in level for child in _children(node)]
+    for _ in range(PAYLOAD_DEPTH_MAX):
+        level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
         if not level:
             return
-    raise PayloadTooDeep(
-        f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it, or publish the deep part as a string"
-    )
+    _too_deep()
 
 
 def _refuse_numbers(value: JSON) -> None:

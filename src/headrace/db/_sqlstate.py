@@ -31,8 +31,9 @@ _FOREIGN: dict[str, tuple[type[HeadraceError], str]] = {
 def translate(error: BaseException) -> HeadraceError | None:
     """Our error for an error of psycopg or asyncpg, also when SQLAlchemy or Django wraps it; None for a foreign one."""
     origin: BaseException = getattr(error, "orig", None) or error
-    while _sqlstate(origin) is None and origin.__cause__ is not None:
-        origin = origin.__cause__
+    # A wrapper may repeat the SQLSTATE and drop the hint: the innermost that has one is the driver's own.
+    while (cause := origin.__cause__) is not None and (_sqlstate(origin) is None or _sqlstate(cause) is not None):
+        origin = cause
     sqlstate = _sqlstate(origin)
     if not sqlstate:
         return None
