@@ -91,7 +91,9 @@ def lab() -> Iterator[Lab]:
 def surroundings(lab: Lab) -> dict[str, object]:
     """What a reader has to know about the machine and the server."""
     with psycopg.connect(lab.server.dsn()) as conn:
-        settings = dict(conn.execute("select name, current_setting(name) from unnest(%s::text[]) name", (list(SETTINGS),)).fetchall())
+        settings = dict(
+            conn.execute("select name, current_setting(name) from unnest(%s::text[]) name", (list(SETTINGS),)).fetchall()
+        )
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpus": len(os.sched_getaffinity(0)),

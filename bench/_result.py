@@ -73,9 +73,7 @@ def report(name: str, surroundings: dict[str, object], figures: list[Figure], ra
         table.add_column(column)
     for figure in figures:
         bound = f"{'≤' if figure.at_most else '≥'} {figure.target:g} {figure.unit}"
-        table.add_row(
-            figure.name, f"{figure.value:.2f} {figure.unit}", bound, "met" if figure.met else "MISSED", figure.detail
-        )
+        table.add_row(figure.name, f"{figure.value:.2f} {figure.unit}", bound, "met" if figure.met else "MISSED", figure.detail)
     Console(width=170).print(table)
     RESULTS.mkdir(exist_ok=True)
     content = {

@@ -37,7 +37,11 @@ def run(lab: Lab, *, quick: bool) -> None:
     told = surroundings(lab)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
-    with lab.database("publish", partitions=10) as target, connect(target) as conn, child("bench._node", target.dsn, "none") as node:
+    with (
+        lab.database("publish", partitions=10) as target,
+        connect(target) as conn,
+        child("bench._node", target.dsn, "none") as node,
+    ):
         conn.execute(BARE_TABLE)
         for protocol in PROTOCOLS:
             for clients in plan.clients:
@@ -57,9 +61,7 @@ def _bare(lab: Lab, target: Target, conn: Connection, protocol: Protocol, client
     return Round(done.tps, 1e6 * (lab.cpu_s() - before + done.cpu_s) / done.transactions)
 
 
-def _publish(
-    lab: Lab, target: Target, conn: Connection, node: Child, protocol: Protocol, clients: int, seconds: float
-) -> Round:
+def _publish(lab: Lab, target: Target, conn: Connection, node: Child, protocol: Protocol, clients: int, seconds: float) -> Round:
     settle(conn)
     before, sequenced = lab.cpu_s([node.pid]), node.ask()["sequenced"]
     done = pgbench(lab, target, PUBLISH, protocol=protocol, clients=clients, seconds=seconds)
