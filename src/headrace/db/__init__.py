@@ -18,6 +18,7 @@ from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, pending, steps
 from headrace.db._persist import TRANSIENT, persist
 from headrace.db._server import Server, embedded_bin, free_port
+from headrace.db._shards import Shards
 from headrace.db._sql import query
 from headrace.db._sqlstate import translate, translated
 
@@ -28,6 +29,7 @@ __all__ = [
     "Listener",
     "Pool",
     "Server",
+    "Shards",
     "Step",
     "Subscription",
     "Target",

@@ -93,7 +93,7 @@ def connect(target: Target) -> Iterator[Connection]:
     try:
         conn = psycopg.connect(target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10)
     except psycopg.OperationalError as error:
-        raise DatabaseUnavailable(f"cannot reach database {target}: {str(error).strip()}") from None
+        raise DatabaseUnavailable(f"cannot reach database {target}: {' '.join(str(error).split())}") from None
     set_json_loads(decode, conn)
     with conn:
         yield conn

@@ -44,6 +44,12 @@ def free_port() -> int:
         return port
 
 
+def is_free(port: int) -> bool:
+    """Does nobody listen on this TCP port?"""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 class Server:
     """One PostgreSQL cluster in `folder`, listening on 127.0.0.1 alone. `settings` go to the server's command line."""
 
@@ -112,8 +118,10 @@ class Server:
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
 
     def _launch(self) -> None:
-        port = free_port()
-        (self.folder / "port").write_text(str(port))
+        # Clients find the server again after a restart, unless somebody has taken its port meanwhile.
+        known = self.folder / "port"
+        port = int(known.read_text()) if known.exists() and is_free(int(known.read_text())) else free_port()
+        known.write_text(str(port))
         options = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", **self._settings}
         flags = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         log = str(self.data / "server.log")

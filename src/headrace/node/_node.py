@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from headrace.consume import Runner
-from headrace.db import Listener, Pool, Target, persist, pool
+from headrace.db import Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
 
@@ -48,7 +48,8 @@ class Node:
         """Runs until `stop`; what has not ended by then after the grace time is cancelled, and rolled back."""
         tasks = [asyncio.create_task(side.run(), name=str(side.target)) for side in self._sides]
         stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_EXCEPTION if tasks else asyncio.ALL_COMPLETED)
+        # A side ends by itself only with an error that waiting does not mend, such as a topic that is not there.
+        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
         self.stop()
         _, late = await asyncio.wait(tasks, timeout=self._grace_s)
         for task in late:
@@ -57,7 +58,14 @@ class Node:
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in ended:
             if isinstance(outcome, Exception):
-                raise outcome
+                raise translate(_only(outcome)) or _only(outcome)
+
+
+def _only(error: Exception) -> Exception:
+    """The error itself where a task group has wrapped a single one."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 class _Side:

@@ -1,0 +1,36 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both stand on `make setup`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: setup demo test test-slow lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as events
+	$(BIN)/headrace demo
+
+test: lint  ## everything but the slow marks
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test-slow: setup  ## the long runs
+	$(BIN)/pytest -n 2 -m slow
+
+lint: setup
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup  ## ratios side by side in one run, written to bench/results
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .headrace .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

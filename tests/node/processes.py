@@ -1,0 +1,63 @@
+"""Real processes to be killed: a publisher and a node, each started as `python -m tests.node.processes ROLE DSN`.
+
+The publisher numbers its events and retries by event id until the commit is acknowledged; it prints every acknowledged number."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from uuid import UUID, uuid4
+
+import psycopg
+
+from headrace.consume import Batch
+from headrace.core import LoggedEvent
+from headrace.db import AsyncConnection, Target
+from headrace.node import Headrace, Node
+
+PUBLISH = "select headrace.publish('orders', 'placed', to_jsonb(%s::int), p_key => %s, p_event_id => %s)"
+
+
+def publisher(dsn: str, name: str) -> None:
+    conn: psycopg.Connection[tuple[object, ...]] | None = None
+    n = 0
+    event_id = uuid4()
+    while True:
+        try:
+            conn = conn or psycopg.connect(dsn, connect_timeout=2)
+            acknowledge(conn, n, name, event_id)
+        except psycopg.OperationalError:
+            # The commit may or may not have happened: the same id again makes it one event either way.
+            conn = None
+            continue
+        print(n, flush=True)  # noqa: T201
+        n, event_id = n + 1, uuid4()
+
+
+def acknowledge(conn: psycopg.Connection[tuple[object, ...]], n: int, name: str, event_id: UUID) -> None:
+    conn.execute(PUBLISH, (n, name, event_id))
+    conn.commit()
+
+
+def node(dsn: str, name: str) -> None:
+    app = Headrace()
+
+    @app.consumer("orders", batch=Batch(max=20), name="effects")
+    async def write(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await tx.cursor().executemany(
+            "insert into effect (producer, n, position, node) values (%s, %s, %s, %s)",
+            [(event.key, event.payload, event.position, name) for event in events],
+        )
+
+    async def run() -> None:
+        running = Node(app, [Target("main", dsn)])
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.stop)
+        await running.run()
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    {"publisher": publisher, "node": node}[sys.argv[1]](sys.argv[2], sys.argv[3])

@@ -1,0 +1,206 @@
+"""What was acknowledged is in the log, once; what handlers did through the transaction happened once; whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.log import read
+from tests.builders import topic
+from tests.conftest import temporary_folder
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
+
+
+@dataclass
+class Processes:
+    """The processes of one test; whatever still runs is killed at its end."""
+
+    target: Target
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, role: str, name: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.node.processes", role, self.target.dsn, name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def processes(target: Target) -> Iterator[Processes]:
+    running = Processes(target)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def acknowledged(publisher: subprocess.Popen[str]) -> list[int]:
+    """Kills a publisher and returns the numbers it saw committed."""
+    publisher.kill()
+    out, _ = publisher.communicate()
+    return [int(line) for line in out.splitlines()]
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
+        time.sleep(0.02)
+
+
+def count(conn: Connection, table: str) -> int:
+    row = conn.execute(f"select count(*) from {table}").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def settle(conn: Connection) -> None:
+    """Waits until everything published is handled."""
+    wait_until(lambda: count(conn, "headrace.outbox") == 0, "an empty outbox")
+    wait_until(lambda: count(conn, "effect") >= count(conn, "headrace.log"), "handling of every event")
+
+
+def check(conn: Connection, sent: dict[str, list[int]]) -> None:
+    """The laws: positions without gaps; acknowledged ⊆ log; each producer's order; effects exactly once."""
+    events = read(conn, "orders", limit=10_000_000)
+    assert [event.position for event in events] == list(range(1, len(events) + 1))
+    assert len({event.id for event in events}) == len(events)
+    for producer, numbers in sent.items():
+        logged = [event.payload for event in events if event.key == producer]
+        assert logged[: len(numbers)] == numbers, f"{producer}: acknowledged events are missing or out of order"
+        assert len(logged) - len(numbers) <= 1, "at most the event in flight may be there unacknowledged"
+    effects = conn.execute("select position from effect order by position").fetchall()
+    assert [row[0] for row in effects] == [event.position for event in events]
+
+
+@pytest.fixture
+def stage(conn: Connection) -> Connection:
+    """A topic with four partitions, and a table for the handlers' effects, without any constraint that would help."""
+    topic(conn, partitions=4)
+    conn.execute("create table effect (producer text, n int, position bigint, node text)")
+    return conn
+
+
+def test_killed_publisher_strands_nothing(stage: Connection, database: Target) -> None:
+    with processes(database) as running:
+        running.start("node", "n1")
+        sent = {}
+        for name in ("a", "b", "c"):
+            publisher = running.start("publisher", name)
+            wait_until(lambda name=name: any(event.key == name for event in read(stage, "orders", limit=100_000)), "an event")  # type: ignore[misc]
+            sent[name] = acknowledged(publisher)
+        settle(stage)
+        check(stage, sent)
+
+
+def test_killed_nodes_lose_and_repeat_nothing(stage: Connection, database: Target) -> None:
+    """Two nodes, each a sequencer and a consumer; one after the other is killed at a random moment and replaced."""
+    random.seed(7)
+    with processes(database) as running:
+        nodes = [running.start("node", f"n{number}") for number in range(2)]
+        publishers = {name: running.start("publisher", name) for name in ("a", "b")}
+        for kill in range(6):
+            target = count(stage, "effect") + random.randint(20, 120)
+            wait_until(lambda target=target: count(stage, "effect") >= target, "progress after a kill")  # type: ignore[misc]
+            victim = nodes.pop(0)
+            victim.kill()
+            nodes.append(running.start("node", f"n{kill + 2}"))
+        sent = {name: acknowledged(publisher) for name, publisher in publishers.items()}
+        settle(stage)
+        check(stage, sent)
+
+
+def test_stopped_node_finishes_its_batch_and_ends(stage: Connection, database: Target) -> None:
+    with processes(database) as running:
+        node = running.start("node", "n1")
+        publisher = running.start("publisher", "a")
+        wait_until(lambda: count(stage, "effect") > 50, "some handling")
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(timeout=20) == 0
+        sent = {"a": acknowledged(publisher)}
+        running.start("node", "n2")
+        settle(stage)
+        check(stage, sent)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server with PostgreSQL's own durable settings, to be killed."""
+    folder = temporary_folder()
+    server = Server(folder)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(folder)
+
+
+def test_killed_postgresql_loses_nothing_and_everybody_comes_back(own_server: Server) -> None:
+    target = Target("own", own_server.dsn())
+    with connect(target) as conn:
+        migrate(conn)
+        topic(conn, partitions=4)
+        conn.execute("create table effect (producer text, n int, position bigint, node text)")
+    with processes(target) as running:
+        running.start("node", "n1")
+        running.start("node", "n2")
+        publishers = {name: running.start("publisher", name) for name in ("a", "b")}
+        for _ in range(2):
+            with connect(Target("own", own_server.dsn())) as conn:
+                seen = count(conn, "effect")
+                wait_until(lambda conn=conn, seen=seen: count(conn, "effect") > seen + 100, "progress after the restart")  # type: ignore[misc]
+            own_server.kill()
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(own_server.dsn(), connect_timeout=2)
+            own_server.start()
+        with connect(Target("own", own_server.dsn())) as conn:
+            seen = count(conn, "effect")
+            wait_until(lambda: count(conn, "effect") > seen + 100, "progress after the last restart")
+            sent = {name: acknowledged(publisher) for name, publisher in publishers.items()}
+            settle(conn)
+            check(conn, sent)
+
+
+@pytest.mark.parametrize("open_s", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_transaction_left_open_slows_nobody(stage: Connection, database: Target, second: Connection, open_s: int) -> None:
+    """It has published, and holds a snapshot: others flow on, the outbox is trimmed, and its event comes when it commits."""
+    with processes(database) as running:
+        running.start("node", "n1")
+        publisher = running.start("publisher", "a")
+        wait_until(lambda: count(stage, "effect") > 20, "some handling")
+        with second.transaction():
+            second.execute("set transaction isolation level repeatable read")
+            second.execute("select headrace.publish('orders', 'placed', '-1', p_key => 'slow')")
+            until = time.monotonic() + open_s
+            while time.monotonic() < until:
+                seen = count(stage, "effect")
+                wait_until(lambda seen=seen: count(stage, "effect") > seen, "handling beside the open transaction", timeout_s=5)  # type: ignore[misc]
+        wait_until(lambda: any(event.key == "slow" for event in read(stage, "orders", limit=10_000_000)), "the late event")
+        sent = {"a": acknowledged(publisher), "slow": [-1]}
+        settle(stage)
+        check(stage, sent)
