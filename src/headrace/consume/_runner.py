@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 SINGLE_MAX = 100
 """Events a one-at-a-time handler gets per transaction; each runs in a savepoint of its own."""
-GATHER_S, GATHER_MAX_S = 0.001, 0.02
+GATHER_S, GATHER_MAX_S = 0.001, 0.05
 """Pause per event of a batch that was not full, and at most: at a high rate batches fill up and their cost is shared."""
 REDRIVE_LOOK_S = 0.1
 """Shortest time between two looks for dead letters to be tried again."""
