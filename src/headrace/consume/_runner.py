@@ -245,7 +245,7 @@ _FOLLOWS = {
 
 
 def _told(conn: AsyncConnection, error: Exception) -> str:
-    """The traceback of a handler's own error. What is the database's doing is raised again: it must not count against the event."""
+    """The traceback of a handler's own error. What is the database's doing is raised again: it may not count against the event."""
     if conn.broken or conn.closed or isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         raise error
     return "".join(traceback.format_exception(error))

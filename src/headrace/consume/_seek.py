@@ -22,7 +22,7 @@ class Seek:
 def seek(
     conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
 ) -> list[Seek]:
-    """Moves a consumer to 'earliest', 'latest', a position (the next event to be handled) or a time; with `preview`, only says so."""
+    """Moves a consumer to 'earliest', 'latest', a position (the next event handled) or a time; with `preview`, only says so."""
     with translated(), conn.cursor(row_factory=class_row(Seek)) as cursor:
         given = (topic, consumer, target, preview, namespace)
         return cursor.execute("select * from headrace.seek(%s, %s, %s, %s, %s)", given).fetchall()

@@ -1,0 +1,61 @@
+"""Conditions: the SQL predicate of a rule, over one event.
+
+Owns: the language, from text to tree, and its printers for PostgreSQL, Spark and Python. Promises: user text is never
+executed, only our own tree printed again; the three engines give the same answer (true, false or unknown) for the
+same event; no condition ever raises at run time. See docs/conditions.md for the language.
+"""
+
+from __future__ import annotations
+
+from headrace.lang.condition._condition import Condition, Equality, parse
+from headrace.lang.condition._corpus import (
+    Case,
+    CorpusError,
+    EvaluateMany,
+    Outcome,
+    load_corpus,
+    run_cases,
+    sample_of,
+)
+from headrace.lang.condition._errors import ConditionError
+from headrace.lang.condition._explain import ClauseValue, explain
+from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
+from headrace.lang.condition._python import Evaluate, to_python
+from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
+from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
+from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
+
+__all__ = [
+    "Case",
+    "ClauseValue",
+    "Condition",
+    "ConditionError",
+    "CorpusError",
+    "Either",
+    "Equality",
+    "Evaluate",
+    "EvaluateMany",
+    "Field",
+    "Json",
+    "Node",
+    "Outcome",
+    "Sample",
+    "Step",
+    "Subject",
+    "Take",
+    "Type",
+    "decode_json",
+    "equality_to_postgres",
+    "equality_to_spark",
+    "explain",
+    "field_to_postgres",
+    "field_to_spark",
+    "jsonb_text",
+    "load_corpus",
+    "parse",
+    "run_cases",
+    "sample_of",
+    "to_postgres",
+    "to_python",
+    "to_spark",
+]

@@ -1,0 +1,62 @@
+"""Random conditions over random events: the text round-trips, and the three engines agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from headrace.lang.condition import Condition, Node, Sample, decode_json, jsonb_text, parse
+
+from .engines import Engine, database_engine, python_answers, spark_engine
+from .strategies import conditions, documents, events
+
+slow = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+)
+batches = (st.lists(conditions, min_size=1, max_size=15), st.lists(events, min_size=1, max_size=10))
+
+
+@settings(slow, max_examples=300)
+@given(conditions)
+def test_canonical_text_means_the_same_tree(tree: Node) -> None:
+    condition = Condition(tree)
+    assert parse(condition.text) == condition
+
+
+@settings(slow, max_examples=200)
+@given(documents)
+def test_json_text_is_read_back_exactly(document: Any) -> None:
+    assert jsonb_text(decode_json(jsonb_text(document))) == jsonb_text(document)
+
+
+def assert_agreement(engine: Engine, trees: list[Node], subjects: list[Sample]) -> None:
+    asked = [Condition(tree) for tree in trees]
+    expected, given_answers = python_answers(asked, subjects), engine(asked, subjects)
+    for subject, wanted, got in zip(subjects, expected, given_answers, strict=True):
+        for condition, a, b in zip(asked, wanted, got, strict=True):
+            assert a is b, f"{condition.text} on {subject}: python {a}, engine {b}"
+
+
+@settings(slow, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(*batches)
+def test_database_agrees_with_python(database: psycopg.Connection, trees: list[Node], subjects: list[Sample]) -> None:
+    assert_agreement(database_engine(database), trees, subjects)
+    assert_agreement(database_engine(database, hoisted=True), trees, subjects)
+
+
+# No shrinking: each example is a Spark job.
+@settings(slow, max_examples=10, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(*batches)
+def test_spark_agrees_with_python(spark: Any, trees: list[Node], subjects: list[Sample]) -> None:
+    assert_agreement(spark_engine(spark, hoisted=True), trees, subjects)
+
+
+@settings(slow, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(st.lists(documents, min_size=1, max_size=30))
+def test_json_is_printed_as_the_database_prints_it(database: psycopg.Connection, found: list[Any]) -> None:
+    printed = [jsonb_text(document) for document in found]
+    rows = database.execute("select x::jsonb::text from unnest(%s::text[]) with ordinality u (x, n) order by n", [printed])
+    assert [row[0] for row in rows] == printed
