@@ -32,11 +32,10 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
 
 
-async def run_guide(name: str, database: Target, conn: Connection) -> int:
-    """Runs docs/<name>.md and returns how many blocks ran."""
+async def run_guide(name: str, database: Target, conn: Connection) -> dict[str, object]:
+    """Runs docs/<name>.md and returns the names it has made; `blocks_run` tells how many blocks there were."""
     path = DOCS / f"{name}.md"
-    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": []}
-    ran = 0
+    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0}
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "sql":
             cursor = conn.execute(block.text)
@@ -45,8 +44,8 @@ async def run_guide(name: str, database: Target, conn: Connection) -> int:
             namespace["rows"] = cursor.fetchall() if cursor.description else []
         else:
             await _run_python(block, path, namespace)
-        ran += 1
-    return ran
+        namespace["blocks_run"] = int(str(namespace["blocks_run"])) + 1
+    return namespace
 
 
 async def _run_python(block: Block, path: Path, namespace: dict[str, object]) -> None:

@@ -9,7 +9,7 @@ from tests.docs.guide import blocks, run_guide
 
 
 async def test_publish_guide_runs(database: Target, conn: Connection) -> None:
-    assert await run_guide("publish", database, conn) >= 10
+    assert (await run_guide("publish", database, conn))["blocks_run"] >= 10
 
 
 def test_runner_finds_the_blocks_to_run_and_their_lines() -> None:

@@ -19,6 +19,15 @@ class Seek:
     events: int
 
 
+def seek_position(conn: Connection, topic: str, target: str, *, namespace: str | None = None) -> int:
+    """The position before 'earliest', 'latest', a position or a time: reading after it begins there."""
+    with translated():
+        given = (topic, namespace, target)
+        row = conn.execute("select headrace.seek_position(headrace.topic_id(%s, %s), %s)", given).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def seek(
     conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
 ) -> list[Seek]:

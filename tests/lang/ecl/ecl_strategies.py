@@ -1,17 +1,20 @@
-"""Random patterns and timed events for the differential tests, and the evaluator for their conditions."""
+"""Random patterns and timed events for the differential tests, and two evaluators for their conditions: one that is
+handed the truths, and payloads that make the language itself find them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
+from headrace.lang.condition import Json
 from headrace.lang.ecl import Engine, Event, Output, Pattern, Status
 from headrace.lang.ecl import _tree as t
 
 US = 1_000_000
 TYPES = ("a", "b", "c")
-CONDITIONS = ("p > 1", "q = 2")
+P, Q = "(object -> 'p')::int > 1", "(object -> 'q')::int = 2"
+CONDITIONS = (P, Q)
 TOKENS = ("x", "y", "z")
 SECONDS = (1, 2, 3, 5)
 
@@ -19,6 +22,12 @@ SECONDS = (1, 2, 3, 5)
 def evaluate(condition: str, subject: object) -> bool | None:
     """Events of these tests carry the truth of each condition; what is missing is false."""
     return subject.get(condition, False) if isinstance(subject, dict) else False
+
+
+def payload_of(truths: Mapping[str, bool | None]) -> dict[str, Json]:
+    """A payload on which the conditions have these truths; what is missing is false, as for `evaluate`."""
+    values: dict[str, dict[bool | None, Json]] = {"p": {True: 2, False: 1, None: "2"}, "q": {True: 2, False: 3, None: None}}
+    return {name: values[name][truths.get(text, False)] for name, text in (("p", P), ("q", Q))}
 
 
 @st.composite

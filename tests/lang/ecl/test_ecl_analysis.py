@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from ecl_strategies import US, evaluate, event_lists, patterns
+from ecl_strategies import US, P, Q, evaluate, event_lists, patterns
 from hypothesis import HealthCheck, assume, given, settings
 
 from headrace.lang.ecl import (
@@ -139,9 +139,9 @@ def test_dependency_leaves_out_what_cannot_matter() -> None:
 
 
 def test_overlapping_guards_are_shown_by_an_event() -> None:
-    found = overlapping_guards(parse("in(a)do{a} in(b or c)do{a} in(c and <p>)do{a}"))
-    assert [(overlap.first, overlap.second, overlap.decides) for overlap in found] == [("b or c", "c and <p>", True)]
-    assert str(found[0].witness) == "c and <p>"
+    found = overlapping_guards(parse(f"in(a)do{{a}} in(b or c)do{{a}} in(c and <{P}>)do{{a}}"))
+    assert [(overlap.first, overlap.second, overlap.decides) for overlap in found] == [("b or c", f"c and <{P}>", True)]
+    assert str(found[0].witness) == f"c and <{P}>"
     assert overlapping_guards(parse("in(a)do{a} in(b)do{a} in(not (a or b))do{a}")) == ()
 
 
@@ -182,8 +182,8 @@ def test_analysis_has_a_limit() -> None:
         ("push(x){within 5 s{a}}", "push(x){within 7 s{a}}", Relation.B_CONTAINS_A),
         ("repeat{push(x){a}}", "repeat{push(x){b}}", Relation.DIFFERENT),
         ("push(y){push(x){a}}", "push(x){push(y){a}}", Relation.DIFFERENT),
-        ("repeat{push(x){<p>}}", "repeat{push(x){not not <p>}}", Relation.EQUIVALENT),
-        ("repeat{push(x){true}}", "repeat{push(x){<p> or not <p>}}", Relation.A_CONTAINS_B),
+        (f"repeat{{push(x){{<{P}>}}}}", f"repeat{{push(x){{not not <{P}>}}}}", Relation.EQUIVALENT),
+        ("repeat{push(x){true}}", f"repeat{{push(x){{<{P}> or not <{P}>}}}}", Relation.A_CONTAINS_B),
     ],
 )
 def test_comparison(a: str, b: str, relation: Relation) -> None:
@@ -193,7 +193,7 @@ def test_comparison(a: str, b: str, relation: Relation) -> None:
 def brute_force(a: Pattern, b: Pattern) -> tuple[bool, bool]:
     """Whether a, or b, pushes something the other does not, on any of many short timed sequences."""
     only_a = only_b = False
-    truths = [{}, {"p > 1": True, "q = 2": None}, {"p > 1": None, "q = 2": True}]
+    truths = [{}, {P: True, Q: None}, {P: None, Q: True}]
     letters = [(type_, {}) for type_ in "abcd"] + [("other", truth) for truth in truths]
     for gaps in ((0, 0, 0), (1, 1, 1), (0, 2, 5)):
         for word in product(letters, repeat=3):

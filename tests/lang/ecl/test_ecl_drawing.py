@@ -56,7 +56,7 @@ def test_every_form_of_every_pattern_is_drawn(text: str) -> None:
 
 
 def test_condition_with_quotes_and_brackets_cannot_break_the_drawing() -> None:
-    table = compile(parse("""push(x){<a = '"] --> }' and b <> '\\'>}"""))
+    table = compile(parse("""push(x){<object ->> 'a' = '"] --> }' and object ->> 'b' <> '\\'>}"""))
     mermaid = draw_table(table)
     assert '"]' not in mermaid.split("-->|", 1)[1].split("|", 1)[0][1:-1]
     assert '\\"] --> }' in draw_table(table, form="dot")

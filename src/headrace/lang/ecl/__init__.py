@@ -20,7 +20,7 @@ from headrace.lang.ecl._carry import Carrying, equivalent_states
 from headrace.lang.ecl._compare import Comparison, Relation, compare
 from headrace.lang.ecl._compile import compile
 from headrace.lang.ecl._conditions import evaluate_condition
-from headrace.lang.ecl._corpus import ENGINES, Case, EngineName, Subject, load_corpus, make_engine, run_case
+from headrace.lang.ecl._corpus import ENGINES, Case, EngineName, load_corpus, make_engine, run_case
 from headrace.lang.ecl._dependencies import Dependency, Overlap, dependencies, overlapping_guards
 from headrace.lang.ecl._draw import draw_machine, draw_table
 from headrace.lang.ecl._errors import (
@@ -91,7 +91,6 @@ __all__ = [
     "RunStep",
     "StateLimitExceeded",
     "Status",
-    "Subject",
     "Table",
     "TableEngine",
     "TableError",

@@ -7,7 +7,7 @@ from typing import cast
 
 from lark import Token, Tree
 
-from headrace.core._errors import Invalid
+from headrace.lang.condition import ConditionError
 from headrace.lang.ecl import _tree as t
 from headrace.lang.ecl._conditions import canonical
 from headrace.lang.ecl._duration import parse_duration, print_duration
@@ -150,8 +150,15 @@ class Builder:
             raise self._error(token, "the condition is empty")
         try:
             return t.Condition(canonical(inside))
-        except Invalid as error:
-            raise self._error(token, f"the condition is not valid: {error}") from error
+        except ConditionError as error:
+            raise self._condition_error(token, error) from error
+
+    def _condition_error(self, token: Token, error: ConditionError) -> PatternError:
+        """The error with its place in the pattern: its own counts from the character after `<`."""
+        line, column = token.line or 1, token.column or 1
+        place = (line, column + error.column) if error.line == 1 else (line + error.line - 1, error.column)
+        problem = f"the condition is not valid: {error.reason}"
+        return PatternError(problem, text=self._text, line=place[0], column=place[1], hint=error.allowed)
 
     def _error(self, token: Token, problem: str, *, hint: str = "") -> PatternError:
         return PatternError(problem, text=self._text, line=token.line or 1, column=token.column or 1, hint=hint)

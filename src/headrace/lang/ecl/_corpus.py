@@ -1,19 +1,22 @@
 """The corpus: cases that every engine must answer alike, read from TOML.
 
 Short form: `events = "a a b"` are types one second apart, `outputs = ". x x,y"` the tokens per event. Long form:
-`events = [["a", 0], ["b", 2.5]]` are types and seconds (and, third, a payload), `outputs = [[], [["x", 2]]]` tokens and
-seconds; outputs of timers due by an event stand under it, before its own. `status` is that after the last event."""
+`events = [["a", 0], ["b", 2.5]]` are types and seconds since 1970 (and, third, a payload, else `{}`), `outputs =
+[[], [["x", 2]]]` tokens and seconds; outputs of timers due by an event stand under it, before its own. `status` is that
+after the last event."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from headrace.lang.condition import Json, Sample
 from headrace.lang.ecl._compile import compile
 from headrace.lang.ecl._conditions import evaluate_condition
 from headrace.lang.ecl._errors import CorpusError
@@ -27,18 +30,8 @@ from headrace.lang.ecl._tree import Pattern
 
 EngineName = Literal["interpreter", "machine", "table"]
 ENGINES: tuple[EngineName, ...] = ("interpreter", "machine", "table")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELDS = frozenset({"name", "pattern", "events", "outputs", "status", "why"})
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a condition sees of a case's event."""
-
-    type: str
-    payload: object
-    emitted_at: int
-    key: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +115,25 @@ def _case(path: Path, number: int, raw: object) -> Case:
 def read_events(raw: object) -> tuple[Event, ...]:
     """Events in the short or the long form. Raises ValueError."""
     if isinstance(raw, str):
-        return tuple(_event(type_, number * US_PER_S) for number, type_ in enumerate(raw.split()))
+        return tuple(_event(type_, number * US_PER_S, {}) for number, type_ in enumerate(raw.split()))
     if not isinstance(raw, list):
         raise ValueError("events must be a text or a list")
     events = []
     for item in raw:
         if not isinstance(item, list) or not 2 <= len(item) <= 3 or not isinstance(item[0], str):
             raise ValueError(f"an event is [type, seconds] or [type, seconds, payload], not {item!r}")
-        events.append(_event(item[0], _microseconds(item[1]), item[2] if len(item) == 3 else None))
+        events.append(_event(item[0], _microseconds(item[1]), cast(Json, item[2]) if len(item) == 3 else {}))
     if any(later.time < earlier.time for earlier, later in pairwise(events)):
         raise ValueError("events go back in time")
     return tuple(events)
 
 
-def _event(type_: str, time: int, payload: object = None) -> Event:
-    return Event(type_, time, Subject(type_, {} if payload is None else payload, time))
+def _event(type_: str, time: int, payload: Json) -> Event:
+    try:
+        emitted_at = _EPOCH + timedelta(microseconds=time)
+    except OverflowError:
+        raise ValueError(f"{time // US_PER_S} s is beyond the years 1 to 9999; seconds count from 1970") from None
+    return Event(type_, time, Sample(payload, type_, emitted_at=emitted_at))
 
 
 def _outputs(raw: object, events: Sequence[Event]) -> tuple[tuple[Output, ...], ...]:

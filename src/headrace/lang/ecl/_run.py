@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
+from headrace.core._errors import Invalid
+from headrace.lang.condition import decode_json
 from headrace.lang.ecl._compile import compile
 from headrace.lang.ecl._conditions import evaluate_condition
 from headrace.lang.ecl._corpus import read_events
@@ -29,9 +29,9 @@ class RunStep:
 def parse_events(text: str) -> tuple[Event, ...]:
     """`a a b` (one second apart), or JSON: `[["a", 0], ["b", 2.5, {"amount": 3}]]`."""
     try:
-        raw = msgspec.json.decode(text) if text.lstrip().startswith("[") else text
+        raw = decode_json(text) if text.lstrip().startswith("[") else text
         return read_events(raw)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (Invalid, ValueError) as error:
         hint = 'write types, as in "a b", or JSON, as in [["a", 0], ["b", 2.5]]'
         raise PatternError(f"the events cannot be read: {error}", text=text, hint=hint) from error
 
