@@ -76,6 +76,24 @@ def test_functions_named_in_the_levels_exist(conn: Connection) -> None:
     assert [name for name in missing if not any(room in name for room in rooms)] == []
 
 
+@pytest.mark.parametrize("level", ["publish", "consume", "admin"])
+def test_level_may_call_what_its_functions_call(conn: Connection, level: str) -> None:
+    """A helper that was forgotten would break the function for everybody but the owner. What runs as the owner is left out."""
+    missing = names(
+        conn,
+        f"""select distinct f.proname || ' calls ' || called.name[1]
+            from pg_proc f
+            cross join lateral regexp_matches(f.prosrc, 'headrace[.]([a-z0-9_]+) ?[(]', 'g') called (name)
+            where f.pronamespace = 'headrace'::regnamespace and not f.prosecdef
+                -- Its advice quotes a call.
+                and f.proname <> 'raise_unknown_topic'
+                and f.proname in (select headrace.level_functions('{level}'))
+                and called.name[1] not in (select headrace.level_functions('{level}'))
+                and called.name[1] in (select p.proname from pg_proc p where p.pronamespace = 'headrace'::regnamespace)""",
+    )
+    assert missing == []
+
+
 def test_securing_twice_changes_nothing(conn: Connection) -> None:
     before = names(conn, "select oid || polname from pg_policy")
     conn.execute(query("db/secure"))

@@ -8,7 +8,7 @@ as $$
             granted,granted_topics,topic_id,raise_unknown_topic,wake_sequencer,wake_topics,queue_name,wake_queue,uuid_or_null}'::text[]),
         ('publish', '{publish,publish_many,check_events,copy_route,publish_cloudevent,cloudevent_id,check_cloudevent,
             captured_event,captured_columns,send_action,send_actions}'),
-        ('consume', '{log_head,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
+        ('consume', '{log_head,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
             claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
             schedule_id,next_ticks,
             register_node,deregister_node,heartbeat,claim_actions,claim_fresh,claim_ordered,claim_retried,ack_actions,
