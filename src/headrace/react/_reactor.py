@@ -18,7 +18,7 @@ from headrace.react._compile import compile_topic, pending_topics
 
 logger = logging.getLogger(__name__)
 
-BATCH = 1000
+BATCH = 2000
 IDLE_S = 1.0
 """Longest wait without a notification: for a ring lost with a connection, and for retries that fall due."""
 

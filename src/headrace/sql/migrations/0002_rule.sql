@@ -139,7 +139,7 @@ create table headrace.firing (
     event_id   uuid        not null,
     rule_version_id bigint not null,
     action     text        not null,
-    action_id  uuid        not null default headrace.uuid_v7(),
+    action_id  uuid        not null,
     fired_at   timestamptz not null default headrace.clock(),
     constraint firing_pkey primary key (firing_id),
     -- Exactly once: an event id has one position in a topic, and a version one topic.

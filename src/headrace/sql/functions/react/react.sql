@@ -10,11 +10,9 @@ set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
-    v_cursor   record;
-    v_upto     bigint;
-    v_at       bigint[];
-    v_versions bigint[];
-    v_hits     headrace.rule_hit[];
+    v_cursor record;
+    v_upto   bigint;
+    v_hits   headrace.rule_hit[];
 begin
     select u.consumer_id, u.position, u.single_to into v_cursor
     from headrace.consumer c
@@ -37,23 +35,15 @@ begin
     end if;
     firings := 0;
     if to_regprocedure(format('headrace.%I(bigint, bigint)', 'match_' || p_topic_id)) is not null then
-        execute format('select array_agg(m.position), array_agg(m.version_id) from '
-            '(select m.position, m.version_id from headrace.%I($1, $2) m order by 1, 2) m', 'match_' || p_topic_id)
-        into v_at, v_versions using v_cursor.position, v_upto;
         -- In pieces: an array ends at 1 GB, and a payload may have 1 MB.
-        for v_hits in
-            select array_agg(row(h.version_id, h.position, h.event_id, h.type, h.key, h.payload, h.emitted_at, h.producer)
-                ::headrace.rule_hit order by h.n)
-            from (
-                select m.n, m.version_id, m.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer,
-                    sum(pg_column_size(l.payload)) over (order by m.n rows unbounded preceding) as bytes
-                from unnest(v_at, v_versions) with ordinality m (position, version_id, n)
-                join headrace.log l on l.topic_id = p_topic_id and l.position = m.position
-            ) h
-            group by h.n / 1000, h.bytes / 16000000
-            order by min(h.n)
+        for v_hits in execute format(
+            'select array_agg(h.hit order by h.n) from ('
+            'select h as hit, row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
+            'from headrace.%I($1, $2) h window o as (order by h.position, h.version_id)'
+            ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)', 'match_' || p_topic_id)
+            using v_cursor.position, v_upto
         loop
-            firings := firings + headrace.fire(p_topic_id, v_hits);
+            firings := firings + headrace.fire(p_topic_id, v_hits, true);
         end loop;
     end if;
     if exists (select from headrace.firing f where f.topic_id = p_topic_id and f.position is null) then

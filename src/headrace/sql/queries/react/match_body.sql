@@ -1,10 +1,9 @@
-#variable_conflict use_column
 begin
     -- Every field is taken out of an event once. One join per shape finds the candidates by event type and key, and compares
     -- the rest with their constants.
     return query
     with event as materialized (
-        select l.position, l.type{fields}
+        select l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer{fields}
         from headrace.{log} l
         where l.position > p_after and l.position <= p_upto
     )
