@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psycopg
@@ -19,6 +20,10 @@ import pytest
 from filelock import FileLock
 
 from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PG15 = Path("/usr/lib/postgresql/15")
 PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
@@ -29,6 +34,13 @@ CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres",
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lane(name): run on this lane only")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All Spark tests run in one worker, so that Spark starts once per run."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -87,6 +99,14 @@ def server(lane: str) -> Iterator[Server]:
     finally:
         running.stop()
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the run. Its time zone is not UTC, so that nothing may lean on that."""
+    running = session(settings={"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"})
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -3,5 +3,18 @@
 from headrace.consume import Batch, Failure
 from headrace.core import Event, HeadraceError, LoggedEvent
 from headrace.node import Headrace, Node
+from headrace.outbox import publish, publish_async, publish_many, publish_many_async
 
-__all__ = ["Batch", "Event", "Failure", "Headrace", "HeadraceError", "LoggedEvent", "Node"]
+__all__ = [
+    "Batch",
+    "Event",
+    "Failure",
+    "Headrace",
+    "HeadraceError",
+    "LoggedEvent",
+    "Node",
+    "publish",
+    "publish_async",
+    "publish_many",
+    "publish_many_async",
+]

@@ -16,7 +16,7 @@ from headrace.consume._consumer import (
 )
 from headrace.consume._dead_letter import DeadLetter, discard, list_dead_letters, redrive
 from headrace.consume._runner import Runner
-from headrace.consume._seek import Seek, seek
+from headrace.consume._seek import Seek, seek, seek_position
 
 __all__ = [
     "Batch",
@@ -35,4 +35,5 @@ __all__ = [
     "redrive",
     "resume",
     "seek",
+    "seek_position",
 ]

@@ -37,13 +37,13 @@ class UnknownConsumer(NotFound):
 class UnknownRule(NotFound):
     """There is no rule of this name in the namespace."""
 
-    sqlstate = "HR104"
+    sqlstate = "HR120"
 
 
 class UnknownEvent(NotFound):
     """There is no event of this id, neither in a log nor on its way there."""
 
-    sqlstate = "HR105"
+    sqlstate = "HR121"
 
 
 class Conflict(HeadraceError):
@@ -86,7 +86,7 @@ class MigrationChanged(Conflict):
 class RuleExists(Conflict):
     """A rule of this name is already there."""
 
-    sqlstate = "HR206"
+    sqlstate = "HR220"
 
 
 class Invalid(HeadraceError):
@@ -159,13 +159,13 @@ class BadCloudEvent(Invalid):
 class UnknownName(Invalid):
     """The namespace does not know the event type or the action, and refuses unknown ones."""
 
-    sqlstate = "HR312"
+    sqlstate = "HR320"
 
 
 class BadRuleFile(Invalid):
     """The file does not describe rules."""
 
-    sqlstate = "HR313"
+    sqlstate = "HR321"
 
 
 class ProblemsFound(HeadraceError):

@@ -62,6 +62,19 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
         return due
 
 
+def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
+    """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
+    due = pending(conn)
+    if not due:
+        return "-- Nothing to do: the database has the schema of this version.\n"
+    cursor = psycopg.ClientCursor(conn)
+    parts = ["begin;", cursor.mogrify("select pg_advisory_xact_lock(%s);", (_LOCK,)), query("db/bootstrap").strip()]
+    for step in due:
+        record = cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
+        parts += [f"-- {step.name}", step.text.strip(), record.strip()]
+    return "\n\n".join([*parts, "commit;"]) + "\n"
+
+
 def pending(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
     """The steps a database still needs; raises MigrationChanged for one that was applied with other text."""
     if conn.execute("select to_regclass('headrace.migration')").fetchone() == (None,):

@@ -1,3 +1,22 @@
+-- The position of the next event of a partition after a position; null when there is none. Index: log_partition.
+-- Written so that no other index will do: as an equality on the partition, or inside an exists, the planner may choose to
+-- walk log_position, or to join the whole log (0.6 s per claim at 600 000 events, measured).
+create or replace function headrace.next_position(p_topic_id integer, p_partition integer, p_position bigint) returns bigint
+language plpgsql stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+    return (
+        select l.position
+        from headrace.log l
+        where l.topic_id = p_topic_id and l.partition <= p_partition and (l.partition, l.position) > (p_partition, p_position)
+        order by l.partition, l.position
+        limit 1
+    );
+end
+$$;
+
 -- How far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions
 -- has not reached yet; else for ever. Indexes: cursor_pkey, log_partition.
 create or replace function headrace.consumer_bound(p_consumer_id integer, p_topic_id integer) returns bigint
@@ -9,10 +28,7 @@ as $$
         and exists (
             select from headrace.cursor c
             where c.consumer_id = p_consumer_id and c.partition >= 0 and c.position < b.position
-                and exists (
-                    select from headrace.log l
-                    where l.topic_id = p_topic_id and l.partition = c.partition
-                        and l.position > c.position and l.position <= b.position))
+                and headrace.next_position(p_topic_id, c.partition, c.position) <= b.position)
 $$;
 
 -- Claims one partition of a consumer that has events due, and says which: those after "position" up to "upto".
@@ -52,10 +68,7 @@ begin
         from headrace.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
-            and exists (
-                select from headrace.log l
-                where l.topic_id = v_topic_id and l.partition = c.partition
-                    and l.position > c.position and l.position <= v_bound)
+            and headrace.next_position(v_topic_id, c.partition, c.position) <= v_bound
         order by c.moved_at
         limit 1
         for no key update skip locked;
