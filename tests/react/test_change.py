@@ -169,9 +169,7 @@ def test_compilers_are_called_once_per_statement(cars: Connection, second: Conne
     assert len(list(second.notifies(timeout=0.5))) == 1
 
 
-async def test_status_is_shown_although_its_writer_held_the_row(
-    cars: Connection, second: Connection, reactor: Reactor
-) -> None:
+async def test_status_is_shown_although_its_writer_held_the_row(cars: Connection, second: Connection, reactor: Reactor) -> None:
     write(cars, "all", "true")
     with second.transaction(force_rollback=True):
         second.execute("update headrace.rule set action = 'other'")

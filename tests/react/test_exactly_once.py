@@ -31,9 +31,7 @@ async def hundred(conn: Connection, reactor: Reactor) -> Connection:
 
 
 def assert_once_each(conn: Connection) -> None:
-    assert [(rule, position) for rule, _, position in firings(conn)] == [
-        ("odd" if n % 2 else "even", n) for n in range(1, 101)
-    ]
+    assert [(rule, position) for rule, _, position in firings(conn)] == [("odd" if n % 2 else "even", n) for n in range(1, 101)]
     assert sorted(action["payload"]["n"] for action in sent(conn)) == list(range(1, 101))
 
 

@@ -40,16 +40,12 @@ def shared(server: Server) -> Iterator[Target]:
         admin.execute("drop database matching with (force)")
 
 
-@settings(
-    deadline=None, max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True
-)
+@settings(deadline=None, max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     st.lists(st.tuples(conditions, st.sampled_from(TYPES)), min_size=1, max_size=25),
     st.lists(st.tuples(events, st.sampled_from(TYPES)), min_size=1, max_size=20),
 )
-def test_firings_are_what_python_says(
-    shared: Target, rules: list[tuple[Node, str]], samples: list[tuple[Sample, str]]
-) -> None:
+def test_firings_are_what_python_says(shared: Target, rules: list[tuple[Node, str]], samples: list[tuple[Sample, str]]) -> None:
     texts = [(Condition(tree), type) for tree, type in rules]
     subjects = [replace(sample, type=type, key=sample.key or None) for sample, type in samples]
     expected = {

@@ -159,13 +159,13 @@ class BadCloudEvent(Invalid):
 class UnknownName(Invalid):
     """The namespace does not know the event type or the action, and refuses unknown ones."""
 
-    sqlstate = "HR320"
+    sqlstate = "HR340"
 
 
 class BadRuleFile(Invalid):
     """The file does not describe rules."""
 
-    sqlstate = "HR321"
+    sqlstate = "HR341"
 
 
 class ProblemsFound(HeadraceError):

@@ -1,4 +1,4 @@
--- Looks a rule's names up in the registries: by the namespace's setting, an unknown one is refused (HR320), warned of, or let pass.
+-- Looks a rule's names up in the registries: by the namespace's setting, an unknown one is refused (HR340), warned of, or let pass.
 create or replace function headrace.check_names(p_namespace text, p_event_type text, p_action text) returns void
 language plpgsql stable
 as $$
@@ -20,7 +20,7 @@ begin
     end if;
     if v_policy = 'refuse' then
         raise exception 'namespace "%" does not know %', p_namespace, v_unknown
-            using errcode = 'HR320', hint = 'Insert the name into headrace.event_type or headrace.action, or correct the rule.';
+            using errcode = 'HR340', hint = 'Insert the name into headrace.event_type or headrace.action, or correct the rule.';
     end if;
     raise warning 'namespace "%" does not know %', p_namespace, v_unknown
         using hint = 'Insert the name into headrace.event_type or headrace.action, or correct the rule.';
