@@ -149,6 +149,7 @@ async def test_topic_can_be_dropped_with_its_rules(cars: Connection, reactor: Re
     write(cars, "within", "true", timing="inline")
     await compile_all(reactor)
     cars.execute("select headrace.drop_topic('cars', true)")
+    assert cars.execute("select to_regproc('headrace.match_1')").fetchone() == (None,)
     topic(cars, "boats")
     write(cars, "all", "true", topic="boats")
     publish(cars, "NEW_CAR", {}, topic="boats")

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.db import Connection
 from headrace.react import Reactor
+from headrace.react._generate import SHARED_MIN
 from tests.builders import drain, topic
 
 from .steps import compile_all, firings, publish, sent, settle, write
@@ -85,6 +86,16 @@ async def test_many_events_of_one_statement_are_matched_as_a_set(cars: Connectio
     assert len(rules_sent(cars)) == 600
     await settle(reactor, cars)
     assert len(rules_sent(cars)) == 1200
+
+
+async def test_many_inline_rules_of_one_shape_are_joined(conn: Connection, reactor: Reactor) -> None:
+    topic(conn, "cars")
+    for number in range(2 * SHARED_MIN):
+        write(conn, f"r{number}", f"object ->> 'color' = 'c{number}' and (object -> 'hp')::int > {number}", timing="inline")
+    await compile_all(reactor)
+    publish(conn, "NEW_CAR", {"color": "c7", "hp": 8})
+    publish(conn, "NEW_CAR", {"color": "c8", "hp": 8})
+    assert rules_sent(conn) == ["r7"]
 
 
 async def test_only_inline_rules_still_end_every_event(conn: Connection, reactor: Reactor) -> None:

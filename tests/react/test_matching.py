@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from headrace.db import Connection, Server, Target, connect
 from headrace.lang.condition import Condition, Node, Sample, jsonb_text, to_python
 from headrace.react import Reactor
+from headrace.react._generate import SHARED_MIN
 from tests.builders import topic
 from tests.lang.condition.strategies import conditions, events
 
@@ -40,12 +41,15 @@ def shared(server: Server) -> Iterator[Target]:
         admin.execute("drop database matching with (force)")
 
 
-@settings(deadline=None, max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(deadline=None, max_examples=15, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
+@pytest.mark.parametrize("shared_min", [1, 3, 100], ids=["joined", "mixed", "direct"])
 @given(
     st.lists(st.tuples(conditions, st.sampled_from(TYPES)), min_size=1, max_size=25),
     st.lists(st.tuples(events, st.sampled_from(TYPES)), min_size=1, max_size=20),
 )
-def test_firings_are_what_python_says(shared: Target, rules: list[tuple[Node, str]], samples: list[tuple[Sample, str]]) -> None:
+def test_firings_are_what_python_says(
+    shared: Target, shared_min: int, rules: list[tuple[Node, str]], samples: list[tuple[Sample, str]]
+) -> None:
     texts = [(Condition(tree), type) for tree, type in rules]
     subjects = [replace(sample, type=type, key=sample.key or None) for sample, type in samples]
     expected = {
@@ -54,7 +58,10 @@ def test_firings_are_what_python_says(shared: Target, rules: list[tuple[Node, st
         for position, subject in enumerate(subjects, 1)
         if subject.type == type and to_python(condition)(subject) is True
     }
-    assert asyncio.run(fired(shared, texts, subjects)) == expected
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("headrace.react._generate.SHARED_MIN", shared_min)
+        patched.setattr("headrace.react._compile.SHARED_MIN", shared_min)
+        assert asyncio.run(fired(shared, texts, subjects)) == expected
 
 
 async def fired(target: Target, rules: list[tuple[Condition, str]], subjects: list[Sample]) -> set[tuple[str, int]]:
@@ -92,18 +99,20 @@ async def test_rules_of_one_shape_share_a_join(conn: Connection, reactor: Reacto
 
 async def test_new_constants_do_not_write_the_function_again(conn: Connection, reactor: Reactor) -> None:
     topic(conn, "cars")
-    write(conn, "first", "(object -> 'hp')::int > 1")
+    for number in range(SHARED_MIN):
+        write(conn, f"r{number}", f"(object -> 'hp')::int > {number}")
     await compile_all(reactor)
     written = "select xmin::text, oid from pg_proc where proname like 'match\\_%%'"
     before = conn.execute(written).fetchall()
-    write(conn, "second", "(object -> 'hp')::int > 2")
+    write(conn, "one more", "(object -> 'hp')::int > 100")
     await compile_all(reactor)
     assert conn.execute(written).fetchall() == before
 
 
 async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, reactor: Reactor) -> None:
     topic(conn, "cars")
-    write(conn, "r0", "object ->> 'model' = 'm0' and (object -> 'hp')::int > 1000")
+    for number in range(SHARED_MIN):
+        write(conn, f"r{number}", f"object ->> 'model' = 'm{number}' and (object -> 'hp')::int > 1000")
     await compile_all(reactor)
     # As many constants as ten thousand rules have; no statistics about them, as right after a load.
     conn.execute(
@@ -111,7 +120,7 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
                insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                    priority, delay_s, timing, active, status)
                select n, 1, 'default', 'r' || n, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
-               from headrace.rule_version v, generate_series(100, 10098) n returning version_id, rule)
+               from headrace.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)
            insert into headrace.rule_match (shape_id, version_id, since_position, event_type, key, integers)
            select s.shape_id, m.version_id, 1, 'NEW_CAR', m.rule, '{1000}' from more m, headrace.rule_shape s"""
     )

@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from headrace.core import encode
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import ConditionError, parse, shaped
-from headrace.react._generate import Shape, inline_body, inline_function, match_body, match_function, match_name
+from headrace.react._generate import SHARED_MIN, Member, inline_body, inline_function, match_body, match_function, match_name
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +82,9 @@ def compile_version(version: Pending) -> dict[str, str | int | None | Sequence[i
     }
 
 
-async def _shapes(conn: AsyncConnection, timing: str, topic_id: int | None) -> list[Shape]:
-    async with conn.cursor(row_factory=class_row(Shape)) as cursor:
-        given = {"timing": timing, "topic_id": topic_id}
+async def _members(conn: AsyncConnection, timing: str, topic_id: int | None) -> list[Member]:
+    async with conn.cursor(row_factory=class_row(Member)) as cursor:
+        given = {"timing": timing, "topic_id": topic_id, "limit": SHARED_MIN}
         return await (await cursor.execute(query("react/shapes"), given)).fetchall()
 
 
@@ -96,26 +96,26 @@ async def _body(conn: AsyncConnection, signature: str) -> str | None:
 async def _write_match(conn: AsyncConnection, topic_id: int) -> None:
     signature = f"headrace.{match_name(topic_id)}(bigint, bigint)"
     before = await _body(conn, signature)
-    shapes = await _shapes(conn, "after", topic_id)
-    if shapes and (body := match_body(topic_id, shapes)) != before:
+    members = await _members(conn, "after", topic_id)
+    if members and (body := match_body(topic_id, members)) != before:
         await conn.execute(match_function(topic_id, body))
-    elif not shapes and before is not None:
+    elif not members and before is not None:
         await conn.execute("select headrace.drop_match(%s)", (topic_id,))
 
 
 async def _write_inline(conn: AsyncConnection) -> None:
     """The inline rules of all topics share one trigger, so compilers of two topics take turns here."""
     before = await _body(conn, "headrace.react_inline()")
-    shapes = await _shapes(conn, "inline", None)
-    if (inline_body(shapes) if shapes else None) == before:
+    members = await _members(conn, "inline", None)
+    if (inline_body(members) if members else None) == before:
         return
     await conn.execute("select pg_advisory_xact_lock(%s)", (_INLINE_LOCK,))
     await conn.execute("select set_config('lock_timeout', %s, true)", (f"{INLINE_LOCK_MS}ms",))
     before = await _body(conn, "headrace.react_inline()")
-    shapes = await _shapes(conn, "inline", None)
-    if not shapes:
+    members = await _members(conn, "inline", None)
+    if not members:
         await conn.execute(query("react/drop_inline"))
         return
-    await conn.execute(inline_function(inline_body(shapes)))
+    await conn.execute(inline_function(inline_body(members)))
     if before is None:
         await conn.execute(query("react/inline_trigger"))

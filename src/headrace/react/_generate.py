@@ -1,25 +1,36 @@
 """Generates the functions that match events with rules: one per topic, and one for the inline rules of all topics.
 
-Owns: headrace.match_<topic_id> and headrace.react_inline. Promises: their text is made of our own trees and names only; it is
-written again only when the set of shapes has changed, since new constants are rows."""
+Owns: headrace.match_<topic_id> and headrace.react_inline. Promises: their text is made of our own trees and names only. Rules of
+a shape that many share are rows of one join, so that new ones do not write the function again; rules of a rare shape stand in the
+function one by one, since comparing is cheaper than looking up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from psycopg import sql
 
 from headrace.db import query
-from headrace.lang.condition import Condition, Field, field_to_postgres, parse, shape_to_postgres
+from headrace.lang.condition import Condition, Field, field_to_postgres, parse, shape_to_postgres, to_postgres
+
+SHARED_MIN = 8
+"""From so many rules on a shape is a join."""
+DIRECT_MAX = 500
+"""So many rules at most stand in a function one by one; what is beyond is joined."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A shape in force: its id, its topic, and the condition of one of the versions that have it."""
+class Member:
+    """A version in force, and the shape it has."""
 
     shape_id: int
     topic_id: int
+    version_id: int
+    since_position: int
+    event_type: str
     canonical: str
 
     @property
@@ -32,10 +43,14 @@ def match_name(topic_id: int) -> str:
     return f"match_{topic_id}"
 
 
-def match_body(topic_id: int, shapes: Sequence[Shape]) -> str:
-    """The body of a topic's match function."""
-    columns = _columns(shapes)
-    branches = [_branch("react/match_branch", shape, columns) for shape in shapes]
+def match_body(topic_id: int, members: Sequence[Member]) -> str:
+    """The body of a topic's match function. Members: of every shape SHARED_MIN, or all it has."""
+
+    def guard(member: Member) -> sql.Composed:
+        return sql.SQL("e.type = {}").format(sql.Literal(member.event_type))
+
+    columns = _columns(members)
+    branches = _branches("match", members, columns, guard, since=True)
     return _filled(
         "react/match_body",
         fields=_extractions(columns),
@@ -44,11 +59,15 @@ def match_body(topic_id: int, shapes: Sequence[Shape]) -> str:
     ).as_string(None)
 
 
-def inline_body(shapes: Sequence[Shape]) -> str:
+def inline_body(members: Sequence[Member]) -> str:
     """The body of the trigger function of the inline rules."""
-    columns = _columns(shapes)
-    branches = [_branch("react/inline_branch", shape, columns) for shape in shapes]
-    topics = sorted({shape.topic_id for shape in shapes})
+
+    def guard(member: Member) -> sql.Composed:
+        return sql.SQL("e.topic_id = {} and e.type = {}").format(sql.Literal(member.topic_id), sql.Literal(member.event_type))
+
+    columns = _columns(members)
+    branches = _branches("inline", members, columns, guard, since=False)
+    topics = sorted({member.topic_id for member in members})
     return _filled(
         "react/inline_body",
         fields=_extractions(columns),
@@ -67,8 +86,8 @@ def inline_function(body: str) -> sql.Composed:
     return _filled("react/inline_function", body=sql.Literal(body))
 
 
-def _columns(shapes: Sequence[Shape]) -> dict[Field, str]:
-    fields = dict.fromkeys(field for shape in shapes for field in shape.condition.fields)
+def _columns(members: Sequence[Member]) -> dict[Field, str]:
+    fields = dict.fromkeys(field for member in members for field in member.condition.fields)
     return {field: f"e.f{number}" for number, field in enumerate(fields, 1)}
 
 
@@ -82,15 +101,52 @@ def _extractions(columns: dict[Field, str]) -> sql.Composable:
     )
 
 
-def _branch(template: str, shape: Shape, columns: dict[Field, str]) -> sql.Composed:
-    printed = shape_to_postgres(shape.condition, columns, "m")
+def _branches(
+    kind: str, members: Sequence[Member], columns: dict[Field, str], guard: Callable[[Member], sql.Composed], *, since: bool
+) -> list[sql.Composed]:
+    """One join per shape that many share, and one list of all others."""
+    shared: list[Member] = []
+    direct: list[Member] = []
+    for _, group in groupby(members, key=attrgetter("shape_id")):
+        alike = list(group)
+        if len(alike) >= SHARED_MIN or len(direct) + len(alike) > DIRECT_MAX:
+            shared.append(alike[0])
+        else:
+            direct.extend(alike)
+    branches = [_join(f"react/{kind}_join", member, columns) for member in shared]
+    if direct:
+        branches.append(_filled(f"react/{kind}_direct", cases=_cases(direct, columns, guard, since=since)))
+    return branches
+
+
+def _join(template: str, member: Member, columns: dict[Field, str]) -> sql.Composed:
+    printed = shape_to_postgres(member.condition, columns, "m")
     return _filled(
         template,
-        shape_id=sql.Literal(shape.shape_id),
-        topic_id=sql.Literal(shape.topic_id),
+        shape_id=sql.Literal(member.shape_id),
+        topic_id=sql.Literal(member.topic_id),
         key=_printed(printed.key or "''"),
         rest=_printed(printed.rest or "true"),
     )
+
+
+def _cases(
+    direct: Sequence[Member], columns: dict[Field, str], guard: Callable[[Member], sql.Composed], *, since: bool
+) -> sql.Composed:
+    """`when <topic and type> then array[case when <condition> then <version> end, …]` for every topic and type."""
+    by_type = attrgetter("topic_id", "event_type")
+    cases: list[sql.Composed] = []
+    for _, group in groupby(sorted(direct, key=lambda member: (*by_type(member), member.version_id)), key=by_type):
+        alike = list(group)
+        answers = sql.SQL(", ").join(_answer(member, columns, since=since) for member in alike)
+        cases.append(sql.SQL("when {} then array[{}]").format(guard(alike[0]), answers))
+    return sql.SQL(" ").join(cases)
+
+
+def _answer(member: Member, columns: dict[Field, str], *, since: bool) -> sql.Composed:
+    condition = _printed(to_postgres(member.condition, columns))
+    begun = sql.SQL("e.position >= {} and ").format(sql.Literal(member.since_position)) if since else sql.SQL("")
+    return sql.SQL("case when {}{} then {}::bigint end").format(begun, condition, sql.Literal(member.version_id))
 
 
 def _filled(template: str, **parts: sql.Composable) -> sql.Composed:

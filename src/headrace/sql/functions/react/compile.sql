@@ -76,14 +76,31 @@ begin
 end
 $$;
 
--- Drops a topic's match function, where it has no rule that runs after the log.
+-- Drops a topic's match function, if it has one.
 create or replace function headrace.drop_match(p_topic_id integer) returns void
 language plpgsql volatile
 as $$
+declare
+    v_function text := format('headrace.%I(bigint, bigint)', 'match_' || p_topic_id);
 begin
-    execute format('drop function if exists headrace.%I(bigint, bigint)', 'match_' || p_topic_id);
+    if to_regprocedure(v_function) is not null then
+        execute format('drop function %s', v_function);
+    end if;
 end
 $$;
+
+-- A dropped topic takes its match function along.
+create or replace function headrace.topic_dropped() returns trigger
+language plpgsql volatile
+as $$
+begin
+    perform headrace.drop_match(d.topic_id) from dropped d;
+    return null;
+end
+$$;
+
+create or replace trigger topic_dropped after delete on headrace.topic
+referencing old table as dropped for each statement execute function headrace.topic_dropped();
 
 -- Takes the reserved consumer off a topic without rules, so that it holds no log back. True when it did.
 -- In the transaction that began a compilation. A rule that is being written right now is found by the next compilation.
