@@ -43,7 +43,7 @@ begin
             ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)', 'match_' || p_topic_id)
             using v_cursor.position, v_upto
         loop
-            firings := firings + headrace.fire(p_topic_id, v_hits, true);
+            firings := firings + headrace.fire(p_topic_id, v_hits);
         end loop;
     end if;
     if exists (select from headrace.firing f where f.topic_id = p_topic_id and f.position is null) then

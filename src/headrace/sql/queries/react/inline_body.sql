@@ -20,7 +20,7 @@ begin
         ) f
         group by f.topic_id, f.n / 500
     loop
-        perform headrace.fire(v_topic_id, v_hits, false);
+        perform headrace.fire(v_topic_id, v_hits);
     end loop;
     return null;
 end
