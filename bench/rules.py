@@ -28,11 +28,13 @@ from generate_series(1, %(rules)s) n"""
 PUBLISH = """
 insert into headrace.outbox (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('horsepower', floor(random() * 1000)::int,
-    'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver', 'note', repeat('x', 60))
+    'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver',
+    'note', repeat('x', 60))
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 CLASSIC_INSERT = """
 insert into public.classic_event (event_id, type, payload)
-select l.event_id, l.type, l.payload from headrace.log l where l.position between %(first)s::bigint and %(last)s::bigint order by l.position"""
+select l.event_id, l.type, l.payload from headrace.log l
+where l.position between %(first)s::bigint and %(last)s::bigint order by l.position"""
 DIFFERENCES = """
 select count(*) from (
     select a.event_id, a.rule from public.classic_action a
@@ -85,9 +87,10 @@ def run(lab: Lab, *, quick: bool) -> None:
 
 def _figures(sides: dict[int, Sides]) -> list[Figure]:
     figures = [
-        ratio(f"{what} : EXECUTE per rule, {rules:,} rules", ours, side.classic, TARGETS.get(rules, 1.0))
+        ratio(f"{what} : EXECUTE per rule, {rules:,} rules", ours, side.classic, target)
         for rules, side in sides.items()
-        for what, ours in (("rules", side.rules), ("from publish", side.from_publish))
+        # The way to the log belongs to the log's own benchmarks; here it is told for those who want the whole.
+        for what, ours, target in (("rules", side.rules, TARGETS.get(rules, 1.0)), ("from publish", side.from_publish, 1.0))
     ]
     few, many = sides[1_000].rules, sides[10_000].rules
     detail = f"CPU {few.cpu_us:.1f} µs at 1 000, {many.cpu_us:.1f} µs at 10 000"
