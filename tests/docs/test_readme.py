@@ -16,7 +16,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 async def test_readme_example(conn: Connection, database: Target) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     shop: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), shop)
+    exec(compile(example, "README.md", "exec"), shop)  # noqa: S102
     create_topic(conn, "orders", partitions=4)
     conn.execute("create table purchase (id int); create table receipt (order_id int)")
     node = Node(shop["app"], [database])  # type: ignore[arg-type]

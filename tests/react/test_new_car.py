@@ -70,6 +70,14 @@ async def test_action_names_its_cause(cars: Connection, reactor: Reactor) -> Non
     assert (action["id"], action["event_type"], action["namespace"]) == (firing[1], "NEW_CAR", "default")
 
 
+async def test_action_has_the_priority_and_delay_of_its_rule(cars: Connection, reactor: Reactor) -> None:
+    cars.execute("update headrace.rule set priority = 7, delay_s = 60 where rule = 'normal'")
+    publish(cars, "NEW_CAR", {**HONDA, "horsepower": 2000})
+    await settle(reactor, cars)
+    rows = cars.execute("select action ->> 'action', (action -> 'priority')::int, delay_s from public.sent order by n").fetchall()
+    assert rows == [("NOTIFY_HIGH_PRIORITY", 0, 0), ("NOTIFY_NORMAL_PRIORITY", 7, 60)]
+
+
 async def test_trace_tells_the_whole_story(cars: Connection, reactor: Reactor) -> None:
     event_id = publish(cars, "NEW_CAR", HONDA)
     (before,) = trace(cars, event_id)

@@ -43,7 +43,8 @@ begin
     if v_actions is null then
         return 0;
     end if;
-    perform headrace.send_actions(v_namespace, v_actions, v_delays);
+    -- Without delays the queue takes them in one piece.
+    perform headrace.send_actions(v_namespace, v_actions, case when 0 = all (v_delays) then null else v_delays end);
     return cardinality(v_actions);
 end
 $$;
