@@ -26,7 +26,7 @@ begin
         on conflict on constraint firing_once do nothing
         returning firing_id, event_id, rule_version_id, action_id
     )
-    -- to_jsonb of a row: jsonb_build_object looks up every argument's type anew, and takes four times as long (measured).
+    -- to_jsonb of a row: jsonb_build_object looks up every argument's type anew (10 µs of CPU against 6 to 9 measured).
     select t.namespace, array_agg(to_jsonb(envelope) order by f.firing_id), array_agg(v.delay_s order by f.firing_id)
     into v_namespace, v_actions, v_delays
     from fired f
