@@ -34,6 +34,18 @@ class UnknownConsumer(NotFound):
     sqlstate = "HR102"
 
 
+class UnknownRule(NotFound):
+    """There is no rule of this name in the namespace."""
+
+    sqlstate = "HR120"
+
+
+class UnknownEvent(NotFound):
+    """There is no event of this id, neither in a log nor on its way there."""
+
+    sqlstate = "HR121"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -69,6 +81,12 @@ class MigrationChanged(Conflict):
     """A migration that was applied has other text now; the database and this version do not belong together."""
 
     sqlstate = "HR205"
+
+
+class RuleExists(Conflict):
+    """A rule of this name is already there."""
+
+    sqlstate = "HR220"
 
 
 class Invalid(HeadraceError):
@@ -136,6 +154,18 @@ class BadCloudEvent(Invalid):
     """The text is not a CloudEvents 1.0 event in structured JSON."""
 
     sqlstate = "HR311"
+
+
+class UnknownName(Invalid):
+    """The namespace does not know the event type or the action, and refuses unknown ones."""
+
+    sqlstate = "HR340"
+
+
+class BadRuleFile(Invalid):
+    """The file does not describe rules."""
+
+    sqlstate = "HR341"
 
 
 class ProblemsFound(HeadraceError):

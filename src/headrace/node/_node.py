@@ -13,6 +13,7 @@ from headrace.consume import Runner
 from headrace.db import Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
+from headrace.react import Reactor
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,11 @@ class Node:
     def handled(self) -> int:
         """How many events the consumers of this node have handled."""
         return sum(runner.handled for side in self._sides for runner in side.runners)
+
+    @property
+    def fired(self) -> int:
+        """How many times a rule has fired on this node."""
+        return sum(side.reactor.firings for side in self._sides)
 
     @property
     def sequenced(self) -> int:
@@ -74,11 +80,14 @@ class _Side:
     def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles, the sequencer and the ticker one each.
-        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 2)
+        # A worker holds one connection while it handles, the sequencer and the ticker one each, the rules two.
+        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 4)
         self._listener = Listener(target)
         self._bells = [self._listener.subscribe("headrace_outbox")]
         self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
+        rule_bell, log_bell = (self._listener.subscribe(channel) for channel in ("headrace_rule", "headrace_log"))
+        self._bells += [rule_bell, log_bell]
+        self.reactor = Reactor(self._pool, rule_bell, log_bell, stop)
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -97,6 +106,7 @@ class _Side:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer:
                     group.create_task(self.sequencer.run())
+                group.create_task(self.reactor.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
                 group.create_task(self._stop.wait())
