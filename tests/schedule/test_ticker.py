@@ -126,7 +126,7 @@ async def test_node_fires_a_schedule_made_while_it_runs(conn: Connection, databa
     running = asyncio.create_task(node.run())
     schedule(conn, cron="* * * * * *")
     async with asyncio.timeout(20):
-        while len(read(conn, "reports")) < 2:  # noqa: ASYNC110
+        while len(read(conn, "reports")) < 2:
             await asyncio.sleep(0.05)
     node.stop()
     await running
@@ -162,7 +162,7 @@ async def test_killed_between_tick_and_commit_still_exactly_one(stage: Connectio
     process.kill()
     process.communicate()
     async with asyncio.timeout(20):
-        while not await fire_all(ticker):  # noqa: ASYNC110
+        while not await fire_all(ticker):
             await asyncio.sleep(0.02)
     assert await fire_all(await start()) == 0
     assert events(stage) == 1

@@ -52,6 +52,18 @@ class UnknownRole(NotFound):
     sqlstate = "HR132"
 
 
+class UnknownRule(NotFound):
+    """There is no rule of this name in the namespace."""
+
+    sqlstate = "HR120"
+
+
+class UnknownEvent(NotFound):
+    """There is no event of this id, neither in a log nor on its way there."""
+
+    sqlstate = "HR121"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -105,6 +117,12 @@ class NamespaceInUse(Conflict):
     """The namespace is not empty, so it is not dropped."""
 
     sqlstate = "HR232"
+
+
+class RuleExists(Conflict):
+    """A rule of this name is already there."""
+
+    sqlstate = "HR220"
 
 
 class Invalid(HeadraceError):
@@ -196,6 +214,18 @@ class Forbidden(HeadraceError):
     """This role may not do that, or not in that namespace."""
 
     sqlstate = "HR400"
+
+
+class UnknownName(Invalid):
+    """The namespace does not know the event type or the action, and refuses unknown ones."""
+
+    sqlstate = "HR340"
+
+
+class BadRuleFile(Invalid):
+    """The file does not describe rules."""
+
+    sqlstate = "HR341"
 
 
 class ProblemsFound(HeadraceError):

@@ -13,6 +13,7 @@ from headrace.consume import Runner
 from headrace.db import Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
+from headrace.react import Reactor
 from headrace.schedule import Ticker
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,8 @@ GRACE_S = 30.0
 class Node:
     """Runs an application until `stop`.
 
-    Sequencing, maintenance and schedules serve every namespace and take the owner's rights; with `sequencer=False` the node
-    leaves all three to others and runs its consumers only, which a role with the level `consume` may."""
+    Sequencing, rules, schedules and maintenance serve every namespace and take the owner's rights; with `sequencer=False` the
+    node leaves them to others and runs its consumers only, which a role with the level `consume` may."""
 
     def __init__(self, app: Headrace, targets: Sequence[Target], *, sequencer: bool = True, grace_s: float = GRACE_S) -> None:
         self._stop = asyncio.Event()
@@ -36,6 +37,11 @@ class Node:
     def handled(self) -> int:
         """How many events the consumers of this node have handled."""
         return sum(runner.handled for side in self._sides for runner in side.runners)
+
+    @property
+    def fired(self) -> int:
+        """How many times a rule has fired on this node."""
+        return sum(side.reactor.firings for side in self._sides if side.reactor)
 
     @property
     def sequenced(self) -> int:
@@ -78,13 +84,15 @@ class _Side:
     def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles, the sequencer, the maintenance and the ticker one each.
-        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 3)
+        # A worker holds one connection while it handles, the sequencer, the maintenance and the ticker one each, the rules two.
+        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 5)
         self._listener = Listener(target)
-        self._bells = [self._listener.subscribe("headrace_outbox")]
-        self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
-        self._bells.append(self._listener.subscribe("headrace_schedule"))
-        self.ticker = Ticker(self._pool, self._bells[-1], stop, target) if sequencer else None
+        channels = ("headrace_outbox", "headrace_schedule", "headrace_rule", "headrace_log")
+        self._bells = [self._listener.subscribe(channel) for channel in channels]
+        outbox_bell, schedule_bell, rule_bell, log_bell = self._bells
+        self.sequencer = Sequencer(self._pool, outbox_bell, stop) if sequencer else None
+        self.ticker = Ticker(self._pool, schedule_bell, stop, target) if sequencer else None
+        self.reactor = Reactor(self._pool, rule_bell, log_bell, stop) if sequencer else None
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -100,10 +108,11 @@ class _Side:
         beside = [asyncio.create_task(self._listener.run())]
         try:
             async with asyncio.TaskGroup() as group:
-                if self.sequencer and self.ticker:
+                if self.sequencer and self.ticker and self.reactor:
                     beside.append(asyncio.create_task(self._keep_maintained()))
                     group.create_task(self.sequencer.run())
                     group.create_task(self.ticker.run())
+                    group.create_task(self.reactor.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
                 group.create_task(self._stop.wait())

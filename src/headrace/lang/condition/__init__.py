@@ -21,6 +21,7 @@ from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
+from headrace.lang.condition._shape import Constants, Shaped, ShapeSql, shape_to_postgres, shaped
 from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
 from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
@@ -30,6 +31,7 @@ __all__ = [
     "ClauseValue",
     "Condition",
     "ConditionError",
+    "Constants",
     "CorpusError",
     "Either",
     "Equality",
@@ -40,6 +42,8 @@ __all__ = [
     "Node",
     "Outcome",
     "Sample",
+    "ShapeSql",
+    "Shaped",
     "Step",
     "Subject",
     "Take",
@@ -55,6 +59,8 @@ __all__ = [
     "parse",
     "run_cases",
     "sample_of",
+    "shape_to_postgres",
+    "shaped",
     "to_postgres",
     "to_python",
     "to_spark",

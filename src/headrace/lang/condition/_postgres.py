@@ -54,9 +54,16 @@ FALSE_TEXTS = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 _ROOTS = {"object": "payload", "headers": "headers"}
 
 
-def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None) -> str:
-    """The condition as SQL. A field in `columns` is read from that column, printed as given; others in place."""
-    return _Printer(columns or {}).sql(condition.tree)
+Place = Callable[[str | int | Decimal, Type], str]
+"""Keeps a constant somewhere and gives the SQL that reads it from there; a timestamptz comes as its text."""
+
+
+def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None, place: Place | None = None) -> str:
+    """The condition as SQL. A field in `columns` is read from that column, printed as given; others in place.
+
+    With `place`, constants and patterns (not booleans) are handed to it, each once, in the order of the text, and what
+    it returns stands in the SQL: conditions that differ in these only are then printed alike."""
+    return _Printer(columns or {}, place).sql(condition.tree)
 
 
 def field_to_postgres(field: Field) -> str:
@@ -157,8 +164,9 @@ def _from_text(text: str, name: str) -> str:
 class _Printer:
     """Prints every node in parentheses or as a call, so that no precedence is left to chance."""
 
-    def __init__(self, columns: Mapping[Field, str]) -> None:
+    def __init__(self, columns: Mapping[Field, str], place: Place | None = None) -> None:
         self.columns = columns
+        self.place = place
 
     def sql(self, node: Node) -> str:
         match node:
@@ -201,10 +209,13 @@ class _Printer:
 
     def constant(self, node: Constant) -> str:
         value = node.value
-        if node.type is Type.TIMESTAMPTZ and isinstance(value, int):
-            return f"timestamptz {literal(moment_text(value))}"
         if isinstance(value, bool):
             return str(value).lower()
+        if node.type is Type.TIMESTAMPTZ and isinstance(value, int):
+            moment = moment_text(value)
+            return self.place(moment, node.type) if self.place else f"timestamptz {literal(moment)}"
+        if self.place:
+            return self.place(value, node.type)
         if isinstance(value, str):
             return f"{literal(value)}::text"
         text = format(value, "f") if isinstance(value, Decimal) else str(value)
@@ -220,13 +231,16 @@ class _Printer:
 
     def like(self, node: Like) -> str:
         if node.fold:
-            return f'(lower({self.sql(node.operand)} collate "C") like {literal(ascii_lower(node.pattern))})'
-        return f"({self.sql(node.operand)} like {literal(node.pattern)})"
+            return f'(lower({self.sql(node.operand)} collate "C") like {self.pattern(ascii_lower(node.pattern))})'
+        return f"({self.sql(node.operand)} like {self.pattern(node.pattern)})"
 
     def match(self, node: Match) -> str:
         subject = self.sql(node.operand)
-        pattern = literal(regex_text(node.pattern, Dialect.POSTGRES))
+        pattern = self.pattern(regex_text(node.pattern, Dialect.POSTGRES))
         return f'(case when length({subject}) <= {REGEX_SUBJECT_CHARS_MAX} then ({subject} collate "C") ~ {pattern} end)'
+
+    def pattern(self, text: str) -> str:
+        return self.place(text, Type.TEXT) if self.place else literal(text)
 
     def arithmetic(self, node: Arithmetic) -> str:
         if node.type is Type.INTEGER:
@@ -252,12 +266,12 @@ class _Printer:
         return f"({_to_bigint(f'{left}::numeric {node.operator} {right}::numeric')})"
 
     def call(self, node: Call) -> str:
-        arguments = [self.sql(argument) for argument in node.arguments]
+        first, *others = node.arguments
         match node.name:
             case "lower" | "upper":
-                return f'{node.name}({arguments[0]} collate "C")'
+                return f'{node.name}({self.sql(first)} collate "C")'
             case "abs":
-                return f"abs({self.number(node.arguments[0])})"
+                return f"abs({self.number(first)})"
             case "div":
-                return f"({self.number(node.arguments[0])} / nullif({self.number(node.arguments[1])}, 0))"
-        return f"{node.name}({', '.join(arguments)})"
+                return f"({self.number(first)} / nullif({self.number(others[0])}, 0))"
+        return f"{node.name}({', '.join(self.sql(argument) for argument in node.arguments)})"

@@ -2,7 +2,10 @@
 create table headrace.namespace (
     namespace  text        not null,
     created_at timestamptz not null default headrace.clock(),
+    -- What becomes of a rule whose event type or action is not in the registries: 'refuse', 'warn' or 'allow'.
+    unknown_names text     not null default 'warn',
     constraint namespace_pkey primary key (namespace),
-    constraint namespace_name_rule check (namespace ~ '^[a-z][a-z0-9_]{0,39}$')
+    constraint namespace_name_rule check (namespace ~ '^[a-z][a-z0-9_]{0,39}$'),
+    constraint namespace_unknown_names_known check (unknown_names in ('refuse', 'warn', 'allow'))
 );
 insert into headrace.namespace (namespace) values ('default');

@@ -40,7 +40,7 @@ begin
     from headrace.schedule s where s.topic_id = old.topic_id;
     if v_schedules is not null then
         raise exception 'topic "%" has schedules: %', old.topic, v_schedules
-            using errcode = 'HR203', hint = 'Drop them first: select headrace.drop_schedule(…).';
+            using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
     end if;
     return old;
 end

@@ -1,3 +1,3 @@
--- Claims partitions of a consumer that have events due.
+-- Claims one partition of a consumer that has events due.
 select partition, position, upto, events, attempts
-from headrace.claim(%(consumer_id)s, %(max)s, %(min)s, %(wait_s)s, %(partitions)s);
+from headrace.claim(%(consumer_id)s, %(max)s, %(min)s, %(wait_s)s);

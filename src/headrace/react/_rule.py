@@ -1,0 +1,119 @@
+"""Rules: what they are, and how they are written and read. The table headrace.rule is the truth; this is its Python face."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal
+
+from psycopg.rows import class_row
+
+from headrace.core import RuleExists, UnknownRule
+from headrace.db import Connection, query, translated
+from headrace.lang.condition import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """On an event of a type, if the condition is true, an action is sent: with the event's payload and key."""
+
+    name: str
+    topic: str
+    event_type: str
+    action: str
+    condition: str = "true"
+    priority: int = 0
+    delay_s: int = 0
+    timing: Literal["after", "inline"] = "after"
+    """`after`: as a consumer of the log. `inline`: in the publisher's own transaction."""
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class RuleState:
+    """A rule as it stands: its status, its error, and the position from which this version is in force."""
+
+    rule: Rule
+    namespace: str
+    source: str
+    version: int
+    status: str
+    error: str | None
+    warning: str | None
+    since_position: int | None
+    written_at: datetime
+    written_by: str
+
+
+def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
+    """Writes a new rule and returns its id. Raises ConditionError before anything is written, RuleExists, UnknownTopic."""
+    parse(rule.condition)
+    with translated():
+        row = conn.execute(query("react/create_rule"), _parameters(rule, namespace, source)).fetchone()
+    if row is None:
+        raise RuleExists(f"rule {rule.name!r} is already there; change it with alter_rule, or choose another name")
+    return int(row[0])
+
+
+def alter_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> None:
+    """Gives the rule of this name a new definition. Raises ConditionError before anything is written, UnknownRule."""
+    parse(rule.condition)
+    with translated():
+        changed = conn.execute(query("react/alter_rule"), _parameters(rule, namespace, source)).rowcount
+    if not changed:
+        raise _unknown(conn, rule.name, namespace)
+
+
+def drop_rule(conn: Connection, name: str, *, namespace: str | None = None) -> None:
+    """Deletes a rule; its versions and firings stay on record. Raises UnknownRule."""
+    with translated():
+        dropped = conn.execute(query("react/drop_rule"), {"rule": name, "namespace": namespace}).rowcount
+    if not dropped:
+        raise _unknown(conn, name, namespace)
+
+
+def list_rules(
+    conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
+) -> list[RuleState]:
+    """The rules of a namespace with their state, by name: all, those of a topic, or the one named."""
+    with translated(), conn.cursor(row_factory=class_row(_Row)) as cursor:
+        given = {"topic": topic, "rule": name, "namespace": namespace}
+        return [row.state() for row in cursor.execute(query("react/rules"), given)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of queries/react/rules.sql."""
+
+    name: str
+    topic: str
+    event_type: str
+    action: str
+    condition: str
+    priority: int
+    delay_s: int
+    timing: Literal["after", "inline"]
+    active: bool
+    namespace: str
+    source: str
+    version: int
+    status: str
+    error: str | None
+    warning: str | None
+    since_position: int | None
+    written_at: datetime
+    written_by: str
+
+    def state(self) -> RuleState:
+        values = asdict(self)
+        rule = Rule(**{field: values.pop(field) for field in Rule.__dataclass_fields__})
+        return RuleState(rule=rule, **values)
+
+
+def _parameters(rule: Rule, namespace: str | None, source: str) -> dict[str, str | int | bool | None]:
+    return {**asdict(rule), "namespace": namespace, "source": source}
+
+
+def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownRule:
+    known = ", ".join(state.rule.name for state in list_rules(conn, namespace=namespace)[:10])
+    return UnknownRule(f"there is no rule {name!r}; known rules: {known or 'none'}")

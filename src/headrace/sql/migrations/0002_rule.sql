@@ -1,0 +1,199 @@
+-- Rules: names, rules and their versions, shapes, firings.
+alter table headrace.namespace
+    add column unknown_names text not null default 'warn',
+    add constraint namespace_unknown_names_known check (unknown_names in ('refuse', 'warn', 'allow'));
+
+-- The names a namespace knows: types of events, and actions. headrace.namespace.unknown_names says what becomes of others.
+create table headrace.event_type (
+    namespace   text        not null default headrace.current_namespace(),
+    event_type  text        not null,
+    description text,
+    created_at  timestamptz not null default headrace.clock(),
+    constraint event_type_pkey primary key (namespace, event_type),
+    constraint event_type_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint event_type_name_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
+);
+
+create table headrace.action (
+    namespace   text        not null default headrace.current_namespace(),
+    action      text        not null,
+    description text,
+    created_at  timestamptz not null default headrace.clock(),
+    constraint action_pkey primary key (namespace, action),
+    constraint action_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint action_name_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
+);
+
+-- Rules: insert, update and delete manage them. Triggers make every change a version and call the compilers.
+-- status, error, version and since_position are for reading; the truth about them is in rule_version.
+create table headrace.rule (
+    rule_id    integer     not null generated always as identity,
+    namespace  text        not null default headrace.current_namespace(),
+    rule       text        not null,
+    topic      text        not null,
+    event_type text        not null,
+    condition  text        not null default 'true',
+    action     text        not null,
+    priority   integer     not null default 0,
+    delay_s    integer     not null default 0,
+    -- 'after': as a consumer of the log. 'inline': in the publisher's own transaction.
+    timing     text        not null default 'after',
+    active     boolean     not null default true,
+    -- Who looks after it: 'sql', 'app', or the file it is kept in. A file's plan drops only what is its own.
+    source     text        not null default 'sql',
+    -- Filled in by the trigger.
+    topic_id   integer     not null,
+    version    integer     not null default 1,
+    status     text        not null default 'pending',
+    error      text,
+    since_position bigint,
+    constraint rule_pkey primary key (rule_id),
+    constraint rule_name_unique unique (namespace, rule),
+    constraint rule_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint rule_name_rule check (rule ~ '^[A-Za-z_][A-Za-z0-9_.:/ -]{0,199}$'),
+    constraint rule_event_type_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
+    constraint rule_action_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
+    -- The language takes 10 000 characters and says so; this is only a bound on what is stored.
+    constraint rule_condition_100000_bytes check (octet_length(condition) <= 100000),
+    constraint rule_delay_0_to_1_year check (delay_s between 0 and 31622400),
+    constraint rule_timing_known check (timing in ('after', 'inline')),
+    constraint rule_status_known check (status in ('pending', 'valid', 'invalid'))
+);
+create index rule_topic on headrace.rule (topic_id);
+-- Whose status has still to be shown.
+create index rule_pending on headrace.rule (rule_id) where status = 'pending';
+
+-- Every version of every rule, also of dropped ones. In force: from since_position to until_position, both included;
+-- never where since_position is null (pending, invalid, not active, or the deletion itself).
+create table headrace.rule_version (
+    version_id bigint      not null generated always as identity,
+    rule_id    integer     not null,
+    version    integer     not null,
+    namespace  text        not null,
+    rule       text        not null,
+    topic_id   integer     not null,
+    event_type text        not null,
+    condition  text        not null,
+    action     text        not null,
+    priority   integer     not null,
+    delay_s    integer     not null,
+    timing     text        not null,
+    active     boolean     not null,
+    -- This version is the deletion of the rule.
+    dropped    boolean     not null default false,
+    written_at timestamptz not null default headrace.clock(),
+    written_by text        not null default session_user,
+    status     text        not null default 'pending',
+    error      text,
+    -- The condition as it was understood.
+    canonical  text,
+    since_position bigint,
+    until_position bigint,
+    since_at   timestamptz,
+    until_at   timestamptz,
+    constraint rule_version_pkey primary key (version_id),
+    constraint rule_version_unique unique (rule_id, version),
+    constraint rule_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint rule_version_status_known check (status in ('pending', 'valid', 'invalid'))
+);
+-- What waits for a compiler, and which topics must not go on before it is done.
+create index rule_version_pending on headrace.rule_version (topic_id, version_id) where status = 'pending';
+-- Which versions were in force at a position.
+create index rule_version_in_force on headrace.rule_version (topic_id, since_position) where since_position is not null;
+
+-- Shapes: conditions of a topic that differ in their constants only. Each is one join of the topic's match function.
+create table headrace.rule_shape (
+    shape_id integer not null generated always as identity,
+    topic_id integer not null,
+    timing   text    not null,
+    shape    text    not null,
+    constraint rule_shape_pkey primary key (shape_id),
+    constraint rule_shape_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+);
+-- By checksum: the text of a shape may be longer than an index entry.
+create unique index rule_shape_once on headrace.rule_shape (topic_id, timing, md5(shape));
+
+-- The constants of the versions in force, found by shape, event type and the constant of the equality ('' where it has none).
+create table headrace.rule_match (
+    shape_id   integer not null,
+    version_id bigint  not null,
+    since_position bigint not null,
+    event_type text    not null,
+    key        text    not null,
+    integers   bigint[],
+    numerics   numeric[],
+    texts      text[],
+    moments    timestamptz[],
+    constraint rule_match_pkey primary key (version_id),
+    constraint rule_match_shape_exists foreign key (shape_id) references headrace.rule_shape (shape_id) on delete cascade,
+    constraint rule_match_version_exists foreign key (version_id) references headrace.rule_version (version_id) on delete cascade
+);
+create index rule_match_access on headrace.rule_match (shape_id, event_type, key);
+
+-- Lineage: which version fired on which event, and the action it asked for. An inline firing has its position when the
+-- rules' cursor comes to the event.
+create table headrace.firing (
+    firing_id  bigint      not null generated always as identity,
+    topic_id   integer     not null,
+    position   bigint,
+    event_id   uuid        not null,
+    rule_version_id bigint not null,
+    action     text        not null,
+    action_id  uuid        not null,
+    fired_at   timestamptz not null default headrace.clock(),
+    constraint firing_pkey primary key (firing_id),
+    -- Exactly once: an event id has one position in a topic, and a version one topic.
+    constraint firing_once unique (event_id, rule_version_id)
+);
+create index firing_without_position on headrace.firing (topic_id, event_id) where position is null;
+
+-- What a rule has matched: all that a firing and its action need to know about the event.
+create type headrace.rule_hit as (
+    version_id bigint,
+    "position" bigint,
+    event_id   uuid,
+    event_type text,
+    key        text,
+    payload    jsonb,
+    emitted_at timestamptz,
+    producer   text
+);
+
+-- Rules with their state: what is in force, from which position, and what is odd about their names.
+create view headrace.rule_state as
+select r.rule_id, r.namespace, r.rule, r.topic, r.event_type, r.condition, r.action, r.priority, r.delay_s, r.timing, r.active,
+    r.source, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
+    nullif(concat_ws('; ',
+        case when n.unknown_names <> 'allow' and not exists (
+            select from headrace.event_type e where e.namespace = r.namespace and e.event_type = r.event_type)
+        then format('event type "%s" is not registered', r.event_type) end,
+        case when n.unknown_names <> 'allow' and not exists (
+            select from headrace.action a where a.namespace = r.namespace and a.action = r.action)
+        then format('action "%s" is not registered', r.action) end), '') as warning
+from headrace.rule r
+join headrace.namespace n on n.namespace = r.namespace
+join headrace.rule_version v on v.rule_id = r.rule_id and v.version = r.version;
+
+-- Events on which rules fired: one row per event and firing. Index: log_event_id.
+create view headrace.event_history as
+select v.namespace, t.topic, l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.appended_at,
+    v.rule, v.version, v.timing, f.action, f.action_id, f.firing_id, f.fired_at
+from headrace.firing f
+join headrace.rule_version v on v.version_id = f.rule_version_id
+join headrace.topic t on t.topic_id = f.topic_id
+join headrace.log l on l.topic_id = f.topic_id and l.event_id = f.event_id;
+
+-- Events that the rules of their topic have passed, while some were in force, and on which none fired.
+-- Indexes: rule_version_in_force, firing_once.
+create view headrace.event_unmatched as
+select t.namespace, t.topic, l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.appended_at
+from headrace.consumer c
+join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+join headrace.topic t on t.topic_id = c.topic_id
+join headrace.log l on l.topic_id = c.topic_id and l.position <= u.position
+where c.consumer = 'headrace.rules'
+    and exists (
+        select from headrace.rule_version v
+        where v.topic_id = c.topic_id and v.since_position <= l.position
+            and (v.until_position is null or v.until_position >= l.position))
+    and not exists (select from headrace.firing f where f.event_id = l.event_id and f.topic_id = l.topic_id);

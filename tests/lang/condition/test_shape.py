@@ -1,0 +1,100 @@
+"""Shapes: conditions that differ in constants only are one shape, and the shape with its constants means the condition."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from headrace.lang.condition import Condition, Node, Sample, field_to_postgres, parse, shape_to_postgres, shaped, to_postgres
+
+from .engines import python_answers, rows_of
+from .test_agreement import batches, slow
+
+KEPT = "integers bigint[], numerics numeric[], texts text[], moments timestamptz[]"
+
+
+def test_conditions_that_differ_in_constants_are_one_shape() -> None:
+    texts = [
+        "(object -> 'price')::int < 100000 and object ->> 'color' = 'silver'",
+        "(object -> 'price')::int < 5 and object ->> 'color' = 'it''s \\ red'",
+    ]
+    first, second = (shaped(parse(text)) for text in texts)
+    assert first.shape == second.shape
+    assert (first.key, first.constants.integers) == ("silver", (100000,))
+    assert (second.key, second.constants.integers) == ("it's \\ red", (5,))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "(object -> 'price')::int > 1",
+        "(object -> 'cost')::int < 1",
+        "(object -> 'price')::bigint < 1",
+        "(object -> 'price')::int < 1.0",
+        "(object -> 'price')::int < 1 or true",
+    ],
+)
+def test_conditions_that_differ_otherwise_are_two_shapes(other: str) -> None:
+    assert shaped(parse("(object -> 'price')::int < 1")).shape != shaped(parse(other)).shape
+
+
+def test_patterns_are_constants() -> None:
+    texts = ["object ->> 'a' like 'x%' and key ~ '^a'", "object ->> 'a' like '%y' and key ~ 'b+'"]
+    first, second = (shaped(parse(text)) for text in texts)
+    assert first.shape == second.shape
+    assert len(second.constants.texts) == 2
+
+
+def test_key_too_long_for_an_index_is_compared_with_the_rest() -> None:
+    found = shaped(parse(f"object ->> 'a' = '{'x' * 501}'"))
+    assert found.key is None
+    assert found.constants.texts == ("x" * 501,)
+
+
+def test_printing_with_places_hands_every_constant_over_once() -> None:
+    seen: list[object] = []
+
+    def place(value: object, kind: object) -> str:
+        seen.append(value)
+        return "?"
+
+    to_postgres(parse("abs(1) + div(2, 3) < 4 and lower(coalesce(key, 'a')) ~ 'b' and true"), None, place)
+    assert seen == [1, 2, 3, 4, "a", "b"]
+
+
+@settings(slow, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(*batches)
+def test_shape_with_its_constants_means_the_condition(
+    database: psycopg.Connection, trees: list[Node], subjects: list[Sample]
+) -> None:
+    conditions = [Condition(tree) for tree in trees]
+    for condition, expected in zip(conditions, zip(*python_answers(conditions, subjects), strict=True), strict=True):
+        assert hits(database, condition, subjects) == [answer is True for answer in expected], condition.text
+
+
+def hits(database: psycopg.Connection, condition: Condition, subjects: list[Sample]) -> list[bool]:
+    """Which events the shape finds by joining them with the one row of constants."""
+    found = shaped(condition)
+    columns = {field: f"e.f{number}" for number, field in enumerate(condition.fields)}
+    sql = shape_to_postgres(condition, columns, "c")
+    extracted = "".join(f", {field_to_postgres(field)} as {name[2:]}" for field, name in columns.items())
+    joined = f"c.key = {sql.key}" if sql.key else "c.key is null"
+    with database.transaction(force_rollback=True):
+        database.execute(
+            "create temporary table sample (i int, type text, key text, headers jsonb, payload jsonb, emitted_at timestamptz)"
+        )
+        with database.cursor().copy("copy sample from stdin") as copy:
+            for row in rows_of(subjects):
+                copy.write_row(row)
+        database.execute(f"create temporary table kept (key text, {KEPT})")
+        kept = found.constants
+        database.execute(
+            "insert into kept values (%s, %s::bigint[], %s::numeric[], %s::text[], %s::timestamptz[])",
+            (found.key, list(kept.integers), list(kept.numerics), list(kept.texts), list(kept.moments)),
+        )
+        rows = database.execute(
+            f"""select e.i, exists (select from kept c where {joined} and {sql.rest or "true"})
+                from (select i{extracted} from sample offset 0) e order by e.i"""
+        ).fetchall()
+    return [row[1] for row in rows]

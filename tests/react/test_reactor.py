@@ -1,0 +1,59 @@
+"""The loops of a node: rules come into force and fire without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.db import Connection, Target
+from headrace.node import Headrace, Node
+from tests.builders import topic
+
+from .steps import publish, write
+
+
+@pytest.fixture
+async def node(database: Target, conn: Connection) -> AsyncIterator[Node]:
+    """A node that runs."""
+    running = Node(Headrace(), [database])
+    task = asyncio.create_task(running.run())
+    yield running
+    running.stop()
+    await task
+
+
+SLOW = 3
+"""The machine of the tests is busy; the promises are for one that is not."""
+
+
+async def until(query: str, wanted: int, conn: Connection, *, within_s: float) -> None:
+    """Waits until a query gives the number wanted."""
+    async with asyncio.timeout(within_s * SLOW):
+        while conn.execute(query).fetchone() != (wanted,):
+            await asyncio.sleep(0.01)
+
+
+IN_FORCE = "select count(*) from headrace.rule where status = 'valid'"
+SENT = "select count(*) from public.sent"
+WATCHED = "select count(*) from headrace.consumer where consumer = 'headrace.rules'"
+
+
+async def test_rule_written_by_sql_is_in_force_within_a_second_without_restart(node: Node, conn: Connection) -> None:
+    topic(conn, "cars")
+    for rules, actions in ((1, 1), (2, 3)):
+        write(conn, f"r{rules}", "true")
+        await until(IN_FORCE, rules, conn, within_s=1)
+        publish(conn, "NEW_CAR", {})
+        await until(SENT, actions, conn, within_s=2)
+
+
+async def test_topic_whose_last_rule_goes_and_comes_back_is_watched_again(node: Node, conn: Connection) -> None:
+    topic(conn, "cars")
+    for number in (1, 2):
+        write(conn, f"r{number}", "true")
+        publish(conn, "NEW_CAR", {})
+        await until(SENT, number, conn, within_s=5)
+        conn.execute("delete from headrace.rule")
+        await until(WATCHED, 0, conn, within_s=5)
