@@ -17,6 +17,7 @@ from headrace.db._connect import (
 from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, pending, steps
 from headrace.db._persist import TRANSIENT, persist
+from headrace.db._queue import install_pgmq
 from headrace.db._server import Server, embedded_bin, free_port
 from headrace.db._shards import Shards
 from headrace.db._sql import query
@@ -39,6 +40,7 @@ __all__ = [
     "desired_schema",
     "embedded_bin",
     "free_port",
+    "install_pgmq",
     "migrate",
     "parse_targets",
     "pending",

@@ -13,6 +13,7 @@ from typing import LiteralString
 import psycopg
 
 from headrace.core import MigrationChanged
+from headrace.db._queue import install_pgmq
 from headrace.db._sql import query, sql_files
 from headrace.db._sqlstate import translated
 
@@ -55,6 +56,7 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
     with translated(), conn.transaction():
         conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
         conn.execute(query("db/bootstrap"))
+        install_pgmq(conn)
         due = pending(conn)
         for step in due:
             conn.execute(step.text)
