@@ -3,5 +3,17 @@
 from headrace.consume import Batch, Failure
 from headrace.core import Event, HeadraceError, LoggedEvent
 from headrace.node import Headrace, Node
+from headrace.work import Action, send_action, send_action_async
 
-__all__ = ["Batch", "Event", "Failure", "Headrace", "HeadraceError", "LoggedEvent", "Node"]
+__all__ = [
+    "Action",
+    "Batch",
+    "Event",
+    "Failure",
+    "Headrace",
+    "HeadraceError",
+    "LoggedEvent",
+    "Node",
+    "send_action",
+    "send_action_async",
+]

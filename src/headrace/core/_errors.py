@@ -34,6 +34,12 @@ class UnknownConsumer(NotFound):
     sqlstate = "HR102"
 
 
+class UnknownDeadLetter(NotFound):
+    """There is no dead letter of this number in the namespace."""
+
+    sqlstate = "HR103"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -69,6 +75,12 @@ class MigrationChanged(Conflict):
     """A migration that was applied has other text now; the database and this version do not belong together."""
 
     sqlstate = "HR205"
+
+
+class LeaseLost(Conflict):
+    """The lease ended before the handler; another node may hold the action now, so nothing of this attempt was kept."""
+
+    sqlstate = "HR206"
 
 
 class Invalid(HeadraceError):

@@ -4,8 +4,6 @@ Owns: whether schema pgmq is there. Promises: what is there already is left as i
 
 from __future__ import annotations
 
-from typing import LiteralString, cast
-
 import psycopg
 import psycopg.errors
 from pgmq.install import get_embedded_install_sql
@@ -21,7 +19,7 @@ def install_pgmq(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     if conn.execute(_AVAILABLE).fetchone() == (True,) and _create_extension(conn):
         return
     # The package's own text, not a user's.
-    conn.execute(cast(LiteralString, get_embedded_install_sql()))
+    conn.execute(get_embedded_install_sql())
 
 
 def _create_extension(conn: psycopg.Connection[tuple[object, ...]]) -> bool:

@@ -64,3 +64,10 @@ create trigger namespace_queues after insert or delete on headrace.namespace
 for each row execute function headrace.follow_namespace();
 
 select headrace.create_queue(n.namespace) from headrace.namespace n;
+
+-- Nodes and how they are: 'alive', 'lost' (no heartbeat for 90 seconds, and it did not say goodbye), 'stopped'.
+create view headrace.node_state as
+select n.node_id, n.namespace, n.name, n.description, n.metadata, n.version, n.started_at, n.heartbeat_at, n.stopped_at, n.handlers,
+    case when n.stopped_at is not null then 'stopped'
+        when n.heartbeat_at > headrace.clock() - interval '90 seconds' then 'alive' else 'lost' end as state
+from headrace.node n;
