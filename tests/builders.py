@@ -12,11 +12,11 @@ def topic(conn: Connection, name: str = "orders", *, partitions: int = 1) -> str
     return name
 
 
-def publish(conn: Connection, n: int, *, key: str | None = None, topic: str = "orders", type: str = "placed", id: object = None) -> None:
+def publish(
+    conn: Connection, n: int, *, key: str | None = None, topic: str = "orders", type: str = "placed", id: object = None
+) -> None:
     """One event whose payload is a number."""
-    conn.execute(
-        "select headrace.publish(%s, %s, to_jsonb(%s::int), p_key => %s, p_event_id => %s)", (topic, type, n, key, id)
-    )
+    conn.execute("select headrace.publish(%s, %s, to_jsonb(%s::int), p_key => %s, p_event_id => %s)", (topic, type, n, key, id))
 
 
 def fill(conn: Connection, count: int, *, keys: int = 0, topic: str = "orders") -> None:

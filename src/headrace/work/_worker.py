@@ -96,21 +96,24 @@ class Worker:
         most = self._bucket.take(self._pace.size) if self._bucket else self._pace.size
         if most == 0:
             return []
-        claims: list[Claim] = []
-        if time.monotonic() - self._retried_at > RETRIED_S:
+        retried_first = time.monotonic() - self._retried_at > RETRIED_S
+        claims = await self._claim_retried() if retried_first else []
+        claims = claims or await self._claim_fresh(most)
+        if not claims and not retried_first:
             claims = await self._claim_retried()
-        if not claims and self._lane.ordered:
-            claims = await self._queue.claim_ordered(self._names[0], most)
-        elif not claims:
-            claims = await self._queue.claim(self._names, most)
         if self._bucket:
             self._bucket.give_back(most - len(claims))
         return claims
 
+    async def _claim_fresh(self, most: int) -> list[Claim]:
+        if self._lane.ordered:
+            return await self._queue.claim_ordered(self._names[0], most)
+        return await self._queue.claim(self._names, most)
+
     async def _claim_retried(self) -> list[Claim]:
         claims = await self._queue.claim_retried(self._names, ordered=self._lane.ordered)
-        # Found one, there may be more: the next look is for fresh ones, the one after that for redelivered ones again.
-        self._retried_at = time.monotonic() - (RETRIED_S / 2 if claims else 0)
+        # While there is fresh work, redelivered actions get a turn now and then; what is due again must not starve it.
+        self._retried_at = time.monotonic()
         return claims
 
     async def _handle(self, claims: Sequence[Claim]) -> None:
