@@ -16,7 +16,7 @@ from headrace.work._dead_letter import (
     show_dead_letter,
 )
 from headrace.work._direct import Pending, hand_over, send_pending
-from headrace.work._handler import ActionHandler, Handling, Policy
+from headrace.work._handler import BATCH_MAX, ActionHandler, Handling, Policy
 from headrace.work._keeper import Keeper
 from headrace.work._lane import WORKERS, Bucket, Lane, Pace, lanes
 from headrace.work._queue import LEASE_S, Queue, lease_pool
@@ -24,6 +24,7 @@ from headrace.work._result import Attempt, QueueState, Result, list_attempts, li
 from headrace.work._worker import Worker
 
 __all__ = [
+    "BATCH_MAX",
     "LEASE_S",
     "WORKERS",
     "Action",

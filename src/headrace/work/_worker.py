@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 
 from headrace.core import LeaseLost
-from headrace.db import Pool, Subscription, persist, translate
+from headrace.db import TRANSIENT, AsyncConnection, Pool, Subscription, persist, translate
 from headrace.work._action import Claim
 from headrace.work._handler import call_all
 from headrace.work._keeper import Keeper
@@ -32,6 +34,29 @@ RETRIED_S = 0.02
 """While there is fresh work, redelivered actions are looked for this often."""
 
 
+class Ahead:
+    """The next batch of a worker, claimed while it handles this one, so that neither side waits for the other."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[list[Claim]] | None = None
+        self._since = 0.0
+
+    def begin(self, claim: Coroutine[None, None, list[Claim]]) -> None:
+        self._since = time.monotonic()
+        self._task = asyncio.create_task(claim)
+
+    async def take(self) -> tuple[list[Claim], float]:
+        """What was claimed, and how many seconds ago."""
+        if self._task is None:
+            return [], 0.0
+        task, self._task = self._task, None
+        return await task, time.monotonic() - self._since
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
 class Worker:
     """Runs one lane on one database until told to stop."""
 
@@ -46,7 +71,7 @@ class Worker:
         self._pace = Pace(lane.batch_max)
         self._bucket = Bucket(lane.rate_per_s) if lane.rate_per_s else None
         self._retried_at = 0.0
-        self._owed: list[Claim] = []
+        self._owed: dict[bool, list[Claim]] = {True: [], False: []}
         self.handled = 0
         """How many actions this worker has handled."""
         self.failures = 0
@@ -58,12 +83,19 @@ class Worker:
 
     async def _work(self) -> None:
         idle = 0
-        while not self._stop.is_set():
-            if await persist(self._lane.name, self.handle_once):
-                idle = 0
-                continue
-            await self._rest(idle)
-            idle += 1
+        ahead = Ahead()
+        try:
+            while not self._stop.is_set():
+                if await persist(self._lane.name, partial(self.handle_once, ahead)):
+                    idle = 0
+                    continue
+                await self._rest(idle)
+                idle += 1
+            claims, _ = await ahead.take()
+            if claims:
+                await self._queue.release(claims, begun=False)
+        finally:
+            ahead.cancel()
 
     async def _rest(self, idle: int) -> None:
         if self._bucket and (wait_s := self._bucket.wait_s()):
@@ -76,21 +108,32 @@ class Worker:
             if idle > len(LOOK_S) and await self._bell.wait(IDLE_S):
                 await persist(self._lane.name, lambda: self._queue.rest(asleep=False))
 
-    async def handle_once(self) -> bool:
-        """Handles one batch, if there is one; says whether there was."""
+    async def handle_once(self, ahead: Ahead | None = None) -> bool:
+        """Handles one batch, if there is one, and has the next one claimed meanwhile; says whether there was one."""
         await self._settle()
-        claims = await self._claim()
+        claims = await self._next(ahead) if ahead else await self._claim()
         if not claims:
             return False
+        if ahead and len(claims) >= self._pace.size > 1 and not self._bucket and not self._lane.ordered:
+            ahead.begin(self._claim())
         with self._keeper.holding(claims):
             await self._handle(claims)
         return True
 
+    async def _next(self, ahead: Ahead) -> list[Claim]:
+        claims, age_s = await ahead.take()
+        if claims and age_s > self._queue.lease_s / 3:
+            # The batch before took long, and nobody made these leases longer.
+            await self._queue.release(claims, begun=False)
+            claims = []
+        return claims or await self._claim()
+
     async def _settle(self) -> None:
         """Gives back what a lost connection left in our hands."""
-        if self._owed:
-            owed, self._owed = self._owed, []
-            await self._queue.release(owed, begun=True)
+        for begun, owed in self._owed.items():
+            if owed:
+                await self._queue.release(owed, begun=begun)
+                owed.clear()
 
     async def _claim(self) -> list[Claim]:
         most = self._bucket.take(self._pace.size) if self._bucket else self._pace.size
@@ -124,14 +167,14 @@ class Worker:
 
     async def _handle_batch(self, claims: Sequence[Claim]) -> bool:
         """All in one transaction; False where that failed, and nothing was done."""
-        async with self._pool.connection() as conn:
+        async with self._connection(claims) as conn:
             try:
                 async with conn.transaction():
                     durations_s = await call_all(self._lane.handlings, claims, conn)
                     await self._queue.ack(conn, claims, durations_s)
             except Exception as error:
                 if conn.broken or conn.closed:
-                    self._owed += claims
+                    self._owed[True] += claims
                     raise
                 logger.info("%s: a batch of %s failed and is done one by one: %s", self._lane.name, len(claims), told(error))
                 return False
@@ -139,6 +182,7 @@ class Worker:
         return True
 
     async def _handle_singly(self, claims: Sequence[Claim]) -> None:
+        """One after the other. What follows a failed one of its key, where order matters, is given back."""
         held_back: list[Claim] = []
         waiting: set[str] = set()
         for place, claim in enumerate(claims):
@@ -148,7 +192,7 @@ class Worker:
             try:
                 done = await self._handle_one(claim)
             except Exception:
-                self._owed += [*held_back, *claims[place:]]
+                self._owed[False] += [*held_back, *claims[place + 1 :]]
                 raise
             if not done and claim.action.key is not None:
                 waiting.add(claim.action.key)
@@ -163,13 +207,14 @@ class Worker:
             await self._queue.bury([claim.msg_id], "lost", lost)
             return False
         began = time.perf_counter()
-        async with self._pool.connection() as conn:
+        async with self._connection([claim]) as conn:
             try:
                 async with conn.transaction():
                     durations_s = await call_all(self._lane.handlings, [claim], conn)
                     await self._queue.ack(conn, [claim], durations_s)
             except Exception as error:
                 if conn.broken or conn.closed:
+                    self._owed[True].append(claim)
                     raise
                 if isinstance(ours := translate(error), LeaseLost):
                     logger.warning("%s: %s", _name(claim), ours)
@@ -180,6 +225,19 @@ class Worker:
                 return True
         await self._fail(claim, failed, time.perf_counter() - began)
         return False
+
+    @asynccontextmanager
+    async def _connection(self, claims: Sequence[Claim]) -> AsyncIterator[AsyncConnection]:
+        """A connection for the handlers; where there is none, the claims are given back as never begun."""
+        try:
+            conn = await self._pool.getconn()
+        except TRANSIENT:
+            self._owed[False] += claims
+            raise
+        try:
+            yield conn
+        finally:
+            await self._pool.putconn(conn)
 
     async def _fail(self, claim: Claim, error: Exception, duration_s: float) -> None:
         self.failures += 1
