@@ -3,6 +3,7 @@
 from headrace.consume import Batch, Failure
 from headrace.core import Event, HeadraceError, LoggedEvent
 from headrace.node import Headrace, Node
+from headrace.outbox import publish, publish_async, publish_many, publish_many_async
 from headrace.work import Action, send_action, send_action_async
 
 __all__ = [
@@ -14,6 +15,10 @@ __all__ = [
     "HeadraceError",
     "LoggedEvent",
     "Node",
+    "publish",
+    "publish_async",
+    "publish_many",
+    "publish_many_async",
     "send_action",
     "send_action_async",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+import itertools
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,7 +20,7 @@ def partitions(conn: Connection) -> list[tuple[datetime, datetime]]:
     rows = conn.execute(
         "select p.from_at, p.to_at from headrace.topic t, headrace.time_partitions(t.topic_id) p order by 1"
     ).fetchall()
-    return [(row[0].astimezone(timezone.utc), row[1].astimezone(timezone.utc)) for row in rows]
+    return [(row[0].astimezone(UTC), row[1].astimezone(UTC)) for row in rows]
 
 
 @pytest.fixture
@@ -35,9 +36,9 @@ def daily(conn: Connection) -> Connection:
 def test_time_partitions_are_made_ahead_without_holes(conn: Connection) -> None:
     create_topic(conn, "orders", time_partition="day")
     made = partitions(conn)
-    assert made[0][0] <= datetime.now(timezone.utc) < made[0][1]
-    assert made[-1][1] - datetime.now(timezone.utc) > timedelta(days=1)
-    assert all(earlier[1] == later[0] for earlier, later in zip(made, made[1:], strict=False))
+    assert made[0][0] <= datetime.now(UTC) < made[0][1]
+    assert made[-1][1] - datetime.now(UTC) > timedelta(days=1)
+    assert all(earlier[1] == later[0] for earlier, later in itertools.pairwise(made))
 
 
 @pytest.mark.parametrize("width", ["day", "week", "month"])
@@ -70,7 +71,7 @@ def test_retention_keeps_what_a_consumer_has_not_passed(daily: Connection) -> No
     shift_clock(daily, "5 days")
     kept = maintain(daily)
     assert [(one.dropped, one.kept_for) for one in kept] == [(True, None), (False, "slow")]
-    assert [event.position for event in read(daily, "orders")][0] == 3
+    assert next(event.position for event in read(daily, "orders")) == 3
 
 
 def test_force_drops_also_what_is_not_passed(daily: Connection) -> None:

@@ -17,7 +17,7 @@ from headrace.consume._consumer import (
 from headrace.consume._dead_letter import DeadLetter, discard, list_dead_letters, redrive
 from headrace.consume._handler import plain_face
 from headrace.consume._runner import Runner
-from headrace.consume._seek import Seek, seek
+from headrace.consume._seek import Seek, seek, seek_position
 
 __all__ = [
     "Batch",
@@ -37,4 +37,5 @@ __all__ = [
     "redrive",
     "resume",
     "seek",
+    "seek_position",
 ]

@@ -33,5 +33,7 @@ def plain_face(conn: AsyncConnection) -> Connection:
     if face is None:
         face = psycopg.Connection(conn.pgconn)
         set_json_loads(decode, face)
+        # Both faces number the statements they prepare from 0 on, and the server knows only one of each name.
+        face.prepare_threshold = None
         _faces[conn] = face
     return face

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from math import ceil
 
 import psycopg
 import psycopg.errors
@@ -25,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 SINGLE_MAX = 100
 """Events a one-at-a-time handler gets per transaction; each runs in a savepoint of its own."""
+GATHER_S, GATHER_MAX_S = 0.001, 0.05
+"""Pause per event of a batch that was not full, and at most: at a high rate batches fill up and their cost is shared."""
+REDRIVE_LOOK_S = 0.1
+"""Shortest time between two looks for dead letters to be tried again."""
 IDLE_S = 1.0
 """Longest wait without a notification: for retries that fall due, and for a ring lost with a connection."""
 
@@ -34,7 +42,7 @@ _READ_TOPIC = query("consume/read_topic")
 _READ_DEAD_LETTER = query("consume/read_dead_letter")
 _HELD = query("consume/held_positions")
 _HOLD_BACK = "select headrace.hold_back(%s, %s, %s, %s)"
-_ADVANCE = "select headrace.advance(%s, %s, %s)"
+_ADVANCE = query("consume/advance")
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ class Runner:
         self.handled = 0
         """How many events this runner has handled."""
         self.failures = 0
+        self._redrive_looked_at = 0.0
+        self._share = 1
 
     @property
     def name(self) -> str:
@@ -94,53 +104,111 @@ class Runner:
             given = (self._consumer.topic, self._consumer.namespace)
             found = await conn.execute("select headrace.topic_id(%s, %s)", given)
             self._topic_id = (await found.fetchone() or (0,))[0]
+            cursors = await conn.execute("select count(*) from headrace.cursor where consumer_id = %s", (self._consumer_id,))
+            # A worker takes its share of the partitions at once: one transaction for a few events of each.
+            self._share = ceil((await cursors.fetchone() or (1,))[0] / self._consumer.concurrency)
         self._bell.word = str(self._topic_id)
 
     async def _work(self) -> None:
+        woken = False
         while not self._stop.is_set():
-            if await persist(self.name, self.handle_once) or await persist(self.name, self.redrive_once):
+            events = await persist(self.name, partial(self.handle_once, woken=woken))
+            woken = False
+            if events >= self._max:
                 continue
-            await self._bell.wait(self._idle_s())
+            if events:
+                await asyncio.sleep(min(GATHER_S * events, GATHER_MAX_S))
+            elif not await self._redrive():
+                woken = await self._bell.wait(self._idle_s())
+        self._bell.ring()
+
+    async def _redrive(self) -> bool:
+        if time.monotonic() - self._redrive_looked_at < REDRIVE_LOOK_S:
+            return False
+        redriven = await persist(self.name, self.redrive_once)
+        self._redrive_looked_at = 0.0 if redriven else time.monotonic()
+        return redriven
 
     def _idle_s(self) -> float:
         batch = self._consumer.batch
         return min(IDLE_S, max(batch.wait_s / 2, 0.01)) if batch and batch.min > 1 else IDLE_S
 
-    async def handle_once(self) -> bool:
-        """Handles one batch, if one is due; says whether there was one."""
-        failed: Failed | None = None
-        async with self._pool.connection() as conn:
-            async with conn.transaction():
-                claim = await self._claim(conn)
-                if claim is None:
-                    return False
-                if claim.events == self._max:
-                    self._bell.ring()  # There is more: the other workers may take other partitions.
-                events = await self._read(conn, claim)
-                failed = await self._deliver(conn, events, claim)
-                moved_to = failed.position if failed else claim.upto
-                if moved_to == claim.position:
-                    raise psycopg.Rollback
-                await conn.execute(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
-            self.handled += sum(event.position <= moved_to for event in events)
-            if failed:
-                await self._fail(conn, failed)
-        return True
+    async def handle_once(self, *, woken: bool = False) -> int:
+        """Handles what is due in a few partitions, at most one batch in all; says how many events that was.
 
-    async def _claim(self, conn: AsyncConnection) -> Claim | None:
+        `woken`: other workers may be needed as well."""
+        failures: list[Failed] = []
+        async with self._pool.connection() as conn:
+            async with AsyncExitStack() as transaction:
+                # Begin travels with the claim, commit with the cursors' move: two round trips less.
+                # Not conn.transaction(): in a pipeline that would keep the pipeline open around the handler.
+                async with conn.pipeline():
+                    await transaction.enter_async_context(psycopg.AsyncTransaction(conn))
+                    claimed = await self._claim(conn)
+                claims = await claimed.fetchall()
+                if not claims:
+                    return 0
+                if woken or sum(claim.events for claim in claims) == self._max:
+                    self._bell.ring()  # There is more: the other workers may take other partitions.
+                moved, handled = await self._deliver_all(conn, claims, failures)
+                if not moved:
+                    raise psycopg.Rollback
+                async with conn.pipeline():
+                    given = {"partitions": list(moved), "positions": list(moved.values())}
+                    await conn.execute(_ADVANCE, {"consumer_id": self._consumer_id, **given})
+                    await transaction.aclose()
+            self.handled += handled if moved else 0
+            for failed in failures:
+                await self._fail(conn, failed)
+        return sum(claim.events for claim in claims)
+
+    async def _claim(self, conn: AsyncConnection) -> psycopg.AsyncCursor[Claim]:
         batch = self._consumer.batch
         given = {
             "consumer_id": self._consumer_id,
             "max": self._max,
             "min": batch.min if batch else 1,
             "wait_s": batch.wait_s if batch else 0,
+            "partitions": self._share,
         }
-        async with conn.cursor(row_factory=class_row(Claim)) as cursor:
-            return await (await cursor.execute(_CLAIM, given)).fetchone()
+        return await conn.cursor(row_factory=class_row(Claim)).execute(_CLAIM, given)
 
-    async def _read(self, conn: AsyncConnection, claim: Claim) -> list[LoggedEvent]:
-        """The claimed events, without those whose key is held back by a dead letter."""
-        given = {
+    async def _deliver_all(
+        self, conn: AsyncConnection, claims: Sequence[Claim], failures: list[Failed]
+    ) -> tuple[dict[int, int], int]:
+        """Hands every claim to the handler; returns how far each partition has come, and how many events were handled."""
+        moved: dict[int, int] = {}
+        handled = 0
+        for claim, events in zip(claims, await self._read(conn, claims), strict=True):
+            failed = await self._deliver(conn, events, claim, alone=len(claims) == 1)
+            done_to = failed.position if failed else claim.upto
+            if failed:
+                failures.append(failed)
+            if done_to > claim.position:
+                moved[claim.partition] = done_to
+                handled += sum(event.position <= done_to for event in events)
+        return moved, handled
+
+    async def _read(self, conn: AsyncConnection, claims: Sequence[Claim]) -> list[list[LoggedEvent]]:
+        """The events of each claim, without those whose key is held back by a dead letter."""
+        held: set[int] = set()
+        if self._holds_keys:
+            for claim in claims:
+                await conn.execute(_HOLD_BACK, (self._consumer_id, claim.partition, claim.position, claim.upto))
+                rows = await conn.execute(_HELD, self._span(claim))
+                held.update(row[0] for row in await rows.fetchall())
+        async with conn.pipeline():
+            cursors = [
+                await conn.cursor(row_factory=logged_event, binary=True).execute(
+                    _READ_TOPIC if claim.partition < 0 else _READ_PARTITION, self._span(claim)
+                )
+                for claim in claims
+            ]
+        found = [await cursor.fetchall() for cursor in cursors]
+        return [[event for event in events if event.position not in held] for events in found] if held else found
+
+    def _span(self, claim: Claim) -> dict[str, str | int]:
+        return {
             "consumer_id": self._consumer_id,
             "topic": self._consumer.topic,
             "topic_id": self._topic_id,
@@ -148,21 +216,15 @@ class Runner:
             "position": claim.position,
             "upto": claim.upto,
         }
-        held: set[int] = set()
-        if self._holds_keys:
-            await conn.execute(_HOLD_BACK, (self._consumer_id, claim.partition, claim.position, claim.upto))
-            held = {row[0] for row in await (await conn.execute(_HELD, given)).fetchall()}
-        async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
-            read = _READ_TOPIC if claim.partition < 0 else _READ_PARTITION
-            events = await (await cursor.execute(read, given)).fetchall()
-        return [event for event in events if event.position not in held] if held else events
 
-    async def _deliver(self, conn: AsyncConnection, events: Sequence[LoggedEvent], claim: Claim) -> Failed | None:
+    async def _deliver(self, conn: AsyncConnection, events: Sequence[LoggedEvent], claim: Claim, *, alone: bool) -> Failed | None:
         if not events:
             return None
         if self._consumer.batch:
             try:
-                await self._call(conn, events)
+                # A partition that fails may not take the others with it.
+                async with nullcontext() if alone else conn.transaction():
+                    await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 return Failed(claim.partition, claim.position, claim.upto, len(events), _told(conn, error))
             return None
@@ -217,7 +279,7 @@ _FOLLOWS = {
 
 
 def _told(conn: AsyncConnection, error: Exception) -> str:
-    """The traceback of a handler's own error. What is the database's doing is raised again: it must not count against the event."""
+    """The traceback of a handler's own error. What is the database's doing is raised again: it does not count."""
     if conn.broken or conn.closed or isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         raise error
     return "".join(traceback.format_exception(error))

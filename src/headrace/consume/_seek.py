@@ -19,10 +19,19 @@ class Seek:
     events: int
 
 
+def seek_position(conn: Connection, topic: str, target: str, *, namespace: str | None = None) -> int:
+    """The position before 'earliest', 'latest', a position or a time: reading after it begins there."""
+    with translated():
+        given = (topic, namespace, target)
+        row = conn.execute("select headrace.seek_position(headrace.topic_id(%s, %s), %s)", given).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def seek(
     conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
 ) -> list[Seek]:
-    """Moves a consumer to 'earliest', 'latest', a position (the next event to be handled) or a time; with `preview`, only says so."""
+    """Moves a consumer to 'earliest', 'latest', a position (the next event handled) or a time; with `preview`, only says so."""
     with translated(), conn.cursor(row_factory=class_row(Seek)) as cursor:
         given = (topic, consumer, target, preview, namespace)
         return cursor.execute("select * from headrace.seek(%s, %s, %s, %s, %s)", given).fetchall()

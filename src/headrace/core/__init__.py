@@ -1,5 +1,6 @@
 """Core: values, errors and limits that every room shares. Imports nothing of ours."""
 
+from headrace.core._cloudevents import from_cloudevent, to_cloudevent
 from headrace.core._errors import (
     BadCloudEvent,
     BadHeaders,
@@ -70,6 +71,8 @@ __all__ = [
     "decode",
     "encode",
     "error_for_sqlstate",
+    "from_cloudevent",
     "key_hash",
     "seal",
+    "to_cloudevent",
 ]

@@ -1,6 +1,7 @@
 """JSON in and out, strictly: what is written can be stored by PostgreSQL and read by every JSON reader.
 
-Owns the checks of a payload. Promises: what `encode` returns, PostgreSQL accepts and gives back with the same meaning."""
+Owns the checks of a payload. Promises: what `encode` returns, PostgreSQL accepts and gives back with the same meaning.
+Every text is read again by a strict reader before it leaves, which is cheaper than looking at the value piece by piece."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from headrace.core._errors import BadPayload, BadText, NumberRefused, PayloadTooDeep
+from headrace.core._errors import BadPayload, BadText, Invalid, NumberRefused, PayloadTooDeep
 from headrace.core._limits import NUMBER_MAX, PAYLOAD_DEPTH_MAX
 
 JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
@@ -22,82 +23,139 @@ JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[s
 RawJSON: TypeAlias = msgspec.Raw
 """JSON text that is passed on as it is, so that every digit stays."""
 
-_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_rich = msgspec.json.Encoder(decimal_format="number")
 _nul = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_INTEGER_MAX = int(NUMBER_MAX)
 _long_number = re.compile(r"\d{309}")
+_exponent = re.compile(r"\d[eE][+-]?\d")
+_tiny = re.compile(r"\d[eE]-\d{4}")
+_SCALE_MAX = 16383
+"""Digits after the point that PostgreSQL's numeric holds."""
+_read = msgspec.json.Decoder().decode
 
 
 def encode(value: JSON | RawJSON) -> str:
     """The JSON text of a value; raises the error that tells what PostgreSQL or a JSON reader would refuse."""
-    text = _encode_raw(value) if isinstance(value, msgspec.Raw) else _encode_value(value)
+    raw = isinstance(value, msgspec.Raw)
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadText(f"payload has half a surrogate pair at character {error.start}; repair the text first") from None
-    if "\\u0000" in text and _nul.search(text):
+        data = bytes(value) if isinstance(value, msgspec.Raw) else _write(value)
+        read = _read(data)
+        text = data.decode()
+    except (ValueError, TypeError, RecursionError) as error:
+        # A decimal that is not finite comes out as a bare word, which is not JSON: say what it was.
+        if not raw and isinstance(error, msgspec.DecodeError):
+            _refuse_numbers(_plain_tree(value))
+        raise _refusal(error) from None
+    # The encoder writes a float that is not finite as null: only where a null stands can one have been.
+    if not raw and "null" in text:
+        _refuse_numbers(_plain_tree(value))
+    if "\\" in text and _nul.search(text):
         raise BadText("payload has a NUL character (\\u0000), which PostgreSQL cannot store; remove or escape it")
-    # A level takes a bracket and 309 digits take 309 characters: most texts are cleared without a walk.
-    if text.count("{") + text.count("[") > PAYLOAD_DEPTH_MAX:
-        _refuse_depth(decode(text))
-    if len(text) > 308 and _long_number.search(text):
-        _refuse_numbers(decode(text))
+    if raw and _tiny.search(text):
+        printed_bytes(text)
+    # 129 levels take 258 brackets and a number beyond a double 309 digits: short texts are cleared without a walk.
+    if len(text) > 2 * PAYLOAD_DEPTH_MAX:
+        if text.count("{") + text.count("[") > PAYLOAD_DEPTH_MAX:
+            _refuse_depth(read)
+        if _long_number.search(text):
+            _refuse_numbers(read)
     return text
 
 
 def decode(text: str | bytes) -> JSON:
     """The value of a JSON text. Integers stay exact; NaN, 1e400 and the like are refused."""
     try:
-        value: JSON = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        if "out of range" in str(error):
-            raise NumberRefused(f"{error}; publish the number as a string") from None
-        raise BadPayload(f"not JSON: {error}") from None
-    except RecursionError:
-        raise PayloadTooDeep(f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it") from None
-    except ValueError as error:  # an integer longer than Python converts, or bytes that are not UTF-8
-        raise BadPayload(f"not JSON that can be read: {error}") from None
+        value: JSON = _read(text)
+    except (ValueError, RecursionError) as error:
+        raise _refusal(error) from None
     return value
 
 
-def _encode_value(value: JSON) -> str:
-    try:
-        return _dumps(value)
-    except TypeError:
-        return _encode_rich(value)
-    except RecursionError:
-        raise PayloadTooDeep(f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it") from None
-    except ValueError as error:
-        if "Circular" in str(error):
-            raise BadPayload("payload contains itself; break the circle") from None
-        raise NumberRefused(f"payload has a number that JSON readers refuse: {error}") from None
+def fits(text: str, bytes_max: int) -> bool:
+    """Whether a JSON text has at most so many bytes when PostgreSQL prints it: with a space after every comma and colon,
+    and numbers without an exponent."""
+    # The worst a text can grow: "1e-16383" prints as 16 385 characters, "1e300" as 301, and "[1,1]" never doubles.
+    if len(text) * 2100 <= bytes_max:
+        return True
+    if len(text) * 64 <= bytes_max and "e-" not in text and "E-" not in text:
+        return True
+    if len(text.encode()) * 2 <= bytes_max and not _exponent.search(text):
+        return True
+    return printed_bytes(text) <= bytes_max
 
 
-def _encode_rich(value: JSON) -> str:
-    """For dates, uuids, decimals, dataclasses and the like: they become what msgspec makes of them."""
-    try:
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
-        _refuse_numbers(plain)
-        return _rich.encode(plain).decode()
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise BadPayload(f"payload is not a JSON value: {error}; convert it first") from None
+def printed_bytes(text: str) -> int:
+    """The bytes of a JSON text as PostgreSQL's jsonb prints it."""
+    quoted = 0
+
+    def digits(number: str) -> str:
+        nonlocal quoted
+        quoted += 2
+        value = Decimal(number)
+        # Before it is written out: the exponent may stand for gigabytes.
+        if int(value.as_tuple().exponent) < -_SCALE_MAX:
+            raise NumberRefused(
+                f"payload has a number with more than {_SCALE_MAX} digits after the point; publish it as a string"
+            )
+        return format(value if value else abs(value), "f")
+
+    value = json.loads(text, parse_float=digits)
+    return len(json.dumps(value, ensure_ascii=False).encode()) - quoted
 
 
-def _encode_raw(raw: RawJSON) -> str:
-    decode(bytes(raw))
-    return bytes(raw).decode()
+def _refusal(error: Exception) -> Invalid:
+    """Our error for what the encoder or the reader has refused."""
+    if isinstance(error, RecursionError):
+        return _too_deep()
+    if isinstance(error, UnicodeEncodeError):
+        return BadText(f"payload has half a surrogate pair at character {error.start}; repair the text first")
+    if isinstance(error, UnicodeDecodeError):
+        return BadText(f"payload is not UTF-8 at byte {error.start}; repair the text first")
+    if isinstance(error, TypeError):
+        return BadPayload(f"payload is not a JSON value: {error}; convert it first")
+    # What is left beside bad syntax are numbers: out of range, or longer than Python converts.
+    if "out of range" in str(error) or not isinstance(error, msgspec.DecodeError):
+        return NumberRefused(f"payload has a number that JSON readers refuse: {error}; publish it as a string")
+    return BadPayload(f"payload is not JSON: {error}; correct the text")
+
+
+def _plain_tree(value: JSON | RawJSON) -> JSON:
+    tree: JSON = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
+    return tree
+
+
+def _plain(value: object) -> object:
+    """What the encoder does not know by itself: subclasses of plain types, and other mappings and sequences."""
+    if type(value) in (list, tuple, dict):
+        raise TypeError(f"a {type(value).__name__} cannot name a member")
+    if isinstance(value, msgspec.Raw):
+        # It has been read back by itself; there is no number to look at.
+        return None
+    for plain in (str, float, int):
+        if isinstance(value, plain):
+            return plain(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_write = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
+
+
+def _too_deep() -> PayloadTooDeep:
+    return PayloadTooDeep(
+        f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels, or contains itself; "
+        "flatten it, or publish the deep part as a string"
+    )
 
 
 def _refuse_depth(value: JSON) -> None:
     level: list[JSON] = [value]
-    for _ in range(PAYLOAD_DEPTH_MAX + 1):
-        level = [child for node in level for child in _children(node)]
+    for _ in range(PAYLOAD_DEPTH_MAX):
+        level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
         if not level:
             return
-    raise PayloadTooDeep(
-        f"payload nests deeper than {PAYLOAD_DEPTH_MAX} levels; flatten it, or publish the deep part as a string"
-    )
+    raise _too_deep()
 
 
 def _refuse_numbers(value: JSON) -> None:
@@ -111,8 +169,10 @@ def _refuse_numbers(value: JSON) -> None:
 
 def _readable(number: int | float | Decimal) -> bool:
     if isinstance(number, int):
-        return -_INTEGER_MAX <= number <= _INTEGER_MAX
-    return math.isfinite(number) and math.isfinite(float(number))
+        return -NUMBER_MAX <= number <= NUMBER_MAX
+    if isinstance(number, Decimal):
+        return number.is_finite() and math.isfinite(float(number))
+    return math.isfinite(number)
 
 
 def _children(node: JSON) -> Sequence[JSON]:

@@ -12,6 +12,7 @@ PAYLOAD_DEPTH_MAX: Final = 128
 
 HEADERS_BYTES_MAX: Final = 16_384
 KEY_BYTES_MAX: Final = 1024
+PRODUCER_BYTES_MAX: Final = 1024
 TYPE_CHARS_MAX: Final = 200
-NUMBER_MAX: Final = 1.7976931348623157e308
-"""The largest double. jsonb keeps larger numbers, most JSON readers refuse the whole text."""
+NUMBER_MAX: Final = 17976931348623158 * 10**292
+"""What still rounds to the largest double. jsonb keeps larger numbers, most JSON readers refuse the whole text."""

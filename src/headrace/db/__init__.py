@@ -10,12 +10,14 @@ from headrace.db._connect import (
     connect,
     connect_async,
     data_folder,
+    embedded_server,
     parse_targets,
     pool,
     targets,
 )
 from headrace.db._listen import Listener, Subscription
-from headrace.db._migrate import Step, desired_schema, migrate, pending, steps
+from headrace.db._migrate import Step, desired_schema, migrate, migration_script, pending, steps
+from headrace.db._moment import moment, span
 from headrace.db._persist import TRANSIENT, persist
 from headrace.db._queue import install_pgmq
 from headrace.db._server import Server, embedded_bin, free_port
@@ -39,14 +41,18 @@ __all__ = [
     "data_folder",
     "desired_schema",
     "embedded_bin",
+    "embedded_server",
     "free_port",
     "install_pgmq",
     "migrate",
+    "migration_script",
+    "moment",
     "parse_targets",
     "pending",
     "persist",
     "pool",
     "query",
+    "span",
     "steps",
     "targets",
     "translate",

@@ -52,13 +52,18 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return platformdirs.user_data_path("headrace")
 
 
+def embedded_server(environ: Mapping[str, str] = os.environ) -> Server:
+    """The embedded PostgreSQL that serves where no database is configured. Not started."""
+    return Server(data_folder(environ) / "pg18")
+
+
 def targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
     """The configured databases; the embedded one, started, when none is configured.
 
     HEADRACE_DSN (or DATABASE_URL) holds one address, or several as `name=address` separated by white space: the shards."""
     configured = environ.get("HEADRACE_DSN") or environ.get("DATABASE_URL")
     if not configured:
-        server = Server(data_folder(environ) / "pg18")
+        server = embedded_server(environ)
         server.start()
         return [Target("embedded", server.dsn())]
     return parse_targets(configured)

@@ -18,24 +18,26 @@ logger = logging.getLogger(__name__)
 
 
 class Subscription:
-    """One loop's ear on a channel; with a `word`, only for payloads that contain it."""
+    """The ear of one loop, or of several that share the work, on a channel; with a `word`, only for payloads that contain it.
+
+    A ring wakes one waiter. Who finds work rings again, so that as many wake up as there is work for."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
         self.word: str | None = None
-        self._rung = asyncio.Event()
+        self._rung: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
 
     def ring(self) -> None:
-        self._rung.set()
+        if not self._rung.full():
+            self._rung.put_nowait(None)
 
     async def wait(self, timeout_s: float) -> bool:
         """Waits for a notification, at most so long; says whether there was one."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._rung.wait()
+                await self._rung.get()
         except TimeoutError:
             return False
-        self._rung.clear()
         return True
 
 

@@ -13,7 +13,7 @@ from typing import LiteralString
 import psycopg
 
 from headrace.core import MigrationChanged
-from headrace.db._queue import install_pgmq
+from headrace.db._queue import install_pgmq, pgmq_script
 from headrace.db._sql import query, sql_files
 from headrace.db._sqlstate import translated
 
@@ -62,6 +62,21 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
             conn.execute(step.text)
             conn.execute(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
         return due
+
+
+def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
+    """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
+    due = pending(conn)
+    if not due:
+        return "-- Nothing to do: the database has the schema of this version.\n"
+    cursor = psycopg.ClientCursor(conn)
+    parts = ["begin;", cursor.mogrify("select pg_advisory_xact_lock(%s);", (_LOCK,)), query("db/bootstrap").strip()]
+    if queue := pgmq_script(conn).strip():
+        parts += ["-- pgmq, on which the action queues stand", queue]
+    for step in due:
+        record = cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
+        parts += [f"-- {step.name}", step.text.strip(), record.strip()]
+    return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
 def pending(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:

@@ -18,6 +18,12 @@ T = TypeVar("T")
 TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
 
+def transient(error: Exception) -> bool:
+    """Whether trying again may help. Errors of ours do not mend by waiting; psycopg counts every SQLSTATE it does not know
+    as operational, so they have to be told apart by it."""
+    return isinstance(error, TRANSIENT) and not (getattr(error, "sqlstate", None) or "").startswith("HR")
+
+
 async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
     """Runs one step of a loop; on a transient error it runs again, after 0.1 s growing to 5 s with jitter, for ever.
 
@@ -25,9 +31,11 @@ async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
     try:
         return await step()
     except TRANSIENT as error:
+        if not transient(error):
+            raise
         logger.warning("%s: %s; trying again", name, str(error).strip() or type(error).__name__)
     async for attempt in stamina.retry_context(
-        on=TRANSIENT, attempts=None, timeout=None, wait_initial=0.1, wait_max=5, wait_jitter=0.5
+        on=transient, attempts=None, timeout=None, wait_initial=0.1, wait_max=5, wait_jitter=0.5
     ):
         with attempt:
             return await step()

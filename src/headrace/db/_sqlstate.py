@@ -10,7 +10,9 @@ from headrace.core import (
     DatabaseUnavailable,
     HeadraceError,
     Invalid,
+    NotFound,
     NotMigrated,
+    NumberRefused,
     PayloadTooDeep,
     error_for_sqlstate,
 )
@@ -19,9 +21,13 @@ _FOREIGN: dict[str, tuple[type[HeadraceError], str]] = {
     "3F000": (NotMigrated, "run: headrace migrate"),
     "42P01": (NotMigrated, "run: headrace migrate"),
     "42883": (NotMigrated, "run: headrace migrate"),
+    "22003": (NumberRefused, "publish the number as a string"),
     "22P05": (BadText, "remove NUL characters from the text"),
     "22P02": (Invalid, "correct the value"),
     "22007": (Invalid, "write a time such as 2026-01-31T12:00:00Z, a span such as '30 days'"),
+    "22008": (Invalid, "write a time such as 2026-01-31T12:00:00Z, a span such as '30 days'"),
+    "22015": (Invalid, "write a span such as '30 days'"),
+    "23503": (NotFound, "what the rule names is not there; create it first"),
     "23514": (Invalid, "see the rule named"),
     "54001": (PayloadTooDeep, "flatten the payload"),
     "57P01": (DatabaseUnavailable, "the server is shutting down; try again"),
@@ -31,8 +37,9 @@ _FOREIGN: dict[str, tuple[type[HeadraceError], str]] = {
 def translate(error: BaseException) -> HeadraceError | None:
     """Our error for an error of psycopg or asyncpg, also when SQLAlchemy or Django wraps it; None for a foreign one."""
     origin: BaseException = getattr(error, "orig", None) or error
-    while _sqlstate(origin) is None and origin.__cause__ is not None:
-        origin = origin.__cause__
+    # A wrapper may repeat the SQLSTATE and drop the hint: the innermost that has one is the driver's own.
+    while (cause := origin.__cause__) is not None and (_sqlstate(origin) is None or _sqlstate(cause) is not None):
+        origin = cause
     sqlstate = _sqlstate(origin)
     if not sqlstate:
         return None

@@ -1,9 +1,7 @@
-"""A database connection and a Spark session, one of each per run: the printers are tested by the engines themselves."""
+"""A database connection per run: the printers are tested by the engines themselves."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 
 import psycopg
@@ -22,22 +20,3 @@ def database(server: Server) -> Iterator[psycopg.Connection]:
             admin.execute("create database condition")
     with psycopg.connect(server.dsn("condition"), autocommit=True) as connection:
         yield connection
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
-    sql = pytest.importorskip("pyspark.sql", reason="Spark is not installed: pip install 'headrace[spark]'")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.session.timeZone": "America/New_York",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-    builder = sql.SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()

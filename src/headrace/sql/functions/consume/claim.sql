@@ -1,3 +1,22 @@
+-- The position of the next event of a partition after a position; null when there is none. Index: log_partition.
+-- Written so that no other index will do: as an equality on the partition, or inside an exists, the planner may choose to
+-- walk log_position, or to join the whole log (0.6 s per claim at 600 000 events, measured).
+create or replace function headrace.next_position(p_topic_id integer, p_partition integer, p_position bigint) returns bigint
+language plpgsql stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+    return (
+        select l.position
+        from headrace.log l
+        where l.topic_id = p_topic_id and l.partition <= p_partition and (l.partition, l.position) > (p_partition, p_position)
+        order by l.partition, l.position
+        limit 1
+    );
+end
+$$;
+
 -- How far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions
 -- has not reached yet; else for ever. Indexes: cursor_pkey, log_partition.
 create or replace function headrace.consumer_bound(p_consumer_id integer, p_topic_id integer) returns bigint
@@ -9,21 +28,20 @@ as $$
         and exists (
             select from headrace.cursor c
             where c.consumer_id = p_consumer_id and c.partition >= 0 and c.position < b.position
-                and exists (
-                    select from headrace.log l
-                    where l.topic_id = p_topic_id and l.partition = c.partition
-                        and l.position > c.position and l.position <= b.position))
+                and headrace.next_position(p_topic_id, c.partition, c.position) <= b.position)
 $$;
 
--- Claims one partition of a consumer that has events due, and says which: those after "position" up to "upto".
--- No row: nothing is due. At most p_max events; fewer than p_min only when the oldest has waited p_wait_s seconds.
+-- Claims partitions of a consumer that have events due, and says which events: those after "position" up to "upto".
+-- No row: nothing is due. At most p_partitions and p_max events in all, the partitions longest unmoved first; of one partition
+-- fewer than p_min events only when the oldest has waited p_wait_s seconds.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing.
--- Locks: one cursor row, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic.
+-- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic.
 create or replace function headrace.claim(
     p_consumer_id integer,
     p_max         integer,
     p_min         integer default 1,
-    p_wait_s      double precision default 0
+    p_wait_s      double precision default 0,
+    p_partitions  integer default 1
 ) returns table (partition integer, "position" bigint, upto bigint, events integer, attempts integer)
 language plpgsql volatile
 set enable_seqscan = off
@@ -32,59 +50,56 @@ as $$
 #variable_conflict use_column
 declare
     v_topic_id integer;
-    v_ordered  text;
     v_bound    bigint;
-    v_cursor   record;
+    v_next     record;
+    v_left     integer := p_max;
     v_max      integer;
+    v_cursor   record;
     v_oldest   timestamptz;
+    v_claimed  integer := 0;
 begin
-    select c.topic_id, c.ordered_by into v_topic_id, v_ordered
-    from headrace.consumer c where c.consumer_id = p_consumer_id;
-    if v_ordered = 'topic' then
-        select c.partition, c.position, c.attempts, c.single_to into v_cursor
-        from headrace.cursor c
-        where c.consumer_id = p_consumer_id and c.partition = -1
-            and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
-        for no key update skip locked;
-    else
-        v_bound := headrace.consumer_bound(p_consumer_id, v_topic_id);
-        select c.partition, c.position, c.attempts, c.single_to into v_cursor
-        from headrace.cursor c
+    select c.topic_id into v_topic_id from headrace.consumer c where c.consumer_id = p_consumer_id;
+    v_bound := headrace.consumer_bound(p_consumer_id, v_topic_id);
+    -- One partition after the other: under load the first probe is a hit.
+    for v_next in
+        select c.partition, c.position from headrace.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
-            and exists (
-                select from headrace.log l
-                where l.topic_id = v_topic_id and l.partition = c.partition
-                    and l.position > c.position and l.position <= v_bound)
         order by c.moved_at
-        limit 1
+    loop
+        continue when v_next.partition >= 0
+            and coalesce(headrace.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
+        select c.partition, c.position, c.attempts, c.single_to into v_cursor
+        from headrace.cursor c
+        where c.consumer_id = p_consumer_id and c.partition = v_next.partition
+            and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         for no key update skip locked;
-    end if;
-    if v_cursor.partition is null then
-        return;
-    end if;
-    v_max := case when v_cursor.single_to > v_cursor.position then 1 else p_max end;
-    if v_ordered = 'topic' then
-        select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
-        from (
-            select l.position, l.appended_at from headrace.log l
-            where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
-        ) d;
-    else
-        select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
-        from (
-            select l.position, l.appended_at from headrace.log l
-            where l.topic_id = v_topic_id and l.partition = v_cursor.partition
-                and l.position > v_cursor.position and l.position <= v_bound
-            order by l.position limit v_max
-        ) d;
-    end if;
-    if events = 0 or (events < least(p_min, v_max) and v_oldest > headrace.clock() - make_interval(secs => p_wait_s)) then
-        return;
-    end if;
-    partition := v_cursor.partition;
-    position := v_cursor.position;
-    attempts := v_cursor.attempts;
-    return next;
+        continue when not found;
+        v_max := case when v_cursor.single_to > v_cursor.position then 1 else v_left end;
+        if v_cursor.partition < 0 then
+            select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
+            from (
+                select l.position, l.appended_at from headrace.log l
+                where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
+            ) d;
+        else
+            select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
+            from (
+                select l.position, l.appended_at from headrace.log l
+                where l.topic_id = v_topic_id and l.partition = v_cursor.partition
+                    and l.position > v_cursor.position and l.position <= v_bound
+                order by l.position limit v_max
+            ) d;
+        end if;
+        continue when events = 0
+            or (events < least(p_min, v_max) and v_oldest > headrace.clock() - make_interval(secs => p_wait_s));
+        partition := v_cursor.partition;
+        position := v_cursor.position;
+        attempts := v_cursor.attempts;
+        return next;
+        v_claimed := v_claimed + 1;
+        v_left := v_left - events;
+        exit when v_claimed = p_partitions or v_left < p_min;
+    end loop;
 end
 $$;

@@ -1,6 +1,11 @@
 -- Refuses an event that breaks a limit: raises HR301 … HR306 and never returns false. The numbers are those of core/_limits.py.
-create or replace function headrace.event_within_limits(p_type text, p_key text, p_payload jsonb, p_headers jsonb)
-returns boolean
+create or replace function headrace.event_within_limits(
+    p_type     text,
+    p_key      text,
+    p_payload  jsonb,
+    p_headers  jsonb,
+    p_producer text default null
+) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -21,7 +26,8 @@ begin
         raise exception 'payload nests deeper than 128 levels'
             using errcode = 'HR302', hint = 'Flatten the payload, or publish the deep part as a string.';
     end if;
-    if v_bytes > 308 and v_text ~ '[0-9]{309}' and headrace.json_number_too_big(p_payload) then
+    -- A regular expression counts to 255 at most; a number beyond the limit has 309 digits.
+    if v_bytes > 308 and v_text ~ '[0-9]{250}' and headrace.json_number_too_big(p_payload) then
         raise exception 'payload has a number beyond 1.8e308, which JSON readers refuse'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
@@ -32,6 +38,10 @@ begin
     if octet_length(p_key) not between 1 and 1024 then
         raise exception 'key has % bytes, 1 to 1024 are allowed', octet_length(p_key)
             using errcode = 'HR305', hint = 'Leave the key out for an event without one; hash a long key.';
+    end if;
+    if octet_length(p_producer) > 1024 then
+        raise exception 'producer has % bytes, at most 1024 are allowed', octet_length(p_producer)
+            using errcode = 'HR300', hint = 'Shorten the name.';
     end if;
     if p_headers <> '{}' and (jsonb_typeof(p_headers) <> 'object' or octet_length(p_headers::text) > 16384
         or headrace.json_depth(p_headers, 129) > 128 or headrace.json_number_too_big(p_headers)) then

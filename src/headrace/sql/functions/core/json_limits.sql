@@ -23,6 +23,6 @@ language sql immutable strict parallel safe
 as $$
     select exists (
         select from jsonb_path_query(p_json, 'strict $.**') scalar
-        where jsonb_typeof(scalar) = 'number' and abs((scalar #>> '{}')::numeric) > 1.7976931348623157e308
+        where jsonb_typeof(scalar) = 'number' and abs((scalar #>> '{}')::numeric) > 1.7976931348623158e308
     )
 $$;

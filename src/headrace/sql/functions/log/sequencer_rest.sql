@@ -2,8 +2,11 @@
 -- Returns how soon the sequencer has to look by itself: 'busy' (topics are awake), 'watch' (a transaction that has
 -- published is still open, and it may have read "awake"), or 'sleep'.
 -- Locks: topic rows, no key update, skip locked.
+-- Indexes: log_position backwards and outbox_order, one probe per awake topic, whatever the statistics say.
 create or replace function headrace.sequencer_rest(p_idle_s double precision) returns text
 language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 begin
     update headrace.topic t set asleep = true
@@ -12,7 +15,8 @@ begin
         where not i.asleep
             and coalesce((select h.appended_at from headrace.log_head(i.topic_id) h), '-infinity')
                 < headrace.clock() - make_interval(secs => p_idle_s)
-            and not exists (select from headrace.outbox o where o.topic_id = i.topic_id)
+            -- Not "not exists": as a join it would read the whole outbox.
+            and (select o.id from headrace.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
         for no key update skip locked
     );
     if exists (select from headrace.topic t where not t.asleep) then

@@ -25,8 +25,9 @@ begin
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and ((octet_length(p_payload::text) <= 256 and p_headers = '{}'
                 and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
-                and (p_key is null or octet_length(p_key) between 1 and 1024))
-            or headrace.event_within_limits(p_type, p_key, p_payload, p_headers))
+                and (p_key is null or octet_length(p_key) between 1 and 1024)
+                and (p_producer is null or octet_length(p_producer) <= 1024))
+            or headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer))
         and (not t.asleep or headrace.wake_sequencer())
     returning event_id into v_event_id;
     if v_event_id is null then

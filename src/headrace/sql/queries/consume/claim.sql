@@ -1,3 +1,3 @@
--- Claims one partition of a consumer that has events due.
+-- Claims partitions of a consumer that have events due.
 select partition, position, upto, events, attempts
-from headrace.claim(%(consumer_id)s, %(max)s, %(min)s, %(wait_s)s);
+from headrace.claim(%(consumer_id)s, %(max)s, %(min)s, %(wait_s)s, %(partitions)s);

@@ -1,0 +1,88 @@
+"""Batch publish (COPY path) against a bare binary COPY of the same rows, one transaction each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+from psycopg.types.json import set_json_dumps
+
+from bench._lab import Lab, settle, surroundings
+from bench._pgbench import PAYLOAD
+from bench._result import Figure, Round, Side, ratio, report
+from bench.publish import BARE_TABLE
+from headrace.core import Event
+from headrace.db import Connection, connect
+from headrace.outbox import publish_many
+
+COPY = "copy bare (emitted_at, topic_id, event_id, type, key, payload, headers) from stdin (format binary)"
+TYPES = ("timestamptz", "int4", "uuid", "text", "text", "jsonb", "jsonb")
+
+
+@dataclass(frozen=True)
+class Plan:
+    sizes: tuple[int, ...]
+    rounds: int
+    repeats: int
+    """How often a batch is written per round."""
+
+
+FULL = Plan((1_000, 10_000, 50_000), rounds=9, repeats=3)
+QUICK = Plan((1_000, 10_000), rounds=3, repeats=1)
+
+
+def run(lab: Lab, *, quick: bool) -> None:
+    plan = QUICK if quick else FULL
+    told = surroundings(lab)
+    figures: list[Figure] = []
+    raw: dict[str, object] = {}
+    with lab.database("batch", partitions=10) as target, connect(target) as conn:
+        conn.execute(BARE_TABLE)
+        set_json_dumps(msgspec.json.Encoder().encode, conn)
+        for size in plan.sizes:
+            ours, theirs = Side("publish_many", []), Side("bare copy", [])
+            events = _events(size)
+            for _ in range(plan.rounds):
+                conn.execute("truncate bare, headrace.outbox")
+                settle(conn)
+                theirs.rounds.append(_round(size, plan.repeats, partial(_copy, conn, events)))
+                settle(conn)
+                ours.rounds.append(_round(size, plan.repeats, partial(_publish, conn, events)))
+            figures.append(ratio(f"publish_many : COPY, {size:,} events", ours, theirs, 0.7))
+            raw[str(size)] = {"ours": ours, "theirs": theirs}
+    report("batch", told, figures, raw)
+
+
+def _round(size: int, repeats: int, write: Callable[[], None]) -> Round:
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(repeats):
+        write()
+    events = size * repeats
+    # CPU of the client alone: the server's is too short for its clock here.
+    return Round(events / (time.perf_counter() - began), 1e6 * (time.process_time() - cpu) / events)
+
+
+def _events(size: int) -> list[Event]:
+    payload = msgspec.json.decode(PAYLOAD)
+    return [
+        Event(topic="bench", type="account.created", key=f"account-{number % 1000}", payload={**payload, "number": number})
+        for number in range(size)
+    ]
+
+
+def _copy(conn: Connection, events: list[Event]) -> None:
+    """What one writes by hand: rows to psycopg's binary COPY, dicts to JSON by the fastest encoder. No check of anything."""
+    now = datetime.now(UTC)
+    with conn.transaction(), conn.cursor() as cursor, cursor.copy(COPY) as copy:
+        copy.set_types(TYPES)
+        for event in events:
+            copy.write_row((now, 1, event.id, event.type, event.key, event.payload, event.headers))
+
+
+def _publish(conn: Connection, events: list[Event]) -> None:
+    with conn.transaction():
+        publish_many(conn, events)

@@ -1,0 +1,66 @@
+"""The program `headrace`: its command groups under one roof."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from headrace.cli import (
+    _consumer,
+    _dead_letter,
+    _demo,
+    _doctor,
+    _migrate,
+    _node,
+    _publish,
+    _server,
+    _tail,
+    _topic,
+)
+from headrace.cli._output import say
+
+app = typer.Typer(
+    name="headrace",
+    help="An event platform that lives inside your PostgreSQL.",
+    epilog="Databases come from --dsn, HEADRACE_DSN or DATABASE_URL; with none of them an embedded PostgreSQL is started. "
+    "Begin with: headrace demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """An event platform that lives inside your PostgreSQL."""
+
+
+for _room in (_migrate, _publish, _tail, _doctor, _demo):
+    _room.register(app)
+for _name, _group in (
+    ("topic", _topic.group),
+    ("consumer", _consumer.group),
+    ("dead-letter", _dead_letter.group),
+    ("node", _node.group),
+    ("server", _server.group),
+):
+    app.add_typer(_group, name=_name, no_args_is_help=True)
+
+
+def main() -> None:
+    """Runs the program; the exit code is the process's."""
+    # Named here, so that help and completion are the same for `python -m headrace`.
+    app(prog_name="headrace")

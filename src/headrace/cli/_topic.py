@@ -1,0 +1,188 @@
+"""`headrace topic`: create, change, list, show and drop topics; their retention."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+
+from headrace.cli._output import console, json_line, table
+from headrace.cli._session import Session, command
+from headrace.consume import Lag, lag
+from headrace.core import TopicExists
+from headrace.db import Target, moment, span
+from headrace.log import (
+    Expired,
+    Topic,
+    alter_topic,
+    create_topic,
+    drop_expired,
+    drop_topic,
+    get_topic,
+    list_topics,
+    maintain,
+)
+
+group = typer.Typer(help="Topics: named logs with partitions and a retention.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+Width = Literal["day", "week", "month"]
+Retention = Annotated[str | None, typer.Option(help="How long events are kept, such as '30 days'.", show_default="for ever")]
+
+
+@command(group, "create")
+def create(
+    session: Session,
+    name: Name,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="Parts that are worked on side by side; a key stays in one.")
+    ] = 1,
+    retention: Retention = None,
+    time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
+) -> None:
+    """Create a topic, on every shard.
+
+    Example: headrace topic create orders --partitions 4 --retention '90 days'
+    """
+    made = []
+    for target, conn in session.shards():
+        kept = span(conn, retention) if retention else None
+        try:
+            create_topic(
+                conn, name, partitions=partitions, retention=kept, time_partition=time_partition, namespace=session.namespace
+            )
+        except TopicExists:
+            if not if_not_exists:
+                raise
+            continue
+        made.append(target.name)
+    session.done(f"topic {name} created" if made else f"topic {name} was already there", {"topic": name, "created_on": made})
+
+
+@command(group, "alter")
+def alter(
+    session: Session,
+    name: Name,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="More partitions than now.")] = None,
+    retention: Annotated[str | None, typer.Option(help="Such as '30 days'; 'forever' keeps everything.")] = None,
+) -> None:
+    """Raise the number of partitions, or change the retention, on every shard.
+
+    Works while the topic is in use; each key keeps its order.
+
+    Example: headrace topic alter orders --partitions 8 --retention forever
+    """
+    if partitions is None and retention is None:
+        raise typer.BadParameter("say what to change: --partitions or --retention")
+    for _, conn in session.shards():
+        kept = span(conn, "0" if retention == "forever" else retention) if retention else None
+        alter_topic(conn, name, partitions=partitions, retention=kept, namespace=session.namespace)
+    session.done(f"topic {name} changed", {"topic": name, "partitions": partitions, "retention": retention})
+
+
+@command(group, "list")
+def list_(session: Session) -> None:
+    """List the topics of the namespace, with how full they are."""
+    found = [(target, topic) for target, conn in session.shards() for topic in list_topics(conn, namespace=session.namespace)]
+    if session.json:
+        json_line([_as_json(target, topic) for target, topic in found])
+        return
+    columns = ["topic", "partitions", "events", "newest position", "in outbox", "consumers", "retention", "last event at"]
+    session.rows(columns, ((target, _row(topic)) for target, topic in found))
+
+
+def _row(topic: Topic) -> list[object]:
+    counts = [topic.partitions, topic.events, topic.last_position, topic.waiting, topic.consumers]
+    return [topic.topic, *counts, topic.retention or "for ever", topic.last_appended_at]
+
+
+@command(group, "show")
+def show(session: Session, name: Name) -> None:
+    """Show one topic and its consumers."""
+    found = [
+        (target, get_topic(conn, name, namespace=session.namespace), lag(conn, topic=name, namespace=session.namespace))
+        for target, conn in session.shards()
+    ]
+    if session.json:
+        json_line([_as_json(target, topic) | {"cursors": cursors} for target, topic, cursors in found])
+        return
+    for target, topic, cursors in found:
+        _print_topic(target, topic, cursors)
+
+
+def _print_topic(target: Target, topic: Topic, cursors: list[Lag]) -> None:
+    facts = [
+        ("namespace", topic.namespace),
+        ("partitions", topic.partitions),
+        ("positions", f"{topic.first_position} to {topic.last_position}" if topic.events else "none yet"),
+        ("events in the log", topic.events),
+        ("waiting in the outbox", topic.waiting),
+        ("last event at", topic.last_appended_at),
+        ("retention", topic.retention or "for ever"),
+        ("time partition", topic.time_partition),
+    ]
+    console().print(table([f"topic {topic.topic}", f"on {target}"], facts))
+    if cursors:
+        rows = [(one.consumer, one.partition, one.position, one.lag_events, one.lag_s, one.state) for one in cursors]
+        console().print(table(["consumer", "partition", "position", "lag (events)", "lag (s)", "state"], rows))
+
+
+@command(group, "drop")
+def drop(
+    session: Session,
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Also when it has consumers.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Drop a topic with its log and what waits in its outbox, on every shard."""
+    held = sum(get_topic(conn, name, namespace=session.namespace).events for _, conn in session.shards())
+    session.confirm(f"Drop topic {name} with {held} events in its log?", yes=yes)
+    for _, conn in session.shards():
+        drop_topic(conn, name, force=force, namespace=session.namespace)
+    session.done(f"topic {name} dropped", {"topic": name, "events": held})
+
+
+@command(group, "maintain", common=("dsn", "json"))
+def maintain_(session: Session) -> None:
+    """Apply every topic's retention now, and make time partitions ahead. A running node does it by itself."""
+    _print_expired(session, [(target, one) for target, conn in session.shards() for one in maintain(conn)])
+
+
+@command(group, "drop-expired")
+def drop_expired_(
+    session: Session,
+    name: Name,
+    before: Annotated[str, typer.Option(help="Drop time partitions that ended before this time.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Also what a consumer has not handled yet.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask when --force is given.")] = False,
+) -> None:
+    """Drop a topic's old time partitions, whatever its retention says.
+
+    What a consumer has not handled stays, unless forced.
+
+    Example: headrace topic drop-expired orders --before 2026-01-01
+    """
+    if force:
+        session.confirm(f"Drop events of {name} before {before}, also those a consumer has not handled?", yes=yes)
+    found = []
+    for target, conn in session.shards():
+        expired = drop_expired(conn, name, before=moment(conn, before), force=force, namespace=session.namespace)
+        found += [(target, one) for one in expired]
+    _print_expired(session, found)
+
+
+def _print_expired(session: Session, found: list[tuple[Target, Expired]]) -> None:
+    if session.json:
+        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
+    elif found:
+        rows = ((t, [e.topic, e.name, e.events, "dropped" if e.dropped else "kept", e.kept_for]) for t, e in found)
+        session.rows(["topic", "time partition", "events", "outcome", "kept for"], rows)
+    else:
+        console().print("nothing has expired")
+
+
+def _as_json(target: Target, topic: Topic) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(topic)
+    return {"shard": target.name} | shown | {"events": topic.events}

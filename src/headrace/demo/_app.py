@@ -1,0 +1,75 @@
+"""The application of the demo: two consumers, as one would write them.
+
+`airport-statistics` gets batches and keeps a table; for every departure that is hours late it publishes an event of its own.
+Table, new events and cursor commit together, so each flight counts once whatever crashes.
+`passenger-desk` gets those events one by one, in the order of the whole topic."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.consume import Batch
+from headrace.core import Event, LoggedEvent
+from headrace.db import Connection, query
+from headrace.demo._flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
+from headrace.node import Headrace
+from headrace.outbox import publish_many
+
+DELAYS = "delays"
+LATE_MIN = 180
+
+app = Headrace()
+
+
+@app.consumer(TOPIC, batch=Batch(max=2000))
+def airport_statistics(events: Sequence[LoggedEvent], conn: Connection) -> None:
+    """Counts what happened at each airport, and calls out departures that are very late."""
+    counts: dict[str, Counts] = defaultdict(Counts)
+    late: list[Event] = []
+    for event in events:
+        flight = cast(dict[str, Any], event.payload)
+        if event.type == DEPARTED:
+            counts[flight["origin"]].departures += 1
+            counts[flight["origin"]].delay_min += flight["delay_min"]
+            if flight["delay_min"] >= LATE_MIN:
+                late.append(Event(topic=DELAYS, type="flight.delayed", key=event.key, payload=flight))
+        elif event.type == ARRIVED:
+            counts[flight["dest"]].arrivals += 1
+        elif event.type == CANCELLED:
+            counts[flight["origin"]].cancelled += 1
+    _add(conn, counts)
+    if late:
+        publish_many(conn, late)
+    conn.execute(query("demo/record_batch"), (events[0].partition, events[0].position, events[-1].position, len(events)))
+
+
+@app.consumer(DELAYS, ordered_by="topic")
+def passenger_desk(event: LoggedEvent, conn: Connection) -> None:
+    """Tells the passengers of one late flight."""
+    flight = cast(dict[str, Any], event.payload)
+    conn.execute(
+        query("demo/tell_passengers"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"])
+    )
+
+
+class Counts:
+    """What one batch adds to one airport."""
+
+    def __init__(self) -> None:
+        self.departures = self.arrivals = self.cancelled = self.delay_min = 0
+
+
+def _add(conn: Connection, counts: dict[str, Counts]) -> None:
+    # In the order of names: partitions are handled side by side, and two that lock the same rows must not cross.
+    airports = sorted(counts)
+    some = [counts[airport] for airport in airports]
+    given = {
+        "airports": airports,
+        "departures": [one.departures for one in some],
+        "arrivals": [one.arrivals for one in some],
+        "cancelled": [one.cancelled for one in some],
+        "delay_min": [one.delay_min for one in some],
+    }
+    conn.execute(query("demo/count_flights"), given)

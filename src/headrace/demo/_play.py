@@ -1,0 +1,202 @@
+"""The play: the year is published, with a retry and a rollback in it; its last hours live, one event at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from statistics import quantiles
+from uuid import UUID
+
+from headrace.core import Event, HeadraceError
+from headrace.db import Connection, connect, query
+from headrace.demo._flights import events_in_order, read_flights
+from headrace.demo._stage import Stage, node, refuse_ended
+from headrace.demo._verify import Airport, Proof, Tally, busiest, verify
+from headrace.demo._watch import Progress, look
+from headrace.outbox import publish, publish_many
+
+BATCH = 5000
+LIVE = 300
+LIVE_PAUSE_S = 0.005
+LOOK_S = 0.15
+STANDSTILL_S = 60.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What happened, and how fast."""
+
+    flights: int
+    events: int
+    departures: int
+    arrivals: int
+    cancelled: int
+    repeated_dropped: int
+    rolled_back: int
+    late: int
+    read_s: float
+    publish_s: float
+    sequence_s: float
+    end_to_end_s: float
+    publish_per_s: float
+    sequence_per_s: float
+    end_to_end_per_s: float
+    live_p50_ms: float
+    live_p99_ms: float
+    busiest: list[Airport]
+    proofs: list[Proof]
+
+    @property
+    def adds_up(self) -> bool:
+        return all(proof.holds for proof in self.proofs)
+
+
+@dataclass
+class Demo:
+    """One run. `play` yields how far it is; afterwards `figures` tells."""
+
+    stage: Stage
+    flights: int | None = None
+    figures: Figures | None = None
+    _tally: Tally = field(default_factory=Tally)
+    _total: int = 0
+    _rolled_back: list[UUID] = field(default_factory=list)
+    _sent_at: dict[UUID, datetime] = field(default_factory=dict)
+
+    def play(self) -> Iterator[Progress]:
+        """The acts in their order."""
+        began = time.monotonic()
+        flights = read_flights(self.flights)
+        self._total = sum(1 + (flight.arrived is not None) for flight in flights)
+        events = events_in_order(flights)
+        read_s = time.monotonic() - began
+        with tempfile.TemporaryDirectory() as folder, connect(self.stage.target) as conn, connect(self.stage.target) as watcher:
+            log = Path(folder) / "node.log"
+            with node(self.stage, log) as process:
+                began = time.monotonic()
+                yield from self._year(conn, watcher, islice(events, max(self._total - LIVE, 0)))
+                publish_s = time.monotonic() - began
+                yield from self._catch_up(watcher, process, log, "year published")
+                end_to_end_s = time.monotonic() - began
+                span = _log_span(watcher)
+                yield from self._live(conn, watcher, events)
+                yield from self._catch_up(watcher, process, log, "last hours live")
+            self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s))
+
+    def _year(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
+        batches = iter(lambda: list(islice(events, BATCH)), [])
+        for number, batch in enumerate(batches):
+            with conn.transaction():
+                publish_many(conn, batch)
+            for event in batch:
+                self._tally.count(event)
+            if number == 0:
+                self._retry(conn, batch)
+                self._roll_back(conn, batch)
+            yield self._progress(watcher, "publishing the year")
+
+    def _retry(self, conn: Connection, batch: Sequence[Event]) -> None:
+        """A publisher whose commit got no answer sends the batch again: the ids are the same, so nothing is there twice."""
+        with conn.transaction():
+            publish_many(conn, batch)
+        self._tally.repeated = len(batch)
+
+    def _roll_back(self, conn: Connection, batch: Sequence[Event]) -> None:
+        """A transaction that is rolled back has published nothing."""
+        ghosts = [Event(topic=event.topic, type=event.type, key=event.key, payload=event.payload) for event in batch]
+        with conn.transaction(force_rollback=True):
+            self._rolled_back = publish_many(conn, ghosts)
+
+    def _live(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
+        for number, event in enumerate(events):
+            self._publish_live(conn, event)
+            self._tally.count(event)
+            time.sleep(LIVE_PAUSE_S)
+            if number % 20 == 0:
+                yield self._progress(watcher, "last hours live")
+
+    def _publish_live(self, conn: Connection, event: Event) -> None:
+        with conn.transaction():
+            publish(
+                conn,
+                event.topic,
+                event.type,
+                event.payload,
+                key=event.key,
+                id=event.id,
+                emitted_at=event.emitted_at,
+                producer=event.producer,
+            )
+            # The server's clock at both ends, so that a remote server measures the same.
+            row = conn.execute("select clock_timestamp()").fetchone()
+        assert row is not None
+        self._sent_at[event.id] = row[0]
+
+    def _catch_up(self, watcher: Connection, process: subprocess.Popen[bytes], log: Path, act: str) -> Iterator[Progress]:
+        """Waits until all that was published is handled, and all that is late was told."""
+        moved_at, last = time.monotonic(), None
+        while True:
+            refuse_ended(process, log)
+            progress = self._progress(watcher, act)
+            yield progress
+            if progress.handled >= self._tally.events and progress.told >= max(progress.late, self._tally.late):
+                return
+            if progress != last:
+                moved_at, last = time.monotonic(), progress
+            if time.monotonic() - moved_at > STANDSTILL_S:
+                raise HeadraceError(f"nothing has moved for {STANDSTILL_S:.0f} s at {progress}; see: headrace doctor")
+            time.sleep(LOOK_S)
+
+    def _progress(self, watcher: Connection, act: str) -> Progress:
+        seen = look(watcher)
+        return Progress(act, self._total, self._tally.events, seen.in_log, seen.handled, seen.late, seen.told)
+
+    def _figures(self, conn: Connection, flights: int, span: tuple[int, float], times: tuple[float, float, float]) -> Figures:
+        read_s, publish_s, end_to_end_s = times
+        in_log, sequence_s = span
+        tally = self._tally
+        in_log_at_end = look(conn).in_log
+        p50_ms, p99_ms = self._latency(conn)
+        return Figures(
+            flights=flights,
+            events=tally.events,
+            departures=tally.departures,
+            arrivals=tally.arrivals,
+            cancelled=tally.cancelled,
+            repeated_dropped=tally.repeated - (in_log_at_end - tally.events),
+            rolled_back=len(self._rolled_back),
+            late=tally.late,
+            read_s=read_s,
+            publish_s=publish_s,
+            sequence_s=sequence_s,
+            end_to_end_s=end_to_end_s,
+            publish_per_s=(in_log + tally.repeated) / publish_s if publish_s else 0,
+            sequence_per_s=in_log / sequence_s if sequence_s else 0,
+            end_to_end_per_s=in_log / end_to_end_s if end_to_end_s else 0,
+            live_p50_ms=p50_ms,
+            live_p99_ms=p99_ms,
+            busiest=busiest(conn),
+            proofs=verify(conn, tally, self._rolled_back),
+        )
+
+    def _latency(self, conn: Connection) -> tuple[float, float]:
+        """Median and 99th percentile of the live events, from the publisher's commit to the handler's end."""
+        handled = conn.execute(query("demo/live_handled"), {"ids": list(self._sent_at)}).fetchall()
+        waits = [(at - self._sent_at[event_id]).total_seconds() * 1000 for event_id, at in handled]
+        if len(waits) < 2:
+            return 0, 0
+        cuts = quantiles(waits, n=100)
+        return cuts[49], cuts[98]
+
+
+def _log_span(conn: Connection) -> tuple[int, float]:
+    """How many events the log has, and how long writing them took."""
+    row = conn.execute(query("demo/log_span")).fetchone()
+    assert row is not None
+    return int(row[0]), float(row[1])

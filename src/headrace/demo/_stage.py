@@ -1,0 +1,115 @@
+"""The stage: a server, a fresh database and a node in a process of its own; all are ended with the demo."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from headrace.core import Conflict, HeadraceError
+from headrace.db import Connection, Server, Target, connect, data_folder, migrate, query
+from headrace.demo._app import DELAYS
+from headrace.demo._flights import TOPIC
+from headrace.log import create_topic
+
+DATABASE = "headrace_demo"
+PARTITIONS = 4
+MARK = "made by headrace demo; the next run drops it"
+SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
+"""Of the demo's own server; durability stays as PostgreSQL has it by default."""
+NODE_END_S = 40.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the demo plays."""
+
+    target: Target
+    folder: Path | None
+    """The data folder of the demo's own server; None on a server that was given."""
+
+
+@contextmanager
+def own_stage(environ: Mapping[str, str] = os.environ) -> Iterator[Stage]:
+    """A server of the demo's own, with a fresh database; stopped at the end, its data stays to be looked at."""
+    folder = _folder(environ)
+    server = Server(folder / "pg18", settings=SETTINGS)
+    try:
+        server.start()
+        # The database a command finds there by itself: HEADRACE_DATA=<folder> headrace topic list.
+        _make_fresh(server.dsn("template1"), "postgres", owned=True)
+        yield Stage(_furnish(server.dsn()), folder)
+    finally:
+        server.stop()
+
+
+@contextmanager
+def stage_on(dsn: str) -> Iterator[Stage]:
+    """A fresh database on a server that runs; other databases there are not touched."""
+    _make_fresh(dsn, DATABASE, owned=False)
+    yield Stage(_furnish(make_conninfo(dsn, dbname=DATABASE)), None)
+
+
+@contextmanager
+def node(stage: Stage, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`headrace node run` with the demo's application, told to end at the end."""
+    command = [sys.executable, "-m", "headrace", "node", "run", "headrace.demo:app", "--log-json", "--dsn", stage.target.dsn]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(NODE_END_S)
+
+
+def refuse_ended(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Raises when the node is not there any more, with what it said last."""
+    if process.poll() is not None:
+        told = log.read_text(errors="replace")[-2000:]
+        raise HeadraceError(f"the demo's node ended with exit code {process.returncode}: {told.strip()}")
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    if given := environ.get("HEADRACE_DATA"):
+        return Path(given).absolute() / "demo"
+    here = Path.cwd() / ".headrace" / "demo"
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path.cwd().parents):
+        # The user the server runs as cannot get into a closed home folder.
+        return data_folder(environ) / "demo"
+    return here
+
+
+def _make_fresh(dsn: str, database: str, *, owned: bool) -> None:
+    name = sql.Identifier(database)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        row = admin.execute(
+            "select shobj_description(d.oid, 'pg_database') from pg_database d where d.datname = %s", (database,)
+        ).fetchone()
+        if row is not None and row[0] != MARK and not owned:
+            raise Conflict(f"database {database!r} is there and was not made by the demo; rename or drop it")
+        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+        admin.execute(sql.SQL("create database {}").format(name))
+        admin.execute(sql.SQL("comment on database {} is {}").format(name, sql.Literal(MARK)))
+
+
+def _furnish(dsn: str) -> Target:
+    target = Target("demo", dsn)
+    with connect(target) as conn:
+        migrate(conn)
+        _make_tables(conn)
+    return target
+
+
+def _make_tables(conn: Connection) -> None:
+    conn.execute(query("demo/tables"))
+    create_topic(conn, TOPIC, partitions=PARTITIONS)
+    create_topic(conn, DELAYS)

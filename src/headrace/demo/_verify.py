@@ -1,0 +1,118 @@
+"""The proof: do the numbers add up?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from headrace.consume import lag, list_dead_letters
+from headrace.core import Event
+from headrace.db import Connection, query
+from headrace.demo._app import DELAYS, LATE_MIN
+from headrace.demo._flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
+from headrace.demo._watch import look
+from headrace.log import get_topic
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One thing that must hold: what it should be and what it is."""
+
+    what: str
+    expected: int
+    found: int
+
+    @property
+    def holds(self) -> bool:
+        return self.expected == self.found
+
+
+@dataclass(frozen=True)
+class Airport:
+    """One airport as the consumer has counted it."""
+
+    airport: str
+    departures: int
+    arrivals: int
+    cancelled: int
+    mean_delay_min: float | None
+
+
+@dataclass
+class Tally:
+    """What was published, counted by the publisher."""
+
+    departures: int = 0
+    arrivals: int = 0
+    cancelled: int = 0
+    delay_min: int = 0
+    late: int = 0
+    repeated: int = 0
+
+    @property
+    def events(self) -> int:
+        return self.departures + self.arrivals + self.cancelled
+
+    def count(self, event: Event) -> None:
+        self.departures += event.type == DEPARTED
+        self.arrivals += event.type == ARRIVED
+        self.cancelled += event.type == CANCELLED
+        if event.type == DEPARTED and isinstance(event.payload, dict):
+            delay_min = event.payload["delay_min"]
+            assert isinstance(delay_min, int)
+            self.delay_min += delay_min
+            self.late += delay_min >= LATE_MIN
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """One row of queries/demo/log_facts.sql."""
+
+    events: int
+    first_position: int
+    last_position: int
+    positions: int
+    ids: int
+    out_of_order: int
+
+
+def _log_facts(conn: Connection) -> LogFacts:
+    with conn.cursor(row_factory=class_row(LogFacts)) as cursor:
+        facts = cursor.execute(query("demo/log_facts")).fetchone()
+    assert facts is not None
+    return facts
+
+
+def verify(conn: Connection, tally: Tally, rolled_back: Sequence[UUID]) -> list[Proof]:
+    """Everything the demo promises, counted at both ends."""
+    seen = look(conn)
+    log = _log_facts(conn)
+    row = conn.execute(query("demo/airport_facts")).fetchone() or (0, 0, 0, 0)
+    unwanted = conn.execute(query("demo/seen"), {"ids": list(rolled_back)}).fetchone() or (0,)
+    behind = sum(one.lag_events for one in lag(conn))
+    waiting = get_topic(conn, TOPIC).waiting + get_topic(conn, DELAYS).waiting
+    return [
+        Proof("events in the log", tally.events, log.events),
+        Proof("distinct ids", tally.events, log.ids),
+        Proof("newest position (no gaps)", tally.events, log.last_position - log.first_position + 1),
+        Proof("distinct positions", tally.events, log.positions),
+        Proof("events out of order", 0, log.out_of_order),
+        Proof("rolled back, yet in the log", 0, unwanted[0]),
+        Proof("departures counted", tally.departures, row[0]),
+        Proof("arrivals counted", tally.arrivals, row[1]),
+        Proof("cancellations counted", tally.cancelled, row[2]),
+        Proof("minutes of delay counted", tally.delay_min, row[3]),
+        Proof(f"departures {LATE_MIN} min late", tally.late, seen.late),
+        Proof("notices to passengers", tally.late, seen.told),
+        Proof("left in the outbox", 0, waiting),
+        Proof("not handled yet", 0, behind),
+        Proof("dead letters", 0, len(list_dead_letters(conn))),
+    ]
+
+
+def busiest(conn: Connection) -> list[Airport]:
+    with conn.cursor(row_factory=class_row(Airport)) as cursor:
+        return cursor.execute(query("demo/busiest")).fetchall()

@@ -1,0 +1,231 @@
+"""The tree of a pattern: frozen, hashable, comparable. Owns the shape of ECL, knows nothing of its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A use of a defined predicate: it keeps its name for printing and means what it names."""
+
+    name: str
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    operands: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    operands: tuple[Predicate, ...]
+
+
+Predicate = Literal | EventType | Condition | Named | Not | And | Or
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectStar:
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    body: Expr
+    stop: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    token: str
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    body: Expr
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    body: Expr
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    body: Expr
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    guard: Predicate
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    duration_us: int
+    body: Expr
+
+
+Several = Accumulate | Select | SelectStar | Sequential | Parallel
+Bounded = Repeat | Persist | Loop
+Expr = Match | Several | Unless | Fail | Push | Bounded | Modes | After | Within
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    name: str
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A whole pattern: the expression and the predicates defined for it, in the order they were defined."""
+
+    expr: Expr
+    definitions: tuple[Definition, ...] = ()
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct parts of an expression, in textual order."""
+    match expr:
+        case Accumulate(parts) | Select(parts) | SelectStar(parts) | Sequential(parts) | Parallel(parts):
+            return parts
+        case Unless(body, stop):
+            return (body, stop)
+        case Fail(body) | Push(_, body) | Repeat(body) | Persist(body) | Loop(body) | Within(_, body):
+            return (body,)
+        case Modes(modes):
+            return tuple(mode.body for mode in modes)
+        case _:
+            return ()
+
+
+def operands(predicate: Predicate) -> tuple[Predicate, ...]:
+    match predicate:
+        case And(parts) | Or(parts):
+            return parts
+        case Not(part) | Named(_, part):
+            return (part,)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every expression, outer before inner, in textual order."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def atoms(predicate: Predicate) -> Iterator[Predicate]:
+    """The event types, conditions and literals a predicate is made of, in textual order."""
+    stack = [predicate]
+    while stack:
+        node = stack.pop()
+        parts = operands(node)
+        if not parts:
+            yield node
+        stack.extend(reversed(parts))
+
+
+def lower(expr: Expr) -> Expr:
+    """The same pattern without sugar: `within` becomes do/unless/after, names become what they name."""
+    match expr:
+        case Within(duration_us, body):
+            return Unless(lower(body), After(duration_us))
+        case Match(predicate):
+            return Match(lower_predicate(predicate))
+        case Modes(modes):
+            return Modes(tuple(Mode(lower_predicate(mode.guard), lower(mode.body)) for mode in modes))
+        case Unless(body, stop):
+            return Unless(lower(body), lower(stop))
+        case After():
+            return expr
+        case Accumulate() | Select() | SelectStar() | Sequential() | Parallel():
+            return replace(expr, children=tuple(lower(child) for child in expr.children))
+        case Fail() | Push() | Repeat() | Persist() | Loop():
+            return replace(expr, body=lower(expr.body))
+
+
+def lower_predicate(predicate: Predicate) -> Predicate:
+    match predicate:
+        case Named(_, inner):
+            return lower_predicate(inner)
+        case Not(operand):
+            return Not(lower_predicate(operand))
+        case And(parts):
+            return And(tuple(lower_predicate(part) for part in parts))
+        case Or(parts):
+            return Or(tuple(lower_predicate(part) for part in parts))
+        case _:
+            return predicate

@@ -1,0 +1,120 @@
+"""Zones: all the times that running timers can still have left, exactly, as bounds on differences.
+
+Analyses walk over untimed inputs. Which timers can come due first, or together, depends on when they were started; a
+zone keeps the possible remaining times of the running timers, so that an analysis neither misses nor invents a firing.
+
+Row and column 0 stand for the number zero, the others for the running timers in rising order. `bounds[i][j]` limits
+x_i - x_j: 2c+1 means ≤ c, 2c means < c."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Remaining times of `timers`. Every zone handed out holds at least one point and is in closed form."""
+
+    timers: tuple[int, ...]
+    bounds: tuple[tuple[int, ...], ...]
+
+
+EMPTY_ZONE = Zone((), ((1,),))
+
+
+def started(zone: Zone, remaining: Mapping[int, int], kept: int) -> Zone:
+    """The timers of the mask `kept` as they are, and those of `remaining` with exactly that time left."""
+    stay = [index for index, timer in enumerate(zone.timers, 1) if kept >> timer & 1 and timer not in remaining]
+    old = [0, *stay]
+    timers = sorted([*(zone.timers[index - 1] for index in stay), *remaining])
+    source = {zone.timers[index - 1]: index for index in stay}
+    size = len(timers) + 1
+    # Each timer as (row of the old zone, distance from it): a fresh one lies at a fixed distance from zero.
+    place = [(0, 0)] + [(source[timer], 0) if timer in source else (0, remaining[timer]) for timer in timers]
+    if len(old) == len(zone.timers) + 1 and not remaining:
+        return zone
+    bounds = [[zone.bounds[place[i][0]][place[j][0]] + 2 * (place[i][1] - place[j][1]) for j in range(size)] for i in range(size)]
+    return Zone(tuple(timers), tuple(tuple(row) for row in bounds))
+
+
+def elapsed(zone: Zone) -> Zone:
+    """Some time passes, perhaps none, and no timer comes due."""
+    if not zone.timers:
+        return zone
+    bounds = [list(row) for row in zone.bounds]
+    bounds[0] = [1] + [0] * len(zone.timers)
+    closed = _closed(bounds)
+    assert closed is not None
+    return Zone(zone.timers, closed)
+
+
+def due_together(zone: Zone, due: int) -> Zone | None:
+    """The others' remaining times at the moment when exactly the timers of `due` come due; None if that cannot be."""
+    indexes = [index for index, timer in enumerate(zone.timers, 1) if due >> timer & 1]
+    rest = [index for index in range(1, len(zone.timers) + 1) if index not in indexes]
+    first = indexes[0]
+    bounds = [list(row) for row in zone.bounds]
+    for index in indexes[1:]:
+        bounds[index][first] = min(bounds[index][first], 1)
+        bounds[first][index] = min(bounds[first][index], 1)
+    for index in rest:
+        bounds[first][index] = min(bounds[first][index], 0)
+    closed = _closed(bounds)
+    if closed is None:
+        return None
+    order = [first, *rest]
+    return Zone(tuple(zone.timers[index - 1] for index in rest), tuple(tuple(closed[i][j] for j in order) for i in order))
+
+
+def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
+    """The tightest equal bounds, or None if no point satisfies them."""
+    size = range(len(bounds))
+    for middle in size:
+        for i in size:
+            first = bounds[i][middle]
+            for j in size:
+                second = bounds[middle][j]
+                through = ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
+                if through < bounds[i][j]:
+                    bounds[i][j] = through
+    if any(bounds[i][i] < 1 for i in size):
+        return None
+    return tuple(tuple(row) for row in bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What one input of a trace demands of time: which timers it was made by, which ran on, which it started."""
+
+    due: int
+    live_before: int
+    started: Mapping[int, int]
+
+
+def schedule(initial: Mapping[int, int], moments: Sequence[Moment], *, at_once: bool) -> list[int]:
+    """The earliest times (µs after the start) at which a trace of moments can happen.
+
+    `initial` are the remaining times at the start; `at_once` puts the first moment at the start itself."""
+    times = [0] * (len(moments) + 1)
+    least: list[tuple[int, int, int]] = []
+    since = {timer: (0, duration) for timer, duration in initial.items()}
+    for number, moment in enumerate(moments, 1):
+        least.append((number, number - 1, 0))
+        if at_once and number == 1:
+            least.append((0, 1, 0))
+        for timer, (begun, duration) in since.items():
+            if moment.due >> timer & 1:
+                least += [(number, begun, duration), (begun, number, -duration)]
+            elif moment.live_before >> timer & 1:
+                least.append((begun, number, 1 - duration))
+        since = {timer: begun for timer, begun in since.items() if moment.live_before & ~moment.due & (1 << timer)}
+        since |= {timer: (number, duration) for timer, duration in moment.started.items()}
+    # Usually two rounds; as many as there are moments if deadlines push each other along.
+    for _ in times:
+        before = list(times)
+        for later, earlier, gap in least:
+            times[later] = max(times[later], times[earlier] + gap)
+        if times == before:
+            break
+    return [time - times[0] for time in times]

@@ -1,0 +1,17 @@
+"""Outbox: publish events in the caller's own transaction, and capture the changes of the user's own tables.
+
+Owns: the way into the outbox. Promises: events are written when the caller's transaction commits and vanish when it rolls
+back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
+
+from headrace.outbox._capture import Operation, capture, release_capture
+from headrace.outbox._publish import publish, publish_async, publish_many, publish_many_async
+
+__all__ = [
+    "Operation",
+    "capture",
+    "publish",
+    "publish_async",
+    "publish_many",
+    "publish_many_async",
+    "release_capture",
+]

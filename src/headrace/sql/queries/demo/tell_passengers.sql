@@ -1,0 +1,2 @@
+-- The notice for one late flight.
+insert into notice (position, tailnum, origin, dest, delay_min) values (%s, %s, %s, %s, %s);

@@ -1,0 +1,10 @@
+-- The server's settings and clock that headrace's promises hang on.
+select current_setting('server_version_num')::integer as version_num,
+    current_setting('server_version') as version,
+    current_setting('fsync') as fsync,
+    current_setting('full_page_writes') as full_page_writes,
+    current_setting('synchronous_commit') as synchronous_commit,
+    extract(epoch from clock_timestamp())::double precision as clock_s,
+    nullif(current_setting('headrace.clock_shift', true), '') as clock_shift,
+    current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer as connections_max,
+    (select count(*) from pg_stat_activity a where a.backend_type = 'client backend') as connections;

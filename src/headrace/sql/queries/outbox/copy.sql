@@ -1,0 +1,3 @@
+-- The columns that repeat come first: their bytes are made once for all events that share them.
+copy headrace.outbox (topic_id, type, producer, emitted_at, event_id, key, payload, headers)
+from stdin (format binary)

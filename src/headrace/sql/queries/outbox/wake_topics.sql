@@ -1,0 +1,1 @@
+select headrace.wake_topics(cast(%(topic_ids)s as integer[]))

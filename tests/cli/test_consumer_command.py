@@ -1,0 +1,113 @@
+"""`headrace consumer` and `headrace dead-letter`."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.consume import Consumer, Failure, create_consumer
+from headrace.db import Connection
+from tests.builders import fill, topic
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.lane("pg18")
+
+
+def consumer(conn: Connection, failure: Failure | None = None) -> int:
+    """A consumer of `orders` that has handled nothing yet."""
+    return create_consumer(
+        conn, Consumer(topic="orders", name="billing", handler=lambda event, tx: None, failure=failure or Failure.stop())
+    )
+
+
+def test_consumer_is_created_listed_and_dropped(cli: Cli, conn: Connection) -> None:
+    topic(conn, partitions=2)
+    fill(conn, 10, keys=5)
+    words = ["--start", "latest", "--on-failure", "dead-letter", "--attempts", "3"]
+    assert cli("consumer", "create", "orders", "billing", *words, "--json").json == {"topic": "orders", "consumer": "billing"}
+    assert conn.execute("select attempts_max, when_exhausted from headrace.consumer").fetchone() == (3, "dead_letter")
+    cli("consumer", "create", "orders", "audit", "--ordered-by", "topic")
+    listed = cli("consumer", "list", "--json").json
+    assert [(one["consumer"], one["cursors"], one["lag_events"], one["state"]) for one in listed] == [
+        ("audit", 1, 10, "running"),
+        ("billing", 2, 0, "running"),
+    ]
+    assert "audit" in cli("consumer", "list", "orders").out
+    assert cli("consumer", "drop", "orders", "audit", given="n\n").code == 1
+    assert cli("consumer", "drop", "orders", "audit", "--yes").code == 0
+    assert [one["consumer"] for one in cli("consumer", "list", "--json").json] == ["billing"]
+
+
+def test_another_order_is_a_conflict(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    consumer(conn)
+    assert cli("consumer", "create", "orders", "billing", "--ordered-by", "topic").code == 4
+
+
+def test_lag_is_told_per_partition_in_events_and_seconds(cli: Cli, conn: Connection) -> None:
+    topic(conn, partitions=2)
+    fill(conn, 10, keys=5)
+    consumer(conn)
+    lags = cli("consumer", "lag", "orders", "billing", "--json").json
+    assert [one["partition"] for one in lags] == [0, 1]
+    assert sum(one["lag_events"] for one in lags) == 10
+    assert all(one["lag_s"] > 0 for one in lags)
+    assert "lag (events)" in cli("consumer", "lag").out
+
+
+def test_seek_shows_a_preview_and_asks(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 10)
+    consumer(conn)
+    preview = cli("consumer", "seek", "orders", "billing", "latest", "--dry-run", "--json").json
+    assert preview == {
+        "moved": False,
+        "handled_again": 0,
+        "skipped": 10,
+        "partitions": [{"shard": "main", "partition": 0, "from_position": 0, "to_position": 10, "events": -10}],
+    }
+    declined = cli("consumer", "seek", "orders", "billing", "latest", given="n\n")
+    assert declined.code == 1
+    assert "0 events will be handled again, 10 skipped" in declined.out
+    assert position(conn) == 0
+    assert cli("consumer", "seek", "orders", "billing", "latest", "--json").code == 2, "nobody can be asked"
+    assert cli("consumer", "seek", "orders", "billing", "latest", given="y\n").code == 0
+    assert position(conn) == 10
+    back = cli("consumer", "seek", "orders", "billing", "4", "--yes", "--json").json
+    assert (back["moved"], back["handled_again"], back["skipped"]) == (True, 7, 0)
+    assert position(conn) == 3
+    assert cli("consumer", "seek", "orders", "billing", "99", "--yes").code == 5
+    assert cli("consumer", "seek", "orders", "nobody", "latest", "--yes").code == 3
+
+
+def test_stopped_partition_is_shown_and_resumed(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 3)
+    id = consumer(conn)
+    conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'Traceback\nValueError: no [price]')", (id,))
+    assert cli("consumer", "list", "--json").json[0]["state"] == "1 stopped"
+    assert "ValueError: no [price]" in cli("consumer", "lag").out
+    assert cli("consumer", "resume", "orders", "billing", "--json").json["resumed"] == 1
+    assert cli("consumer", "list", "--json").json[0]["state"] == "running"
+
+
+def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 5)
+    id = consumer(conn, Failure.dead_letter(attempts=1))
+    for position in range(2):
+        conn.execute("select headrace.fail(%s, 0, %s, %s, 1, 'ValueError: no')", (id, position, position + 1))
+    letters = cli("dead-letter", "list", "--json").json
+    assert [(one["position"], one["state"], one["payload"]) for one in letters] == [(1, "dead", 1), (2, "dead", 2)]
+    assert "ValueError: no" in cli("dead-letter", "list", "orders", "billing").out
+    assert cli("dead-letter", "redrive", "orders", "billing", "--position", "1", "--json").json["redriven"] == 1
+    assert cli("dead-letter", "redrive", "orders", "billing", "--position", "77").code == 3
+    assert cli("dead-letter", "discard", "orders", "billing", "--json").code == 2
+    assert cli("dead-letter", "discard", "orders", "billing", "--yes", "--json").json["discarded"] == 2
+    assert cli("dead-letter", "list", "--json").json == []
+    assert len(cli("dead-letter", "list", "--ended", "--json").json) == 2
+
+
+def position(conn: Connection) -> int:
+    row = conn.execute("select position from headrace.cursor").fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,101 @@
+"""`headrace demo`: on a part of the year, with exact numbers; and its events against the data's own delays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+
+from headrace.core import Conflict
+from headrace.db import Server
+from headrace.demo import Demo, stage_on
+from headrace.demo._flights import Flight, events_in_order, read_flights
+from tests.cli.conftest import call
+
+pytestmark = pytest.mark.lane("pg18")
+
+
+@pytest.fixture(scope="module")
+def flights() -> list[Flight]:
+    return read_flights(20_000)
+
+
+def test_arrival_times_agree_with_the_delays_in_the_data(flights: list[Flight]) -> None:
+    """The data tells an arrival twice: as a local clock and as a delay. Only with the right time zones do they agree."""
+    late = [flight.arrived - flight.due - flight.arr_delay_min for flight in flights if flight.arrived and flight.arr_delay_min]
+    assert set(late) == {0}
+
+
+def test_events_are_in_the_order_of_time_and_complete(flights: list[Flight]) -> None:
+    events = list(events_in_order(flights))
+    times = [event.emitted_at for event in events if event.emitted_at]
+    assert times == sorted(times) and len(times) == len(events)
+    assert Counter(event.type for event in events) == {
+        "flight.departed": sum(flight.departed is not None for flight in flights),
+        "flight.cancelled": sum(flight.departed is None for flight in flights),
+        "flight.arrived": sum(flight.arrived is not None for flight in flights),
+    }
+
+
+def test_first_event_is_told_in_utc(flights: list[Flight]) -> None:
+    first = next(events_in_order(flights[:1]))
+    assert (first.type, first.key, first.emitted_at) == ("flight.departed", "N14228", datetime(2013, 1, 1, 10, 17, tzinfo=UTC))
+    local = first.emitted_at.astimezone(ZoneInfo("America/New_York"))
+    assert (local.hour, local.minute) == (5, 17)
+    assert first.payload == {
+        "carrier": "UA",
+        "flight": 1545,
+        "tailnum": "N14228",
+        "origin": "EWR",
+        "dest": "IAH",
+        "distance_miles": 1400,
+        "scheduled_at": "2013-01-01T10:15:00+00:00",
+        "departed_at": "2013-01-01T10:17:00+00:00",
+        "delay_min": 2,
+    }
+
+
+def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_DATA", str(shared_folder))
+    answer = call("demo", "--flights", "2000", "--json")
+    assert answer.code == 0, answer.err
+    told = answer.json
+    counts = ["flights", "events", "departures", "arrivals", "cancelled"]
+    assert [told[name] for name in counts] == [2000, 3985, 1988, 1985, 12]
+    assert (told["repeated_dropped"], told["rolled_back"], told["late"]) == (3685, 3685, 16)
+    assert [airport["airport"] for airport in told["busiest"][:3]] == ["EWR", "JFK", "LGA"]
+    assert told["adds_up"] and len(told["proofs"]) == 15
+    assert 0 < told["live_p50_ms"] <= told["live_p99_ms"]
+    assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
+    again = call("demo", "--flights", "300")
+    assert again.code == 0, again.err
+    assert "15 of 15 checks hold" in again.out
+
+
+def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Server) -> None:
+    for _ in range(2):
+        assert call("demo", "--flights", "200", "--dsn", server.dsn(), "--json").json["adds_up"] is True
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute("comment on database headrace_demo is 'mine'")
+        assert call("demo", "--flights", "200", "--dsn", server.dsn()).code == Conflict.exit_code
+        admin.execute("drop database headrace_demo")
+
+
+def test_demo_that_does_not_add_up_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded bug: the publisher believes it has sent one event more."""
+    true_figures = Demo._figures
+
+    def wrong(self: Demo, *given: object) -> object:
+        self._tally.cancelled += 1
+        return true_figures(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Demo, "_figures", wrong)
+    answer = call("demo", "--flights", "200", "--dsn", server.dsn())
+    assert answer.code == 6
+    assert "events in the log" in answer.err and "cancellations counted" in answer.err
+    with stage_on(server.dsn()), psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute("drop database headrace_demo with (force)")

@@ -1,0 +1,156 @@
+"""`headrace doctor` finds what is wrong, and says so; every check is proved by a seeded problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from headrace.consume import Consumer, Failure, create_consumer
+from headrace.db import Connection, Server, Target, connect, free_port, migrate
+from headrace.doctor import Check, compare_shards, examine
+from tests.builders import fill, topic
+from tests.cli.conftest import Answer, Cli, call
+
+LATE_ID = "01890000-0000-7000-8000-000000000001"
+"""A version 7 id of 2023: an event with it has waited long."""
+
+
+def found(answer: Answer, check: str) -> list[str]:
+    return [one["level"] for one in answer.json if one["check"] == check]
+
+
+def problems(target: Target, check: str, level: str = "problem") -> list[Check]:
+    return [one for one in examine(target) if (one.check, one.level) == (check, level)]
+
+
+def test_fresh_database_has_no_problem_but_the_tests_own_fsync(cli: Cli) -> None:
+    answer = cli("doctor", "--json")
+    assert {one["check"] for one in answer.json if one["level"] == "problem"} == {"fsync"}
+    assert answer.code == 6
+    assert {"reachable", "version", "migrated", "clock", "connections", "outbox", "indexes"} <= {
+        one["check"] for one in answer.json if one["level"] == "ok"
+    }
+
+
+def test_findings_are_a_table_with_signs_and_advice(cli: Cli) -> None:
+    answer = cli("doctor")
+    assert "✓" in answer.out and "✗" in answer.out
+    assert "set fsync = on" in answer.out
+    assert answer.err.startswith("ProblemsFound: 1 findings: fsync")
+
+
+@pytest.mark.lane("pg18")
+def test_sound_server_exits_with_0(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> None:
+    server = Server(shared_folder)
+    server.start()
+    try:
+        with connect(Target("main", server.dsn())) as conn:
+            migrate(conn)
+        answer = call("doctor", "--dsn", server.dsn(), "--json")
+        assert answer.code == 0, answer.out
+        assert found(answer, "sequencer") == ["warning"]
+        assert call("doctor", "--dsn", server.dsn(), "--strict").code == 6
+    finally:
+        server.stop()
+
+
+def test_unreachable_server_is_a_problem() -> None:
+    answer = call("doctor", "--dsn", f"postgresql://nobody@127.0.0.1:{free_port()}/none", "--json")
+    assert answer.code == 6
+    assert found(answer, "reachable") == ["problem"]
+
+
+def test_unmigrated_database_is_a_problem(server: Server) -> None:
+    name = f"bare_{uuid4().hex}"
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+    [check] = problems(Target("bare", server.dsn(name)), "migrated")
+    assert check.advice == "run: headrace migrate"
+
+
+def test_changed_migration_is_a_problem(database: Target, conn: Connection) -> None:
+    conn.execute("update headrace.migration set checksum = 'another' where name like 'migrations/%'")
+    assert problems(database, "migrated")
+
+
+@pytest.mark.parametrize("setting", ["synchronous_commit", "headrace.clock_shift"])
+def test_settings_that_break_promises_are_problems(database: Target, conn: Connection, setting: str) -> None:
+    value = {"synchronous_commit": "off", "headrace.clock_shift": "1 day"}[setting]
+    conn.execute(f"do $$ begin execute format('alter database %I set {setting} = ''{value}''', current_database()); end $$")
+    assert problems(database, {"headrace.clock_shift": "clock"}.get(setting, setting))
+
+
+def test_waiting_outbox_without_sequencer_is_a_problem(database: Target, conn: Connection) -> None:
+    topic(conn)
+    conn.execute("select headrace.publish('orders', 'placed', '1', p_event_id => %s)", (LATE_ID,))
+    [check] = problems(database, "outbox")
+    assert check.advice == "run: headrace node run"
+    conn.execute("select headrace.sequencer_rest(1)")  # What a sequencer does when it is idle.
+    assert problems(database, "outbox", "warning") and not problems(database, "sequencer", "warning")
+
+
+def test_event_of_long_ago_has_not_waited_long(database: Target, conn: Connection) -> None:
+    topic(conn)
+    conn.execute("select headrace.publish('orders', 'placed', '1', p_emitted_at => '2013-01-01')")
+    assert not problems(database, "outbox")
+
+
+def test_stopped_consumer_and_dead_letters_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 3)
+    for name, policy in (("a", Failure.stop()), ("b", Failure.dead_letter(attempts=1)), ("c", Failure.retry())):
+        id = create_consumer(conn, Consumer(topic="orders", name=name, handler=lambda event, tx: None, failure=policy))
+        for _ in range(3 if name == "c" else 1):
+            conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError')", (id,))
+    [stopped] = problems(database, "consumers")
+    assert "default/orders/a" in stopped.message and "headrace consumer resume orders a" in str(stopped.advice)
+    [letters] = problems(database, "dead letters", "warning")
+    assert "default/orders/b: 1 events" in letters.message
+    [struggling] = problems(database, "consumers", "warning")
+    assert "default/orders/c" in struggling.message
+
+
+def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    assert not problems(database, "time partitions", "warning")
+    conn.execute("update headrace.topic set log_until = now()")
+    assert problems(database, "time partitions", "warning")
+
+
+def test_open_transaction_is_found(database: Target, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.doctor._server.TRANSACTION_MAX_S", 0.0)
+    with conn.transaction():
+        conn.execute("create table held ()")
+        [check] = problems(database, "open transactions", "warning")
+        assert f"pg_terminate_backend({conn.info.backend_pid})" in str(check.advice)
+
+
+def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
+    conn.execute("create index half_built on headrace.consumer (created_at)")
+    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
+    [check] = problems(database, "indexes")
+    assert check.advice == "run: reindex index headrace.half_built"
+
+
+def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.doctor._server.CONNECTIONS_MAX", 0.0)
+    assert problems(database, "connections", "warning")
+
+
+def test_shards_that_differ_are_found(server: Server, database: Target, conn: Connection) -> None:
+    topic(conn)
+    name = f"shard_{uuid4().hex}"
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"create database {name} template headrace_template")
+    other = Target("other", server.dsn(name))
+    [mine, theirs] = compare_shards([database, other])
+    assert (mine.level, theirs.level) == ("ok", "problem")
+    assert "default/orders" in theirs.message
+
+
+def test_extensions_are_told(database: Target, lane: str) -> None:
+    told = {check.check: check.message for check in examine(database) if check.check in ("pg_cron", "pg_partman")}
+    assert told["pg_partman"].startswith("version" if lane == "pg15" else "not installed")

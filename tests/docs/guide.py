@@ -1,0 +1,55 @@
+"""Runs the guides in docs/: every block marked ```python run or ```sql run, in order, in one namespace and one database.
+
+A guide finds `dsn` and `conn` (psycopg, autocommit) ready. A python block may await. The rows of the last sql block are `rows`.
+An error points to the line of the guide."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.db import Connection, Target
+
+DOCS = Path(__file__).parents[2] / "docs"
+_fence = re.compile(r"^```(python|sql) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a guide that runs, and the line it starts at."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for found in _fence.finditer(text):
+        yield Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
+
+
+async def run_guide(name: str, database: Target, conn: Connection) -> dict[str, object]:
+    """Runs docs/<name>.md and returns the names it has made; `blocks_run` tells how many blocks there were."""
+    path = DOCS / f"{name}.md"
+    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0}
+    for block in blocks(path.read_text(encoding="utf-8")):
+        if block.language == "sql":
+            cursor = conn.execute(block.text)
+            while cursor.nextset():
+                pass
+            namespace["rows"] = cursor.fetchall() if cursor.description else []
+        else:
+            await _run_python(block, path, namespace)
+        namespace["blocks_run"] = int(str(namespace["blocks_run"])) + 1
+    return namespace
+
+
+async def _run_python(block: Block, path: Path, namespace: dict[str, object]) -> None:
+    code = compile("\n" * (block.line - 1) + block.text, path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, namespace)
+    if inspect.iscoroutine(result):
+        await result

@@ -1,0 +1,147 @@
+"""Hot queries ride their indexes at realistic sizes, whatever the statistics say.
+
+Statements inside functions are judged by PostgreSQL's own counters for the transaction: no table read from end to end, and no
+more rows fetched than the work needs. Plain queries are judged by EXPLAIN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from headrace.db import Connection, query
+from tests.builders import drain, topic
+
+LOGGED, WAITING, PARTITIONS = 20_000, 10_000, 10
+
+
+@dataclass
+class Reads:
+    """What a transaction has read of our tables so far."""
+
+    whole_tables: list[str]
+    rows: int
+
+
+@pytest.fixture
+def busy(conn: Connection) -> Connection:
+    """Two topics with a log and a full outbox. The statistics are those of the empty tables, the worst there are."""
+    topic(conn, "orders", partitions=PARTITIONS)
+    topic(conn, "bills", partitions=PARTITIONS)
+    conn.execute("select headrace.create_consumer('orders', 'mail')")
+    conn.execute("analyze")
+    for name in ("orders", "bills"):
+        write(conn, name, LOGGED)
+    drain(conn)
+    write(conn, "orders", WAITING)
+    return conn
+
+
+def write(conn: Connection, name: str, count: int) -> None:
+    conn.execute(
+        """insert into headrace.outbox (topic_id, type, key, payload)
+           select headrace.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
+        (name, count),
+    )
+
+
+@contextmanager
+def reads(conn: Connection, *tables: str) -> Iterator[Reads]:
+    """Runs the block in a transaction and tells what it has read of the tables whose names begin so."""
+    seen = Reads([], 0)
+    with conn.transaction():
+        # The counters may still hold what earlier transactions of the session have read.
+        before = counters(conn, tables)
+        yield seen
+        for name, (in_line, by_index) in counters(conn, tables).items():
+            in_line_before, by_index_before = before.get(name, (0, 0))
+            seen.rows += in_line + by_index - in_line_before - by_index_before
+            seen.whole_tables += [name] * (in_line > in_line_before)
+
+
+def counters(conn: Connection, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
+    found = conn.execute(
+        """select relname, coalesce(seq_tup_read, 0), coalesce(idx_tup_fetch, 0)
+           from pg_stat_xact_user_tables where schemaname = 'headrace' and relname like any (%s)""",
+        ([f"{table}\\_%" for table in tables],),
+    )
+    return {name: (in_line, by_index) for name, in_line, by_index in found}
+
+
+def plan(conn: Connection, statement: str, **given: object) -> str:
+    (found,) = conn.execute("explain (format json) " + statement, given).fetchone()  # type: ignore[misc, call-overload]
+    return json.dumps(found)
+
+
+def test_sequencer_finds_its_batch_by_index(busy: Connection) -> None:
+    with reads(busy, "outbox", "log") as seen:
+        busy.execute("select headrace.sequence(1000)")
+    assert seen.whole_tables == []
+    # Once to find the end of the batch, once to move it; the rest are probes.
+    assert seen.rows <= 2 * 1000 + 100
+
+
+def test_idle_look_reads_next_to_nothing(busy: Connection) -> None:
+    drain(busy)
+    busy.execute("vacuum headrace.outbox")
+    with reads(busy, "outbox", "log") as seen:
+        busy.execute("select headrace.sequence(1000)")
+        busy.execute("select headrace.sequencer_rest(0.25)")
+    assert seen.rows <= 20
+
+
+def test_going_to_rest_does_not_read_what_waits(busy: Connection) -> None:
+    # Analyzed with many rows for one topic: a join would look cheap.
+    busy.execute("analyze")
+    with reads(busy, "outbox", "log") as seen:
+        busy.execute("select headrace.sequencer_rest(0)")
+    assert seen.rows <= 20
+
+
+def test_claim_reads_one_batch(busy: Connection) -> None:
+    with reads(busy, "log") as seen:
+        claim = busy.execute("select upto from headrace.claim(1, 100)").fetchone()
+    assert claim is not None
+    assert seen.whole_tables == []
+    assert seen.rows <= 100 + 5 * PARTITIONS
+
+
+def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
+    busy.execute("update headrace.cursor set position = %s", (LOGGED - 500,))
+    with reads(busy, "log") as seen:
+        busy.execute("select headrace.claim(1, 100)")
+    assert seen.whole_tables == []
+    assert seen.rows <= 100 + 5 * PARTITIONS
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_reading_a_partition_rides_an_index(busy: Connection, analyzed: bool) -> None:
+    if analyzed:
+        busy.execute("analyze")
+    given = {"topic": "orders", "topic_id": 1, "partition": 3, "position": 9000, "upto": 10000}
+    with reads(busy, "log") as seen:
+        events = busy.execute(query("consume/read_partition"), given).fetchall()
+    assert 50 < len(events) < 200
+    assert seen.whole_tables == []
+    # Either index will do: that of the partition, or that of positions with the other partitions passed over.
+    assert seen.rows <= 1000
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: bool) -> None:
+    if analyzed:
+        busy.execute("analyze")
+    found = plan(busy, "select position from headrace.log_head(1)")
+    assert "Seq Scan" not in found and '"Node Type": "Sort"' not in found
+    assert '"Scan Direction": "Backward"' in found
+
+
+def test_the_counters_do_see_a_table_read_from_end_to_end(busy: Connection) -> None:
+    """The checker can fail: seeded with a query that has no index."""
+    with reads(busy, "log") as seen:
+        busy.execute("select count(*) from headrace.log where topic_id = 1 and type = 'none'")
+    assert seen.whole_tables != []
+    assert seen.rows >= LOGGED

@@ -1,0 +1,164 @@
+"""Which way a batch takes: COPY where the role may, the SQL function elsewhere; and who is woken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
+
+from headrace.core import BadType, Event, Invalid, NotMigrated, UnknownTopic
+from headrace.db import Connection, Target, connect
+from headrace.outbox import publish, publish_many
+
+EVENTS = [Event(topic="orders", type="order.placed", payload={"n": n}, key=f"k{n}", headers={"n": n}) for n in range(3)]
+
+
+@pytest.fixture
+def orders(conn: Connection) -> Connection:
+    conn.execute("select headrace.create_topic('orders')")
+    return conn
+
+
+@pytest.fixture
+def clerk(orders: Connection, database: Target) -> Iterator[Connection]:
+    """A session of a role that may read topics and insert into the outbox, and nothing else."""
+    orders.execute("""
+        create role clerk; grant usage on schema headrace to clerk; grant select on headrace.topic to clerk;
+        grant insert, select on headrace.outbox to clerk; grant usage on sequence headrace.outbox_id_seq to clerk""")
+    with connect(database) as session:
+        session.execute("set role clerk")
+        yield session
+    orders.execute("drop owned by clerk; drop role clerk")
+
+
+def copies(conn: Connection) -> int:
+    """Marks every row that came through the SQL function, and counts the others."""
+    return conn.execute("select count(*) from headrace.outbox where producer is distinct from 'function'").fetchone()[0]
+
+
+@pytest.fixture
+def marked(orders: Connection) -> Connection:
+    """The SQL function leaves its mark."""
+    source = orders.execute("select pg_get_functiondef('headrace.publish_many'::regproc)").fetchone()[0]
+    changed = source.replace("headrace.clock()), e.event ->> 'producer'", "headrace.clock()), 'function'")
+    assert changed != source
+    orders.execute(changed)
+    return orders
+
+
+def test_role_that_may_insert_copies(marked: Connection, clerk: Connection) -> None:
+    publish_many(clerk, EVENTS)
+    assert copies(marked) == 3
+
+
+def test_row_security_is_kept_by_the_sql_function(marked: Connection, clerk: Connection) -> None:
+    marked.execute("alter table headrace.outbox enable row level security")
+    marked.execute("create policy own on headrace.outbox to clerk using (true) with check (key <> 'k9')")
+    with clerk.transaction():
+        publish_many(clerk, EVENTS)
+        publish_many(clerk, EVENTS)
+    assert (copies(marked), marked.execute("select count(*) from headrace.outbox").fetchone()) == (0, (6,))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        publish_many(clerk, [Event(topic="orders", type="order.placed", key="k9")])
+
+
+def test_role_without_insert_uses_the_function_its_owner_lends(marked: Connection, clerk: Connection) -> None:
+    marked.execute("revoke insert on headrace.outbox from clerk")
+    marked.execute("alter function headrace.publish_many(jsonb, text) security definer")
+    publish_many(clerk, EVENTS)
+    assert copies(marked) == 0
+    rows = marked.execute("select event_id, payload, key, headers from headrace.outbox order by id").fetchall()
+    assert rows == [(event.id, event.payload, event.key, event.headers) for event in EVENTS]
+
+
+def test_autocommit_batch_is_all_or_nothing(orders: Connection, second: Connection) -> None:
+    publish_many(second, EVENTS)
+    with pytest.raises(UnknownTopic):
+        publish_many(second, [*EVENTS, Event(topic="none", type="a")])
+    assert second.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (3,)
+
+
+def test_generator_may_read_from_the_same_connection(orders: Connection) -> None:
+    orders.execute("create table sale (id int); insert into sale select generate_series(1, 1000)")
+    sales = orders.execute("select id from sale order by id")
+    assert len(publish_many(orders, (Event(topic="orders", type="sale", payload=id) for (id,) in sales))) == 1000
+
+
+def test_sqlalchemy_in_autocommit_mode_sends_one_statement(marked: Connection, database: Target) -> None:
+    engine = sqlalchemy.create_engine(database.dsn.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with Session(engine) as session:
+        publish_many(session, EVENTS)
+    engine.dispose()
+    assert (copies(marked), marked.execute("select count(*) from headrace.outbox").fetchone()) == (0, (3,))
+
+
+def test_client_in_another_encoding_publishes_the_same_text(orders: Connection, second: Connection) -> None:
+    second.execute("set client_encoding = 'LATIN1'")
+    publish_many(second, [Event(topic="orders", type="a", payload="ä€😀", key="ü")])
+    publish(second, "orders", "a", "ä€😀", key="ü")
+    assert orders.execute("select payload, key from headrace.outbox").fetchall() == [("ä€😀", "ü")] * 2
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+@pytest.mark.parametrize("way", ["one", "copy", "function"])
+def test_sequencer_is_woken_once_when_the_topic_sleeps(orders: Connection, second: Connection, asleep: bool, way: str) -> None:
+    orders.execute("update headrace.topic set asleep = %s", (asleep,))
+    second.execute("listen headrace_outbox")
+    with orders.transaction():
+        if way == "one":
+            publish(orders, "orders", "order.placed")
+        elif way == "copy":
+            publish_many(orders, EVENTS)
+        else:
+            orders.execute("""select headrace.publish_many('[{"topic": "orders", "type": "a"}]')""")
+    assert len(list(second.notifies(timeout=0.2, stop_after=2))) == int(asleep)
+
+
+def test_old_snapshot_cannot_leave_the_sequencer_asleep(orders: Connection, second: Connection, database: Target) -> None:
+    orders.execute("update headrace.topic set asleep = false")
+    second.execute("listen headrace_outbox")
+    with psycopg.connect(database.dsn) as publisher:
+        publisher.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        publisher.execute("select 1 from headrace.topic")
+        orders.execute("update headrace.topic set asleep = true")
+        publish_many(publisher, EVENTS)
+    assert list(second.notifies(timeout=5, stop_after=1))
+
+
+def test_sql_function_takes_defaults(orders: Connection) -> None:
+    ids = orders.execute(
+        "select headrace.publish_many(%s)", ['[{"topic": "orders", "type": "a"}, {"topic": "orders", "type": "b", "key": "k"}]']
+    ).fetchall()
+    rows = orders.execute("select event_id, type, key, payload, headers from headrace.outbox order by id").fetchall()
+    assert rows == [(ids[0][0], "a", None, None, {}), (ids[1][0], "b", "k", None, {})]
+
+
+@pytest.mark.parametrize(
+    ("events", "error", "told"),
+    [
+        ("{}", Invalid, "events are object, not an array"),
+        ("[1]", Invalid, "an event is number, not an object"),
+        ('[{"topic": "orders", "type": "a", "pyload": 1}]', Invalid, 'unknown member "pyload"'),
+        ('[{"type": "a"}]', UnknownTopic, 'no topic ""'),
+        ('[{"topic": "orders", "type": "a"}, {"topic": "orders", "type": "b c"}]', BadType, "b c"),
+        ('[{"topic": "orders", "type": "a", "headers": []}]', Invalid, "headers must be"),
+        ('[{"topic": "orders", "type": "a", "id": "x"}]', Invalid, "uuid"),
+    ],
+)
+def test_sql_function_refuses_what_is_no_event(orders: Connection, events: str, error: type[Exception], told: str) -> None:
+    from headrace.db import translated
+
+    with pytest.raises(error, match=told), translated():
+        orders.execute("select headrace.publish_many(%s)", [events])
+    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+
+
+def test_database_without_headrace_says_what_to_run(conn: Connection) -> None:
+    conn.execute("drop schema headrace cascade")
+    for act in (lambda: publish(conn, "orders", "a"), lambda: publish_many(conn, EVENTS)):
+        with pytest.raises(NotMigrated, match="headrace migrate"):
+            act()
