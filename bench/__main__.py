@@ -7,7 +7,7 @@ import importlib
 
 from bench._lab import lab
 
-NAMES = ("publish", "batch", "end_to_end", "latency")
+NAMES = ("publish", "batch", "end_to_end", "latency", "actions")
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from bench._child import child
 from bench._drain import SEND
 from bench._lab import Lab, settle, surroundings
 from bench._result import Figure, Round, Side, ratio, report
-
 from headrace.db import Connection, Target, connect
 from headrace.work import BATCH_MAX
 
