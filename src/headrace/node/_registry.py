@@ -89,7 +89,8 @@ async def make_rules(conn: AsyncConnection, ons: Sequence[On], namespace: str | 
         return
     for on in ons:
         given = {"namespace": namespace, "topic": on.topic, "event_type": on.event_type, "action": on.action}
-        await conn.execute(query("node/make_rule"), given)
+        for statement in ("know_event_type", "know_action", "make_rule"):
+            await conn.execute(query(f"node/{statement}"), given)
 
 
 async def _without_rules(conn: AsyncConnection) -> bool:
