@@ -31,7 +31,7 @@ SLOW = 3
 async def until(query: str, wanted: int, conn: Connection, *, within_s: float) -> None:
     """Waits until a query gives the number wanted."""
     async with asyncio.timeout(within_s * SLOW):
-        while conn.execute(query).fetchone() != (wanted,):  # noqa: ASYNC110 - it is the database that changes
+        while conn.execute(query).fetchone() != (wanted,):
             await asyncio.sleep(0.01)
 
 

@@ -10,24 +10,40 @@ import logging
 from collections.abc import Sequence
 
 from headrace.consume import Runner
-from headrace.db import Listener, Pool, Target, persist, pool, translate
+from headrace.db import TRANSIENT, Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
+from headrace.node._hands import Hands, Work
+from headrace.node._registry import Identity, Registry
 from headrace.react import Reactor
+from headrace.work import lanes
 
 logger = logging.getLogger(__name__)
 
 MAINTAIN_S = 60.0
 GRACE_S = 30.0
+LEAVE_S = 2.0
 
 
 class Node:
     """Runs an application until `stop`."""
 
-    def __init__(self, app: Headrace, targets: Sequence[Target], *, sequencer: bool = True, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        app: Headrace,
+        targets: Sequence[Target],
+        *,
+        sequencer: bool = True,
+        grace_s: float = GRACE_S,
+        identity: Identity | None = None,
+        work: Work | None = None,
+    ) -> None:
+        self.identity = identity or Identity()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
-        self._sides = [_Side(app, target, self._stop, sequencer=sequencer) for target in targets]
+        self._sides = [
+            _Side(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work or Work()) for target in targets
+        ]
 
     @property
     def handled(self) -> int:
@@ -38,6 +54,11 @@ class Node:
     def fired(self) -> int:
         """How many times a rule has fired on this node."""
         return sum(side.reactor.firings for side in self._sides)
+
+    @property
+    def actions(self) -> int:
+        """How many actions this node has handled."""
+        return sum(worker.handled for side in self._sides for worker in side.hands.workers)
 
     @property
     def sequenced(self) -> int:
@@ -77,17 +98,25 @@ def _only(error: Exception) -> Exception:
 class _Side:
     """The loops of a node on one database."""
 
-    def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
+    def __init__(
+        self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: Work
+    ) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles, the sequencer and the ticker one each, the rules two.
-        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 4)
+        # A worker holds one connection while it handles, the sequencer, the ticker and the heartbeat one each, the rules two.
+        busy = sum(consumer.concurrency for consumer in app.consumers) + sum(
+            lane.workers for lane in lanes(app.handlings, workers=work.workers)
+        )
+        self._pool: Pool = pool(target, size=busy + 5, settings={"headrace.node": identity.name})
         self._listener = Listener(target)
         self._bells = [self._listener.subscribe("headrace_outbox")]
         self.sequencer = Sequencer(self._pool, self._bells[0], stop) if sequencer else None
         rule_bell, log_bell = (self._listener.subscribe(channel) for channel in ("headrace_rule", "headrace_log"))
         self._bells += [rule_bell, log_bell]
         self.reactor = Reactor(self._pool, rule_bell, log_bell, stop)
+        self._registry = Registry(app, identity, self._pool)
+        self._bells.append(self._listener.subscribe("headrace_action"))
+        self.hands = Hands(app, target, self._pool, self._bells[-1], stop, node_id=identity.node_id, work=work)
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -100,8 +129,8 @@ class _Side:
 
     async def run(self) -> None:
         await self._pool.open()
-        listener = asyncio.create_task(self._listener.run())
-        ticker = asyncio.create_task(self._tick())
+        await persist(f"registration with {self.target}", self._registry.register)
+        beside = [asyncio.create_task(loop) for loop in (self._listener.run(), self._tick(), self._registry.run())]
         try:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer:
@@ -109,12 +138,22 @@ class _Side:
                 group.create_task(self.reactor.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
+                group.create_task(self.hands.run())
                 group.create_task(self._stop.wait())
         finally:
-            listener.cancel()
-            ticker.cancel()
-            await asyncio.gather(listener, ticker, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await self._leave()
             await self._pool.close()
+
+    async def _leave(self) -> None:
+        """Says goodbye, where the database still hears it; else the node is lost after 90 s."""
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._registry.deregister()
+        except (*TRANSIENT, TimeoutError) as error:
+            logger.warning("%s did not hear that this node ends: %s", self.target, error)
 
     async def _tick(self) -> None:
         while True:
@@ -124,3 +163,4 @@ class _Side:
     async def _maintain(self) -> None:
         async with self._pool.connection() as conn:
             await conn.execute("select count(*) from headrace.maintain_log()")
+            await conn.execute("select headrace.trim_results()")
