@@ -4,8 +4,10 @@ from headrace.consume import Batch, Failure
 from headrace.core import Event, HeadraceError, LoggedEvent
 from headrace.node import Headrace, Node
 from headrace.outbox import publish, publish_async, publish_many, publish_many_async
+from headrace.work import Action, send_action, send_action_async
 
 __all__ = [
+    "Action",
     "Batch",
     "Event",
     "Failure",
@@ -17,4 +19,6 @@ __all__ = [
     "publish_async",
     "publish_many",
     "publish_many_async",
+    "send_action",
+    "send_action_async",
 ]

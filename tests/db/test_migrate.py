@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headrace.core import MigrationChanged
-from headrace.db import Connection, Server, Target, connect, desired_schema, migrate, pending, query
+from headrace.db import Connection, Server, Target, connect, desired_schema, install_pgmq, migrate, pending, query
 
 CATALOG = {
     "columns": """
@@ -58,6 +58,7 @@ def empty(server: Server) -> Iterator[Target]:
 def test_migrations_lead_to_the_desired_schema(conn: Connection, empty: Target) -> None:
     with connect(empty) as wanted:
         wanted.execute(query("db/bootstrap"))
+        install_pgmq(wanted)
         for step in desired_schema():
             wanted.execute(step.text)
         expected = catalog(wanted)

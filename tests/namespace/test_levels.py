@@ -56,8 +56,7 @@ async def test_consumer_consumes_and_does_not_publish(stage: Connection, sign_in
 
     node = Node(app, [Target("role", make_conninfo(database.dsn, user=role.info.user))], sequencer=False)
     running = asyncio.create_task(node.run())
-    async with asyncio.timeout(20):
-        await done.wait()
+    await asyncio.wait([running, asyncio.ensure_future(done.wait())], timeout=20, return_when=asyncio.FIRST_COMPLETED)
     node.stop()
     await running
     assert seen == [1, 2, 3]

@@ -64,6 +64,12 @@ class UnknownEvent(NotFound):
     sqlstate = "HR121"
 
 
+class UnknownDeadLetter(NotFound):
+    """There is no dead letter of this number in the namespace."""
+
+    sqlstate = "HR103"
+
+
 class Conflict(HeadraceError):
     """The thing exists already, or is in a state that does not allow this."""
 
@@ -123,6 +129,12 @@ class RuleExists(Conflict):
     """A rule of this name is already there."""
 
     sqlstate = "HR220"
+
+
+class LeaseLost(Conflict):
+    """The lease ended before the handler; another node may hold the action now, so nothing of this attempt was kept."""
+
+    sqlstate = "HR206"
 
 
 class Invalid(HeadraceError):

@@ -19,6 +19,7 @@ from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, migration_script, pending, steps
 from headrace.db._moment import moment, span
 from headrace.db._persist import TRANSIENT, persist
+from headrace.db._queue import install_pgmq
 from headrace.db._server import Server, embedded_bin, free_port
 from headrace.db._shards import Shards
 from headrace.db._sql import query
@@ -42,6 +43,7 @@ __all__ = [
     "embedded_bin",
     "embedded_server",
     "free_port",
+    "install_pgmq",
     "migrate",
     "migration_script",
     "moment",

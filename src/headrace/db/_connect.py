@@ -113,11 +113,15 @@ async def connect_async(target: Target) -> AsyncConnection:
     return conn
 
 
-def pool(target: Target, *, size: int) -> Pool:
-    """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced."""
+def pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+    """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
+
+    `settings` are set on every connection."""
 
     async def configure(conn: AsyncConnection) -> None:
         set_json_loads(decode, conn)
+        for name, value in (settings or {}).items():
+            await conn.execute("select set_config(%s, %s, false)", (name, value))
 
     return AsyncConnectionPool(
         target.dsn,

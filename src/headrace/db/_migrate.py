@@ -13,6 +13,7 @@ from typing import LiteralString
 import psycopg
 
 from headrace.core import MigrationChanged
+from headrace.db._queue import install_pgmq, pgmq_script
 from headrace.db._sql import query, sql_files
 from headrace.db._sqlstate import translated
 
@@ -56,6 +57,7 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
     with translated(), conn.transaction():
         conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
         conn.execute(query("db/bootstrap"))
+        install_pgmq(conn)
         due = pending(conn)
         for step in due:
             conn.execute(step.text)
@@ -72,6 +74,8 @@ def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
         return "-- Nothing to do: the database has the schema of this version.\n"
     cursor = psycopg.ClientCursor(conn)
     parts = ["begin;", cursor.mogrify("select pg_advisory_xact_lock(%s);", (_LOCK,)), query("db/bootstrap").strip()]
+    if queue := pgmq_script(conn).strip():
+        parts += ["-- pgmq, on which the action queues stand", queue]
     for step in due:
         record = cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
         parts += [f"-- {step.name}", step.text.strip(), record.strip()]

@@ -1,6 +1,8 @@
 """Node: composes the loops of an application and runs them on every database."""
 
-from headrace.node._app import Headrace
+from headrace.node._app import Headrace, On
+from headrace.node._hands import Work
 from headrace.node._node import Node
+from headrace.node._registry import HEARTBEAT_S, Identity, Registry
 
-__all__ = ["Headrace", "Node"]
+__all__ = ["HEARTBEAT_S", "Headrace", "Identity", "Node", "On", "Registry", "Work"]

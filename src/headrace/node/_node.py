@@ -10,28 +10,44 @@ import logging
 from collections.abc import Sequence
 
 from headrace.consume import Runner
-from headrace.db import Listener, Pool, Target, persist, pool, translate
+from headrace.db import TRANSIENT, Listener, Pool, Target, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
+from headrace.node._hands import Hands, Work
+from headrace.node._registry import Identity, Registry
 from headrace.react import Reactor
 from headrace.schedule import Ticker
+from headrace.work import lanes
 
 logger = logging.getLogger(__name__)
 
 MAINTAIN_S = 60.0
 GRACE_S = 30.0
+LEAVE_S = 2.0
 
 
 class Node:
     """Runs an application until `stop`.
 
     Sequencing, rules, schedules and maintenance serve every namespace and take the owner's rights; with `sequencer=False` the
-    node leaves them to others and runs its consumers only, which a role with the level `consume` may."""
+    node leaves them to others and runs its consumers and handlers only, which a role with the level `consume` may."""
 
-    def __init__(self, app: Headrace, targets: Sequence[Target], *, sequencer: bool = True, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        app: Headrace,
+        targets: Sequence[Target],
+        *,
+        sequencer: bool = True,
+        grace_s: float = GRACE_S,
+        identity: Identity | None = None,
+        work: Work | None = None,
+    ) -> None:
+        self.identity = identity or Identity()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
-        self._sides = [_Side(app, target, self._stop, sequencer=sequencer) for target in targets]
+        self._sides = [
+            _Side(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work or Work()) for target in targets
+        ]
 
     @property
     def handled(self) -> int:
@@ -42,6 +58,11 @@ class Node:
     def fired(self) -> int:
         """How many times a rule has fired on this node."""
         return sum(side.reactor.firings for side in self._sides if side.reactor)
+
+    @property
+    def actions(self) -> int:
+        """How many actions this node has handled."""
+        return sum(worker.handled for side in self._sides for worker in side.hands.workers)
 
     @property
     def sequenced(self) -> int:
@@ -81,18 +102,25 @@ def _only(error: Exception) -> Exception:
 class _Side:
     """The loops of a node on one database."""
 
-    def __init__(self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool) -> None:
+    def __init__(
+        self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: Work
+    ) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles, the sequencer, the maintenance and the ticker one each, the rules two.
-        self._pool: Pool = pool(target, size=sum(consumer.concurrency for consumer in app.consumers) + 5)
+        # A worker holds one connection while it handles; sequencer, maintenance, ticker and heartbeat one each, the rules two.
+        busy = sum(consumer.concurrency for consumer in app.consumers) + sum(
+            lane.workers for lane in lanes(app.handlings, workers=work.workers)
+        )
+        self._pool: Pool = pool(target, size=busy + 6, settings={"headrace.node": identity.name})
         self._listener = Listener(target)
-        channels = ("headrace_outbox", "headrace_schedule", "headrace_rule", "headrace_log")
+        channels = ("headrace_outbox", "headrace_schedule", "headrace_rule", "headrace_log", "headrace_action")
         self._bells = [self._listener.subscribe(channel) for channel in channels]
-        outbox_bell, schedule_bell, rule_bell, log_bell = self._bells
+        outbox_bell, schedule_bell, rule_bell, log_bell, action_bell = self._bells
         self.sequencer = Sequencer(self._pool, outbox_bell, stop) if sequencer else None
         self.ticker = Ticker(self._pool, schedule_bell, stop, target) if sequencer else None
         self.reactor = Reactor(self._pool, rule_bell, log_bell, stop) if sequencer else None
+        self._registry = Registry(app, identity, self._pool)
+        self.hands = Hands(app, target, self._pool, action_bell, stop, node_id=identity.node_id, work=work)
         self.runners: list[Runner] = []
         for consumer in app.consumers:
             bell = self._listener.subscribe("headrace_log")
@@ -105,7 +133,17 @@ class _Side:
 
     async def run(self) -> None:
         await self._pool.open()
-        beside = [asyncio.create_task(self._listener.run())]
+        try:
+            await persist(f"registration with {self.target}", self._registry.register)
+            try:
+                await self._run_loops()
+            finally:
+                await self._leave()
+        finally:
+            await self._pool.close()
+
+    async def _run_loops(self) -> None:
+        beside = [asyncio.create_task(loop) for loop in (self._listener.run(), self._registry.run())]
         try:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer and self.ticker and self.reactor:
@@ -115,12 +153,20 @@ class _Side:
                     group.create_task(self.reactor.run())
                 for runner in self.runners:
                     group.create_task(runner.run())
+                group.create_task(self.hands.run())
                 group.create_task(self._stop.wait())
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            await self._pool.close()
+
+    async def _leave(self) -> None:
+        """Says goodbye, where the database still hears it; else the node is lost after 90 s."""
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._registry.deregister()
+        except (*TRANSIENT, TimeoutError) as error:
+            logger.warning("%s did not hear that this node ends: %s", self.target, error)
 
     async def _keep_maintained(self) -> None:
         while True:
@@ -130,3 +176,4 @@ class _Side:
     async def _maintain(self) -> None:
         async with self._pool.connection() as conn:
             await conn.execute("select count(*) from headrace.maintain_log()")
+            await conn.execute("select headrace.trim_results()")

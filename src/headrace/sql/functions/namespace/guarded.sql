@@ -23,7 +23,7 @@ as $$
         ('rule_version', 'namespace', 'consume', 'admin', 'admin', null),
         ('firing', 'topic', 'consume', null, null, null),
         ('queue', 'namespace', 'any', null, 'consume', null),
-        ('node', 'namespace', 'consume', 'consume', 'consume', null),
+        ('node', 'namespace', 'consume', 'consume', 'consume', 'consume'),
         ('action_result', 'namespace', 'consume', 'consume', null, null),
         ('attempt', 'namespace', 'consume', 'consume', null, null)
 $$;

@@ -1,0 +1,77 @@
+"""Actions through the queue with an empty handler: beside pgmq's bare read + delete, and beside procrastinate and pgqueuer.
+
+Bare is the least one can do with pgmq: read and delete a batch in one transaction, over and over, on one connection. It is
+compared with a node of one worker, which leases first and commits handling and ack after that, and so writes twice as often."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from bench._child import child
+from bench._drain import SEND
+from bench._lab import Lab, settle, surroundings
+from bench._result import Figure, Round, Side, ratio, report
+from headrace.db import Connection, Target, connect
+from headrace.work import BATCH_MAX
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int
+    actions: int
+    jobs: int
+    """For the slower queues."""
+
+
+FULL = Plan(rounds=9, actions=50_000, jobs=3_000)
+QUICK = Plan(rounds=3, actions=10_000, jobs=500)
+
+
+def run(lab: Lab, *, quick: bool) -> None:
+    plan = QUICK if quick else FULL
+    told = surroundings(lab)
+    names = ("bare", "headrace-1", "headrace", "procrastinate", "pgqueuer")
+    sides = {name: Side(name, []) for name in names}
+    with lab.database("actions", partitions=1) as target, connect(target) as conn:
+        conn.execute("select pgmq.create('bare')")
+        for _ in range(plan.rounds):
+            for name, side in sides.items():
+                conn.execute("vacuum")
+                settle(conn)
+                side.rounds.append(_bare(lab, conn, plan.actions) if name == "bare" else _drained(lab, target, name, plan))
+    better = max(sides["procrastinate"], sides["pgqueuer"], key=lambda side: side.rate)
+    figures: list[Figure] = [
+        ratio(f"one worker : pgmq read + delete, {BATCH_MAX} each", sides["headrace-1"], sides["bare"], 0.6),
+        ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.0),
+    ]
+    report("actions", told, figures, dict(sides))
+
+
+def _drained(lab: Lab, target: Target, name: str, plan: Plan) -> Round:
+    """One queue's worker empties its queue."""
+    jobs = plan.actions if name.startswith("headrace") else plan.jobs
+    with child("bench._drain", name, target.dsn, str(jobs)) as worker:
+        cpu = lab.cpu_s([worker.pid])
+        seconds = worker.ask()["seconds"]
+        return Round(jobs / seconds, 1e6 * (lab.cpu_s([worker.pid]) - cpu) / jobs)
+
+
+def _bare(lab: Lab, conn: Connection, actions: int) -> Round:
+    conn.execute(SEND, (actions,))
+    conn.execute("insert into pgmq.q_bare (vt, message) select vt, message from pgmq.q_hr_default order by msg_id")
+    conn.execute("truncate pgmq.q_hr_default")
+    settle(conn)
+    began, cpu, own = time.perf_counter(), lab.cpu_s(), time.process_time()
+    while _read_and_delete(conn):
+        pass
+    took = time.perf_counter() - began
+    return Round(actions / took, 1e6 * (lab.cpu_s() - cpu + time.process_time() - own) / actions)
+
+
+def _read_and_delete(conn: Connection) -> int:
+    with conn.transaction():
+        rows = conn.execute("select msg_id, message from pgmq.read('bare', 30, %s)", (BATCH_MAX,)).fetchall()
+        if rows:
+            conn.execute("select pgmq.delete('bare', %s::bigint[])", ([row[0] for row in rows],))
+    return len(rows)

@@ -1,0 +1,69 @@
+"""Hands: the loops of a node that handle actions on one database.
+
+Owns: the workers, their leases, and the sweep for actions nobody handles."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from uuid import UUID
+
+from headrace.db import Pool, Subscription, Target, persist
+from headrace.node._app import Headrace
+from headrace.work import LEASE_S, WORKERS, Keeper, Queue, Worker, lanes, lease_pool
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """How a node works on actions."""
+
+    lease_s: float = LEASE_S
+    """How long an action is held; made longer by itself while its handler runs."""
+    workers: int = WORKERS
+    """How many batches it handles side by side, beside actions with a concurrency of their own."""
+    unhandled_s: float = 10.0
+    """How long an action may be due without any node that handles it, before it is a dead letter."""
+
+
+class Hands:
+    """Handles an application's actions until told to stop."""
+
+    def __init__(
+        self, app: Headrace, target: Target, pool: Pool, bell: Subscription, stop: asyncio.Event, *, node_id: UUID, work: Work
+    ) -> None:
+        self._stop = stop
+        self._unhandled_s = work.unhandled_s
+        own = lanes(app.handlings, workers=work.workers)
+        # Claims are short: a few connections serve many workers.
+        self._leases = lease_pool(target, size=min(4, sum(lane.workers for lane in own)) + 1)
+        self._queue = Queue(self._leases, namespace=app.namespace, node_id=node_id, lease_s=work.lease_s)
+        self._keeper = Keeper(self._queue)
+        bell.word = app.namespace
+        self.workers = [Worker(lane, self._queue, pool, self._keeper, bell, stop) for lane in own]
+
+    async def run(self) -> None:
+        await self._leases.open()
+        keeper = asyncio.create_task(self._keeper.run())
+        sweeper = asyncio.create_task(self._sweep())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for worker in self.workers:
+                    group.create_task(worker.run())
+                group.create_task(self._stop.wait())
+        finally:
+            keeper.cancel()
+            sweeper.cancel()
+            await asyncio.gather(keeper, sweeper, return_exceptions=True)
+            await self._leases.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            buried = await persist("sweep", lambda: self._queue.bury_unhandled(self._unhandled_s))
+            if buried:
+                logger.warning("%s actions that no node handles are dead letters now", buried)

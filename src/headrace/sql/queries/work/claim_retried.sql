@@ -1,0 +1,15 @@
+-- Claims one action that was handed out before and is due again: the oldest. It is handed out alone, so that one which kills its
+-- process does not use up the attempts of others. Where order by key is asked for: only one that is the first of its key.
+-- Locks: the row, skip locked. Indexes: q_<queue>_retried, q_<queue>_key_order.
+update {queue} c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => %(lease_s)s)
+where c.ctid = any (array(
+    select q.ctid from {queue} q
+    where q.read_ct > 0 and q.vt <= headrace.clock() and q.message ->> 'action' = any (%(actions)s::text[])
+        and (not %(ordered)s or not exists (
+            select from {queue} e
+            where e.message ->> 'action' = q.message ->> 'action' and e.message ->> 'key' = q.message ->> 'key'
+                and e.msg_id < q.msg_id))
+    order by q.msg_id
+    limit 1
+    for update of q skip locked))
+returning c.msg_id, c.read_ct, c.message::text;

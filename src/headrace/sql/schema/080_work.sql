@@ -1,0 +1,73 @@
+-- Action queues, one per namespace; the actions themselves wait in pgmq's tables.
+create table headrace.queue (
+    namespace text    not null,
+    -- An idle node waits for a call: a sender has to send a NOTIFY at commit. Otherwise it must not.
+    asleep    boolean not null default true,
+    constraint queue_pkey primary key (namespace),
+    constraint queue_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade
+) with (fillfactor = 50);
+
+-- Nodes: processes that run handlers. Alive while they heartbeat; see the view headrace.node_state.
+create table headrace.node (
+    node_id      uuid        not null,
+    namespace    text        not null,
+    name         text        not null,
+    description  text,
+    metadata     jsonb       not null default '{}',
+    version      text        not null,
+    started_at   timestamptz not null default headrace.clock(),
+    heartbeat_at timestamptz not null default headrace.clock(),
+    -- Set when it ended in order.
+    stopped_at   timestamptz,
+    -- The actions it handles. An action no node handles is a dead letter.
+    handlers     text[]      not null default '{}',
+    constraint node_pkey primary key (node_id),
+    constraint node_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint node_metadata_object check (jsonb_typeof(metadata) = 'object')
+) with (fillfactor = 50);
+
+-- How actions ended: 'done', or 'dead' (there is a dead letter). An action that was redriven has a row for each end.
+-- Written in the transaction that takes the action out of the queue; trimmed by age.
+create table headrace.action_result (
+    ended_at   timestamptz not null,
+    action_id  uuid        not null,
+    node_id    uuid,
+    duration_s real,
+    attempts   integer     not null,
+    namespace  text        not null,
+    action     text        not null,
+    outcome    text        not null,
+    constraint action_result_outcome_known check (outcome in ('done', 'dead'))
+);
+create index action_result_action on headrace.action_result (action_id);
+create index action_result_age on headrace.action_result using brin (ended_at) with (autosummarize = on);
+
+-- Attempts that failed, and what followed: 'retry' at a time, or 'dead'.
+create table headrace.attempt (
+    failed_at  timestamptz not null default headrace.clock(),
+    action_id  uuid        not null,
+    node_id    uuid,
+    duration_s real,
+    attempt    integer     not null,
+    namespace  text        not null,
+    action     text        not null,
+    error      text        not null,
+    traceback  text,
+    follows    text        not null,
+    retry_at   timestamptz,
+    constraint attempt_follows_known check (follows in ('retry', 'dead'))
+);
+create index attempt_action on headrace.attempt (action_id);
+create index attempt_age on headrace.attempt using brin (failed_at) with (autosummarize = on);
+
+create trigger namespace_queues after insert or delete on headrace.namespace
+for each row execute function headrace.follow_namespace();
+
+select headrace.create_queue(n.namespace) from headrace.namespace n;
+
+-- Nodes and how they are: 'alive', 'lost' (no heartbeat for 90 seconds, and it did not say goodbye), 'stopped'.
+create view headrace.node_state as
+select n.node_id, n.namespace, n.name, n.description, n.metadata, n.version, n.started_at, n.heartbeat_at, n.stopped_at, n.handlers,
+    case when n.stopped_at is not null then 'stopped'
+        when n.heartbeat_at > headrace.clock() - interval '90 seconds' then 'alive' else 'lost' end as state
+from headrace.node n;

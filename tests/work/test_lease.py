@@ -1,0 +1,115 @@
+"""Leases: what a node holds is its own while it works; what it lost, it can no longer ack."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.db import AsyncConnection, Connection
+from headrace.work import Action, list_dead_letters, list_results, send_action
+from tests.work.conftest import Bench, make_due, run_dry, send, waiting, write
+
+Effects = Callable[[], list[object]]
+
+
+async def test_action_in_hand_is_not_handed_out_again(conn: Connection, bench: Bench) -> None:
+    send(conn, 1)
+    assert len(await bench.queue.claim(["work"], 10)) == 1
+    assert await bench.queue.claim(["work"], 10) == []
+    assert await bench.queue.claim_retried(["work"], ordered=False) == []
+
+
+async def test_lapsed_lease_returns_the_action_to_the_queue(conn: Connection, bench: Bench, effects: Effects) -> None:
+    sent = send_action(conn, "work", 1)
+    await bench.queue.claim(["work"], 10)
+    make_due(conn)
+    await run_dry(bench.worker(write))
+    assert effects() == [1]
+    assert [result.attempts for result in list_results(conn, [sent])] == [2]
+
+
+async def test_late_ack_is_refused_and_its_effects_are_gone(conn: Connection, bench: Bench, effects: Effects) -> None:
+    """The lease ends while the handler works; another worker takes the action; the first one comes too late."""
+    sent = send_action(conn, "work", 1)
+    other = bench.worker(write)
+
+    async def slow(action: Action, tx: AsyncConnection) -> None:
+        await write(action, tx)
+        make_due(conn)
+        assert await other.handle_once()
+
+    late = bench.worker(slow)
+    await late.handle_once()
+    assert (effects(), waiting(conn), late.handled, other.handled) == ([1], [], 0, 1)
+    assert len(list_results(conn, [sent])) == 1
+    assert list_dead_letters(conn) == []
+
+
+async def test_batch_with_one_lost_lease_keeps_the_others_and_repeats_nothing(
+    conn: Connection, bench: Bench, effects: Effects
+) -> None:
+    send(conn, 1, 2, 3)
+    other = bench.worker(write)
+    taken: list[bool] = []
+
+    async def slow(action: Action, tx: AsyncConnection) -> None:
+        await write(action, tx)
+        if action.payload == 2 and not taken:
+            conn.execute("update pgmq.q_hr_default set vt = now() - interval '1 s' where message -> 'payload' = '2'")
+            taken.append(await other.handle_once())
+
+    await run_dry(bench.worker(slow))
+    assert sorted(map(str, effects())) == ["1", "2", "3"]
+    assert waiting(conn) == []
+
+
+async def test_lease_that_lapsed_without_another_taker_can_still_be_acked(
+    conn: Connection, bench: Bench, effects: Effects
+) -> None:
+    async def slow(action: Action, tx: AsyncConnection) -> None:
+        make_due(conn)
+        await write(action, tx)
+
+    send(conn, 1)
+    await bench.worker(slow).handle_once()
+    assert (effects(), waiting(conn)) == ([1], [])
+
+
+async def test_keeper_makes_the_lease_longer_while_the_handler_runs(conn: Connection, bench: Bench, effects: Effects) -> None:
+    seen: list[int] = []
+
+    async def slow(action: Action, tx: AsyncConnection) -> None:
+        make_due(conn)
+        seen.append(await bench.keeper.extend())
+        assert await bench.queue.claim_retried(["work"], ordered=False) == []
+        await write(action, tx)
+
+    send(conn, 1)
+    await bench.worker(slow).handle_once()
+    assert (seen, effects()) == ([1], [1])
+    assert await bench.keeper.extend() == 0, "what is done is not held any more"
+
+
+async def test_keeper_runs_beside_handlers_by_itself(conn: Connection, bench: Bench, effects: Effects) -> None:
+    bench.queue.lease_s = 0.3
+
+    async def slow(action: Action, tx: AsyncConnection) -> None:
+        (first,) = conn.execute("select vt from pgmq.q_hr_default").fetchone() or (None,)
+        async with asyncio.timeout(10):
+            while conn.execute("select vt > %s from pgmq.q_hr_default", (first,)).fetchone() != (True,):
+                await asyncio.sleep(0.02)
+        await write(action, tx)
+
+    send(conn, 1)
+    keeper = asyncio.create_task(bench.keeper.run())
+    await bench.worker(slow).handle_once()
+    keeper.cancel()
+    assert effects() == [1]
+
+
+async def test_extension_passes_over_what_another_node_holds(conn: Connection, bench: Bench) -> None:
+    send(conn, 1)
+    claims = await bench.queue.claim(["work"], 1)
+    make_due(conn)
+    await bench.queue.claim_retried(["work"], ordered=False)
+    assert await bench.queue.extend(claims) == 0
