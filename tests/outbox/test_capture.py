@@ -223,7 +223,7 @@ def test_released_table_is_left_alone(shop: Connection) -> None:
     release_capture(shop, "orders")
     shop.execute("insert into orders values (1)")
     assert captured(shop) == []
-    assert shop.execute("select tgname from pg_trigger where not tgisinternal").fetchall() == []
+    assert shop.execute("select tgname from pg_trigger where not tgisinternal and tgrelid = 'orders'::regclass").fetchall() == []
     with pytest.raises(NotFound, match="table orders is not captured"):
         release_capture(shop, "orders")
 
