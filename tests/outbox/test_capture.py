@@ -223,7 +223,7 @@ def test_released_table_is_left_alone(shop: Connection) -> None:
     release_capture(shop, "orders")
     shop.execute("insert into orders values (1)")
     assert captured(shop) == []
-    assert shop.execute("select tgname from pg_trigger where starts_with(tgname, 'headrace')").fetchall() == []
+    assert shop.execute("select tgname from pg_trigger where not tgisinternal and tgrelid = 'orders'::regclass").fetchall() == []
     with pytest.raises(NotFound, match="table orders is not captured"):
         release_capture(shop, "orders")
 
@@ -277,8 +277,8 @@ def test_column_in_the_place_of_old_values_is_refused(shop: Connection) -> None:
 def test_writer_with_the_rights_to_publish_is_captured(shop: Connection, database: Target) -> None:
     capture(shop, "orders", "orders")
     shop.execute("""
-        create role writer; grant insert on orders to writer;
-        select headrace.grant_namespace('writer', 'default', 'publish')""")
+        create role writer; grant usage on schema headrace to writer; grant insert on orders, headrace.outbox to writer;
+        grant select on headrace.topic, headrace.capture to writer; grant usage on sequence headrace.outbox_id_seq to writer""")
     with connect(database) as session:
         session.execute("set role writer")
         session.execute("insert into orders values (1)")
