@@ -2,7 +2,7 @@
 
 It fills its queue by the means of that queue and says `ready`; told to go, it works until the queue is empty and answers with the
 seconds from the first call of the handler until everything is acknowledged and the worker has ended. Queues: `headrace` (as it
-comes), `headrace-1` (one worker), `procrastinate`, `pgqueuer`; the two others with the settings that were fastest here."""
+comes), `headrace-1` (one worker), `procrastinate`, `pgqueuer`; the last with batches of our size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from headrace.db import Target, connect
 from headrace.node import Headrace, Node, Work
-from headrace.work import Action
+from headrace.work import BATCH_MAX, Action
 
 SEND = """
     select count(*) from headrace.send_actions('default', (
@@ -99,7 +99,7 @@ async def pgqueuer(dsn: str, jobs: int, go: Callable[[], None]) -> Calls:
             calls.one()
 
         go()
-        await worker.qm.run(batch_size=1000, mode=QueueExecutionMode.drain)
+        await worker.qm.run(batch_size=BATCH_MAX, mode=QueueExecutionMode.drain)
     return calls
 
 

@@ -73,6 +73,7 @@ class Worker:
         self._looked_back_at = 0.0
         self._just_retried = False
         self._after = 0
+        self._claiming = asyncio.Lock()
         self._owed: dict[bool, list[Claim]] = {True: [], False: []}
         self.handled = 0
         """How many actions this worker has handled."""
@@ -162,6 +163,11 @@ class Worker:
     async def _claim_fresh(self, most: int) -> list[Claim]:
         if self._lane.ordered:
             return await self._queue.claim_ordered(self._names[0], most)
+        # One claim at a time: side by side they would walk over each other's rows.
+        async with self._claiming:
+            return await self._claim_after(most)
+
+    async def _claim_after(self, most: int) -> list[Claim]:
         after = self._after
         claims = await self._queue.claim(self._names, most, after=after)
         if len(claims) < most and after:
