@@ -20,12 +20,12 @@ from headrace.work import BATCH_MAX
 class Plan:
     rounds: int
     actions: int
-    jobs: int
-    """For the slower queues."""
+    jobs: dict[str, int]
+    """Fewer for the slower queues."""
 
 
-FULL = Plan(rounds=9, actions=50_000, jobs=3_000)
-QUICK = Plan(rounds=3, actions=10_000, jobs=500)
+FULL = Plan(rounds=9, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000})
+QUICK = Plan(rounds=3, actions=10_000, jobs={"procrastinate": 300, "pgqueuer": 5_000})
 
 
 def run(lab: Lab, *, quick: bool) -> None:
@@ -50,7 +50,7 @@ def run(lab: Lab, *, quick: bool) -> None:
 
 def _drained(lab: Lab, target: Target, name: str, plan: Plan) -> Round:
     """One queue's worker empties its queue."""
-    jobs = plan.actions if name.startswith("headrace") else plan.jobs
+    jobs = plan.jobs.get(name, plan.actions)
     with child("bench._drain", name, target.dsn, str(jobs)) as worker:
         cpu = lab.cpu_s([worker.pid])
         seconds = worker.ask()["seconds"]

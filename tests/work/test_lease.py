@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import psycopg
+import pytest
+
+from headrace.core import LeaseLost
 from headrace.db import AsyncConnection, Connection
-from headrace.work import Action, list_dead_letters, list_results, send_action
+from headrace.work import Action, Policy, list_dead_letters, list_results, send_action
 from tests.work.conftest import Bench, make_due, run_dry, send, waiting, write
 
 Effects = Callable[[], list[object]]
@@ -113,3 +117,29 @@ async def test_extension_passes_over_what_another_node_holds(conn: Connection, b
     make_due(conn)
     await bench.queue.claim_retried(["work"], ordered=False)
     assert await bench.queue.extend(claims) == 0
+
+
+async def test_ack_is_refused_while_another_node_holds_the_action(conn: Connection, bench: Bench) -> None:
+    send(conn, 1)
+    (first,) = await bench.queue.claim(["work"], 1)
+    make_due(conn)
+    (second,) = await bench.queue.claim_retried(["work"], ordered=False)
+    async with bench.pool.connection() as tx:
+        with pytest.raises(psycopg.Error, match="no longer held") as refused:
+            await bench.queue.ack(tx, [first], [0.1])
+        assert refused.value.sqlstate == LeaseLost.sqlstate
+        assert waiting(conn) == [1]
+        await bench.queue.ack(tx, [second], [0.1])
+    assert waiting(conn) == []
+
+
+async def test_failure_and_release_by_who_no_longer_holds_the_action_change_nothing(conn: Connection, bench: Bench) -> None:
+    send(conn, 1)
+    (first,) = await bench.queue.claim(["work"], 1)
+    make_due(conn)
+    await bench.queue.claim_retried(["work"], ordered=False)
+    before = conn.execute("select read_ct, vt from pgmq.q_hr_default").fetchone()
+    assert await bench.queue.fail(first, Policy(attempts=1), ValueError("late"), 0.1) is None
+    await bench.queue.release([first], begun=False)
+    assert conn.execute("select read_ct, vt from pgmq.q_hr_default").fetchone() == before
+    assert list_dead_letters(conn) == []

@@ -8,7 +8,7 @@ import pytest
 from headrace.db import Connection, query
 from headrace.work._queue import LEASE_SETTINGS
 
-GIVEN = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": True}
+GIVEN = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": True, "after": 0}
 
 
 @pytest.mark.parametrize("analyzed", [False, True])

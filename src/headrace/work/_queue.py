@@ -47,9 +47,9 @@ class Queue:
         self._node_id = node_id
         self._statements: dict[str, psycopg.sql.Composed] = {}
 
-    async def claim(self, actions: Sequence[str], most: int) -> list[Claim]:
-        """Claims actions that were never handed out before, in the order to handle."""
-        given = {"actions": list(actions), "max": most, "lease_s": self.lease_s}
+    async def claim(self, actions: Sequence[str], most: int, *, after: int = 0) -> list[Claim]:
+        """Claims actions that were never handed out before, in the order to handle; ordinary ones only after a message id."""
+        given = {"actions": list(actions), "max": most, "lease_s": self.lease_s, "after": after}
         async with self._leases.connection() as conn:
             claims = await self._claimed(conn, "claim", given)
         if any(claim.action.priority for claim in claims):

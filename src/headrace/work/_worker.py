@@ -30,8 +30,8 @@ LOOK_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1)
 """Pauses between looks that found nothing, before the worker asks to be called."""
 IDLE_S = 1.0
 """Longest wait without a call: for delayed and failed actions that fall due, and for a call lost with a connection."""
-RETRIED_S = 0.02
-"""While there is fresh work, redelivered actions are looked for this often."""
+LOOK_BACK_S = 0.1
+"""While there is enough fresh work, a worker looks this often for redelivered actions, and for what it has passed by."""
 
 
 class Ahead:
@@ -70,7 +70,10 @@ class Worker:
         self._names = list(lane.handlings)
         self._pace = Pace(lane.batch_max)
         self._bucket = Bucket(lane.rate_per_s) if lane.rate_per_s else None
-        self._retried_at = 0.0
+        self._looked_back_at = 0.0
+        self._just_retried = False
+        self._after = 0
+        self._claiming = asyncio.Lock()
         self._owed: dict[bool, list[Claim]] = {True: [], False: []}
         self.handled = 0
         """How many actions this worker has handled."""
@@ -139,24 +142,40 @@ class Worker:
         most = self._bucket.take(self._pace.size) if self._bucket else self._pace.size
         if most == 0:
             return []
-        retried_first = time.monotonic() - self._retried_at > RETRIED_S
-        claims = await self._claim_retried() if retried_first else []
+        # Where many are due again, fresh and redelivered ones take turns.
+        look_back = not self._just_retried and time.monotonic() - self._looked_back_at > LOOK_BACK_S
+        self._just_retried = False
+        claims = await self._claim_retried() if look_back else []
         claims = claims or await self._claim_fresh(most)
-        if not claims and not retried_first:
+        if not claims and not look_back:
             claims = await self._claim_retried()
         if self._bucket:
             self._bucket.give_back(most - len(claims))
         return claims
 
+    async def _claim_retried(self) -> list[Claim]:
+        claims = await self._queue.claim_retried(self._names, ordered=self._lane.ordered)
+        self._after = 0
+        self._just_retried = bool(claims)
+        self._looked_back_at = 0.0 if claims else time.monotonic()
+        return claims
+
     async def _claim_fresh(self, most: int) -> list[Claim]:
         if self._lane.ordered:
             return await self._queue.claim_ordered(self._names[0], most)
-        return await self._queue.claim(self._names, most)
+        # One claim at a time: side by side they would walk over each other's rows.
+        async with self._claiming:
+            return await self._claim_after(most)
 
-    async def _claim_retried(self) -> list[Claim]:
-        claims = await self._queue.claim_retried(self._names, ordered=self._lane.ordered)
-        # While there is fresh work, redelivered actions get a turn now and then; what is due again must not starve it.
-        self._retried_at = time.monotonic()
+    async def _claim_after(self, most: int) -> list[Claim]:
+        after = self._after
+        claims = await self._queue.claim(self._names, most, after=after)
+        if len(claims) < most and after:
+            # The end is reached: what was committed late, or given back, is before it.
+            claims += await self._queue.claim(self._names, most - len(claims))
+        self._after = (
+            max((claim.msg_id for claim in claims if claim.action.priority == 0), default=0) if len(claims) == most else 0
+        )
         return claims
 
     async def _handle(self, claims: Sequence[Claim]) -> None:

@@ -1,5 +1,6 @@
 -- Claims due actions never handed out before, of the names given: high priorities first, then the ordinary ones by age, then
 -- low ones. The branches are lazy: the later ones are not looked at while the first have enough.
+-- Ordinary ones are looked for after a message id: a worker that is busy need not walk over what it has just claimed.
 -- Rows are found by their place (ctid) and locked in the same statement.
 -- Locks: the rows, skip locked. Indexes: q_<queue>_priority, q_<queue>_pkey. Runs on a connection that sorts and scans
 -- only when it must: a sort would lock, and so hide from others, the whole queue.
@@ -15,7 +16,8 @@ with claimed as (
         union all
         select place from (
             select q.ctid as place from {queue} q
-            where (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
+            where q.msg_id > %(after)s
+                and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
                 and q.read_ct = 0 and q.vt <= headrace.clock() and q.message ->> 'action' = any (%(actions)s::text[])
             order by q.msg_id
             for update skip locked) ordinary
