@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 
 from headrace.cli import (
+    _action,
+    _condition,
     _consumer,
     _dead_letter,
     _demo,
     _doctor,
+    _event_type,
     _migrate,
+    _namespace,
     _node,
     _publish,
+    _rule,
+    _schedule,
     _server,
     _tail,
     _topic,
@@ -53,7 +59,13 @@ for _room in (_migrate, _publish, _tail, _doctor, _demo):
 for _name, _group in (
     ("topic", _topic.group),
     ("consumer", _consumer.group),
+    ("rule", _rule.group),
+    ("condition", _condition.group),
+    ("event-type", _event_type.group),
+    ("action", _action.group),
     ("dead-letter", _dead_letter.group),
+    ("schedule", _schedule.group),
+    ("namespace", _namespace.group),
     ("node", _node.group),
     ("server", _server.group),
 ):
