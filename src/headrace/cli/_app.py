@@ -24,6 +24,7 @@ from headrace.cli import (
     _server,
     _tail,
     _topic,
+    _trace,
 )
 from headrace.cli._output import say
 
@@ -54,7 +55,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
