@@ -22,6 +22,7 @@ COMMANDS = [
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
     "rule list", "rule show", "rule create", "rule alter", "rule drop", "rule history", "rule plan", "rule apply",
     "condition test", "condition explain",
+    "ecl test", "ecl check", "ecl compare", "ecl deps", "ecl draw", "ecl run",
     "event-type list", "event-type create", "event-type drop",
     "action list", "action create", "action drop", "action send", "action queue",
     "dead-letter list", "dead-letter groups", "dead-letter show", "dead-letter edit", "dead-letter redrive",

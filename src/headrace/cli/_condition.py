@@ -52,7 +52,7 @@ def test(
     cases = load_corpus(file)
     with _engine(session, engine) as answers:
         outcomes = run_cases(cases, pairwise(answers))
-    differ = [Difference(one.case.name, _expected(one), one.got) for one in outcomes if not one.passed]
+    differ = [Difference(one.case.name, f"expected {_expected(one)}, got {one.got}") for one in outcomes if not one.passed]
     tell_corpus(session, engine, len(cases), differ)
 
 

@@ -18,8 +18,7 @@ class Difference:
     """A case that an engine answered otherwise than it says."""
 
     name: str
-    expected: str
-    got: str
+    what: str
 
 
 def tell_corpus(session: Session, engine: str, cases: int, differ: Sequence[Difference]) -> None:
@@ -28,7 +27,7 @@ def tell_corpus(session: Session, engine: str, cases: int, differ: Sequence[Diff
         json_line({"engine": engine, "cases": cases, "as_expected": cases - len(differ), "differ": list(differ)})
     else:
         if differ:
-            console().print(table(["case", "expected", "got"], [[one.name, one.expected, one.got] for one in differ]))
+            console().print(table(["case", "what differs"], [[one.name, one.what] for one in differ]))
         console().print(f"{cases} cases on engine {engine}: {cases - len(differ)} as expected, {len(differ)} differ")
     if differ:
         more = f" and {len(differ) - NAMED_MAX} more" if len(differ) > NAMED_MAX else ""
