@@ -1,4 +1,4 @@
-"""`headrace node`: runs an application's consumers, and the sequencer."""
+"""`headrace node`: runs an application's consumers and handlers, the sequencer and the rules; lists nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending
 from headrace.node import Headrace, Node, NodeState, list_nodes
 
-group = typer.Typer(help="Nodes: processes that sequence the outbox and run consumers.")
+group = typer.Typer(help="Nodes: processes that sequence the outbox, evaluate rules, run consumers and handlers.")
 
 logger = logging.getLogger("headrace.node")
 
@@ -81,11 +81,12 @@ async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, stop, one.name)
     consumers = ", ".join(f"{consumer.topic}/{consumer.name}" for consumer in app.consumers) or "none"
-    logger.info(
-        "node runs on %s; sequencer %s; consumers: %s", ", ".join(map(str, targets)), "on" if sequencer else "off", consumers
-    )
+    handlers = ", ".join(handling.action for handling in app.handlings) or "none"
+    places, state = ", ".join(map(str, targets)), "on" if sequencer else "off"
+    logger.info("node runs on %s; sequencer and rules %s; consumers: %s; handlers: %s", places, state, consumers, handlers)
     await node.run()
-    logger.info("node ended; %d events sequenced, %d handled", node.sequenced, node.handled)
+    counts = (node.sequenced, node.handled, node.fired, node.actions)
+    logger.info("node ended; %d events sequenced, %d handled, rules fired %d times, %d actions handled", *counts)
 
 
 def load(address: str) -> Headrace:

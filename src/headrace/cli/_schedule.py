@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -186,16 +187,19 @@ def run(session: Session, name: Name) -> None:
 def next_(session: Session, name: Name, count: Count = 10) -> None:
     """Show when a schedule comes next, in its own time zone and in UTC."""
 
-    def look(conn: Connection) -> tuple[Schedule, list[object]]:
+    def look(conn: Connection) -> tuple[Schedule, list[datetime]]:
         ticks = next_ticks(conn, name, count=count, namespace=session.namespace)
-        return get_schedule(conn, name, namespace=session.namespace), list(ticks)
+        return get_schedule(conn, name, namespace=session.namespace), ticks
 
     _, (found, ticks) = _where_it_is(session, look)
     if session.json:
         json_line(ticks)
         return
     zone = check_zone(found.zone)
-    console().print(table([found.zone, "UTC"], [[tick.astimezone(zone), tick] for tick in ticks]))  # type: ignore[attr-defined]
+    if found.zone == "UTC":
+        console().print(table(["UTC"], [[tick] for tick in ticks]))
+    else:
+        console().print(table([found.zone, "UTC"], [[tick.astimezone(zone), tick] for tick in ticks]))
     if found.state != "active":
         console().print(f"the schedule is {found.state}; these ticks come only when it goes on")
 

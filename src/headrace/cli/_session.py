@@ -120,7 +120,7 @@ def exit_codes(*, as_json: bool) -> Iterator[None]:
 def _warn(notice: psycopg.errors.Diagnostic) -> None:
     """What the database warns of stands beside the result."""
     if notice.severity_nonlocalized == "WARNING":
-        note(f"warning: {notice.message_primary}" + (f"; {notice.message_hint}" if notice.message_hint else ""))
+        note(f"warning: {notice.message_primary}" + (f". {notice.message_hint}" if notice.message_hint else ""))
 
 
 def _ours(error: BaseException) -> HeadraceError | None:
