@@ -17,6 +17,16 @@ from headrace.lang.condition._corpus import (
     run_cases,
     sample_of,
 )
+from headrace.lang.condition._engine import (
+    Answers,
+    Dialect,
+    Engine,
+    answer_queries,
+    joined,
+    pairwise,
+    python_engine,
+    sample_rows,
+)
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
@@ -27,13 +37,16 @@ from headrace.lang.condition._subject import Json, Sample, Subject, decode_json,
 from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
 
 __all__ = [
+    "Answers",
     "Case",
     "ClauseValue",
     "Condition",
     "ConditionError",
     "Constants",
     "CorpusError",
+    "Dialect",
     "Either",
+    "Engine",
     "Equality",
     "Evaluate",
     "EvaluateMany",
@@ -48,17 +61,22 @@ __all__ = [
     "Subject",
     "Take",
     "Type",
+    "answer_queries",
     "decode_json",
     "equality_to_postgres",
     "equality_to_spark",
     "explain",
     "field_to_postgres",
     "field_to_spark",
+    "joined",
     "jsonb_text",
     "load_corpus",
+    "pairwise",
     "parse",
+    "python_engine",
     "run_cases",
     "sample_of",
+    "sample_rows",
     "shape_to_postgres",
     "shaped",
     "to_postgres",
