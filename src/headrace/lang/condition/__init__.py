@@ -21,6 +21,7 @@ from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
+from headrace.lang.condition._scalar import Scalar, parse_scalar, scalar_to_postgres, scalar_to_python
 from headrace.lang.condition._shape import Constants, Shaped, ShapeSql, shape_to_postgres, shaped
 from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
@@ -42,6 +43,7 @@ __all__ = [
     "Node",
     "Outcome",
     "Sample",
+    "Scalar",
     "ShapeSql",
     "Shaped",
     "Step",
@@ -57,8 +59,11 @@ __all__ = [
     "jsonb_text",
     "load_corpus",
     "parse",
+    "parse_scalar",
     "run_cases",
     "sample_of",
+    "scalar_to_postgres",
+    "scalar_to_python",
     "shape_to_postgres",
     "shaped",
     "to_postgres",
