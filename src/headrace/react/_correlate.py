@@ -22,7 +22,7 @@ from headrace.react._instance import (
 from headrace.react._step import Batch, Classified
 from headrace.react._symbols import symbols_name
 
-SIMPLE_BATCH = 50_000
+SIMPLE_BATCH = 100_000
 """Events of one batch in the database: a key's row is written once per batch, so larger ones cost less."""
 STEPPED_BATCH = 5_000
 """Events of one batch that a node steps."""
