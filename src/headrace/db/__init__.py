@@ -18,7 +18,7 @@ from headrace.db._connect import (
 from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, migration_script, pending, steps
 from headrace.db._moment import moment, span
-from headrace.db._persist import TRANSIENT, persist
+from headrace.db._persist import TRANSIENT, persist, transient
 from headrace.db._queue import install_pgmq
 from headrace.db._server import Server, embedded_bin, free_port
 from headrace.db._shards import Shards
@@ -55,6 +55,7 @@ __all__ = [
     "span",
     "steps",
     "targets",
+    "transient",
     "translate",
     "translated",
 ]

@@ -31,6 +31,7 @@ from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
+from headrace.lang.condition._scalar import Scalar, parse_scalar, scalar_to_postgres, scalar_to_python
 from headrace.lang.condition._shape import Constants, Shaped, ShapeSql, shape_to_postgres, shaped
 from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
@@ -55,6 +56,7 @@ __all__ = [
     "Node",
     "Outcome",
     "Sample",
+    "Scalar",
     "ShapeSql",
     "Shaped",
     "Step",
@@ -73,10 +75,13 @@ __all__ = [
     "load_corpus",
     "pairwise",
     "parse",
+    "parse_scalar",
     "python_engine",
     "run_cases",
     "sample_of",
     "sample_rows",
+    "scalar_to_postgres",
+    "scalar_to_python",
     "shape_to_postgres",
     "shaped",
     "to_postgres",
