@@ -24,15 +24,23 @@ LOCAL = {
 }
 
 
+def register(spark: SparkSession) -> SparkSession:
+    """Makes the format `headrace` known to a session, whose settings stay as they are, and returns the session."""
+    from headrace.spark._source import HeadraceSource
+
+    spark.dataSource.register(HeadraceSource)
+    return spark
+
+
 def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The active session, untouched; a new one at `master` when there is none."""
+    """The active session with its own settings; a new one at `master` when there is none. Both know the format `headrace`."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise NotFound("Spark is not installed; pip install 'headrace[spark]'") from None
     active = SparkSession.getActiveSession()
     if active is not None:
-        return active
+        return register(active)
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("headrace")
@@ -40,4 +48,4 @@ def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = No
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
-    return made
+    return register(made)
