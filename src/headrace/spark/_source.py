@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from headrace.spark._credentials import Access
 from headrace.spark._reader import EventReader, EventStreamReader
 from headrace.spark._schema import event_schema
+from headrace.spark._sink import EventStreamWriter, EventWriter, SinkOptions
 from headrace.spark._source_options import SourceOptions
 
 
@@ -33,3 +34,9 @@ class HeadraceSource(DataSource):
 
     def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: N802
         return EventStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> EventWriter:
+        return EventWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EventStreamWriter:  # noqa: N802
+        return EventStreamWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
