@@ -12,7 +12,7 @@ from itertools import pairwise
 from headrace.core import Invalid, OutOfLog
 from headrace.spark._source_options import EARLIEST, LATEST, Bound, Filters, Positions
 
-SPLIT_POSITIONS_MAX = 500_000
+SPLIT_POSITIONS_MAX = 1_000_000
 """A task holds one connection and is repeated as a whole: long enough to hide its start, short enough to spread."""
 
 

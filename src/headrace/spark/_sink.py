@@ -60,9 +60,9 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         context = TaskContext.get()
-        query_id = context and context.getLocalProperty("sql.streaming.queryId")
-        batch = context and context.getLocalProperty("streaming.sql.batchId")
-        if not query_id or batch is None:
+        query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+        batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        if query_id is None or batch is None:
             raise Conflict("Spark does not tell which query and batch a task belongs to; without that nothing is written once")
         return stage(self._options, query_id, int(batch), iterator)
 
