@@ -29,12 +29,12 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.payload) for row in frame.select("payload").collect())
 
 
-def plain_numbers(secret: str, **options: str) -> list[int]:
+def plain_numbers(secret: str, *, column: str = "payload", **options: str) -> list[int]:
     """As `numbers` of a batch, planned and read in this process: what Spark's own processes do, without Spark's scheduling."""
     source = HeadraceSource({"secret": secret, "subscribe": "orders", **options})
     reader = source.reader(source.schema())
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return sorted(int(payload) for batch in batches for payload in batch.column("payload").to_pylist())
+    return sorted(int(payload) for batch in batches for payload in batch.column(column).to_pylist())
 
 
 def published(conn: Connection, count: int, *, topic: str = "orders", type: str = "placed", first: int = 1) -> None:

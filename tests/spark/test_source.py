@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.db import Connection, Target
 from headrace.log import read
 from headrace.spark import Extract, event_schema, extract_option
+from headrace.spark._source import HeadraceSource
 from tests.builders import drain, topic
 from tests.spark.source import load, numbers, plain_numbers, published, secret_file
 
@@ -135,6 +136,22 @@ def test_a_batch_scales_over_splits_of_positions(spark: SparkSession, hundred: C
     tasks = frame.selectExpr("spark_partition_id() as task", "offset").collect()
     assert len({row.task for row in tasks}) == 7
     assert [row.offset for row in tasks] == list(range(1, 101))
+
+
+@pytest.mark.lane("pg18")
+def test_read_that_stops_in_the_middle_leaves_the_next_one_alone(conn: Connection, secret: str) -> None:
+    """More rows than one Arrow batch holds, so that PostgreSQL is still sending."""
+    topic(conn)
+    long = "select headrace.publish('orders', 'placed', to_jsonb(repeat(md5(n::text), 1500))) from generate_series(1, 800) n"
+    conn.execute(long)
+    drain(conn)
+    source = HeadraceSource({"secret": secret, "subscribe": "orders"})
+    reader = source.reader(source.schema())
+    (split,) = reader.partitions()
+    begun = reader.read(split)
+    assert next(begun).num_rows < 800
+    begun.close()
+    assert sum(batch.num_rows for batch in reader.read(split)) == 800
 
 
 def test_frame_read_again_later_is_the_same(spark: SparkSession, hundred: Connection, secret: str) -> None:

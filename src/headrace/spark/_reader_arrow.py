@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, LiteralString
 
@@ -11,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.db import query
+from headrace.db import query, translated
 from headrace.spark._credentials import Access, unreachable
 from headrace.spark._extract import Extract
 from headrace.spark._offsets import Span, lost
@@ -31,14 +32,10 @@ def read_span(options: SourceOptions, schema: StructType, span: Span) -> Iterato
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = to_arrow_schema(schema, timezone="UTC")
-    conn = _held(options, span)
-    try:
-        with conn.cursor() as cursor:
-            cursor.execute(read_statement(options, schema.fieldNames(), span))
-            for batch in cursor.fetch_record_batch():
-                yield _shaped(batch, wanted, span)
-    finally:
-        conn.rollback()
+    with translated(), _lent(options, span) as conn, conn.cursor() as cursor:
+        cursor.execute(read_statement(options, schema.fieldNames(), span))
+        for batch in cursor.fetch_record_batch():
+            yield _shaped(batch, wanted, span)
 
 
 def read_statement(options: SourceOptions, columns: Sequence[str], span: Span) -> str:
@@ -76,6 +73,19 @@ def _array(values: Sequence[str] | None) -> sql.Literal:
 
 def _time(moment: datetime | None) -> sql.Literal:
     return sql.Literal(None if moment is None else moment.isoformat())
+
+
+@contextmanager
+def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
+    """A connection that holds the range. Kept for the next split when all was read; one left in the middle of a COPY is of no use."""
+    conn = _held(options, span)
+    try:
+        yield conn
+        conn.rollback()
+    except BaseException:
+        _open.pop((os.getpid(), options.access, span.shard), None)
+        conn.close()
+        raise
 
 
 def _held(options: SourceOptions, span: Span) -> Connection:
