@@ -19,14 +19,25 @@ from headrace.lang.condition._corpus import (
 )
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
+from headrace.lang.condition._limits import NUMERIC_SCALE
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
-from headrace.lang.condition._shape import Constants, Shaped, ShapeSql, shape_to_postgres, shaped
-from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
+from headrace.lang.condition._shape import (
+    Constants,
+    Shaped,
+    ShapeSql,
+    shape_to_postgres,
+    shape_to_spark,
+    shaped,
+    spark_constants,
+)
+from headrace.lang.condition._spark import equality_to_spark, field_to_spark, node_to_spark, to_spark
+from headrace.lang.condition._spark_fields import literal as spark_literal
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
+from headrace.lang.condition._tree import Either, Field, Is, Node, Step, Take, Type, fields_of
 
 __all__ = [
+    "NUMERIC_SCALE",
     "Case",
     "ClauseValue",
     "Condition",
@@ -38,6 +49,7 @@ __all__ = [
     "Evaluate",
     "EvaluateMany",
     "Field",
+    "Is",
     "Json",
     "Node",
     "Outcome",
@@ -54,13 +66,18 @@ __all__ = [
     "explain",
     "field_to_postgres",
     "field_to_spark",
+    "fields_of",
     "jsonb_text",
     "load_corpus",
+    "node_to_spark",
     "parse",
     "run_cases",
     "sample_of",
     "shape_to_postgres",
+    "shape_to_spark",
     "shaped",
+    "spark_constants",
+    "spark_literal",
     "to_postgres",
     "to_python",
     "to_spark",
