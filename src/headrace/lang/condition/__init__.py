@@ -20,6 +20,7 @@ from headrace.lang.condition._corpus import (
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
 from headrace.lang.condition._limits import NUMERIC_SCALE
+from headrace.lang.condition._moment import micros_of, moment_of
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
 from headrace.lang.condition._shape import (
@@ -69,6 +70,8 @@ __all__ = [
     "fields_of",
     "jsonb_text",
     "load_corpus",
+    "micros_of",
+    "moment_of",
     "node_to_spark",
     "parse",
     "run_cases",
