@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
