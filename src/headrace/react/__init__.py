@@ -23,6 +23,7 @@ from headrace.react._correlator import (
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
+from headrace.react._history import Pushed, list_correlations
 from headrace.react._instance import (
     Correlation,
     Instance,
@@ -68,6 +69,7 @@ __all__ = [
     "Observed",
     "Output",
     "Plan",
+    "Pushed",
     "Reacted",
     "Reactor",
     "Rule",
@@ -91,6 +93,7 @@ __all__ = [
     "instance_arrays",
     "key_state",
     "list_actions",
+    "list_correlations",
     "list_correlators",
     "list_event_types",
     "list_rules",
