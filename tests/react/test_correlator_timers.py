@@ -128,6 +128,10 @@ async def test_chain_of_timers_keeps_its_beat_in_bounded_transactions(
     await settle_correlators(correlators, flights)
     await wait(flights, correlators, "30 seconds")
     happen(flights, "z")
+    (beating,) = [one for one in await correlators.watched() if one.correlator == "beat"]
+    first = await correlators.step_once(beating)
+    # The event is not taken before its timers have fired.
+    assert first is not None and (first.events, first.outputs) == (0, 7)
     await settle_correlators(correlators, flights)
     rows = flights.execute(
         "select extract(epoch from output_at - min(output_at) over ())::int from headrace.correlation order by 1"

@@ -35,7 +35,7 @@ from headrace.react._instance import (
 from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, list_rules
-from headrace.react._trace import Firing, Look, Trace, trace
+from headrace.react._trace import Firing, Look, Pushed, Trace, trace
 
 __all__ = [
     "ActionOutput",
@@ -54,6 +54,7 @@ __all__ = [
     "Observed",
     "Output",
     "Plan",
+    "Pushed",
     "Reacted",
     "Reactor",
     "Rule",
