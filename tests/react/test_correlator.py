@@ -20,17 +20,23 @@ from headrace.core import (
 )
 from headrace.db import Connection, Target, translated
 from headrace.lang.condition import ConditionError
-from headrace.lang.ecl import PatternError, Status
+from headrace.lang.ecl import Event, PatternError, Status, classify, from_json, run_step
 from headrace.react import (
     ActionOutput,
+    Correlation,
     Correlator,
     Correlators,
     EventOutput,
+    Instance,
     alter_correlator,
     create_correlator,
+    deliver_correlations,
     drop_correlator,
     key_state,
     list_correlators,
+    read_instances,
+    trace,
+    write_instances,
 )
 from tests.builders import topic
 
@@ -388,6 +394,40 @@ async def test_large_and_deep_payload_does_not_stop_a_correlator(cars: Connectio
     assert await settle_correlators(correlators, cars) == 2
     within = "headrace.event_within_limits(o.type, o.key, o.payload, o.headers)"
     assert cars.execute(f"select count(*) from headrace.outbox o where {within}").fetchone() == (2,)
+
+
+async def test_trace_of_an_event_shows_what_was_pushed_on_it(cars: Connection, correlators: Correlators) -> None:
+    create_correlator(cars, pair())
+    happen(cars, "a:k b:k")
+    await settle_correlators(correlators, cars)
+    row = cars.execute("select event_id from headrace.log where position = 2").fetchone()
+    assert row is not None
+    (story,) = trace(cars, row[0])
+    assert story.outcome == "matched"
+    assert [(one.correlator, one.token, one.becomes, one.name, one.evidence) for one in story.pushed] == [
+        ("pair", "x", "action", "ALARM", [1, 2])
+    ]
+
+
+async def test_any_engine_can_step_and_deliver_as_the_database_does(cars: Connection, correlators: Correlators) -> None:
+    """Read the instances, step them by the table, write them back and deliver: then the database goes on from there."""
+    correlator_id = create_correlator(cars, pair())
+    happen(cars, "a:k")
+    await settle_correlators(correlators, cars)
+    ((version_id, compiled),) = cars.execute("select version_id, compiled from headrace.correlator_table").fetchall()
+    table = from_json(compiled)
+    (instance,) = read_instances(cars, correlator_id, ["k", "unknown"])
+    happen(cars, "b:k a:k b:k")
+    symbols = classify(table, Event("b", instance.seen_at + 1))
+    state, outputs = run_step(table, instance.state, symbols, instance.seen_at + 1)
+    with cars.transaction():
+        write_instances(cars, correlator_id, [Instance("k", state, instance.started_at, instance.seen_at + 1)])
+        made = [Correlation("k", 2, one.time, one.token, place, (1, 2), 2) for place, one in enumerate(outputs, 1)]
+        assert deliver_correlations(cars, version_id, made) == 1
+        cars.execute("update headrace.cursor set position = 2")
+    assert deliver_correlations(cars, version_id, made) == 0
+    await settle_correlators(correlators, cars)
+    assert [row[4:] for row in pushed(cars)] == [(2, [1, 2]), (4, [3, 4])] and len(sent(cars)) == 2
 
 
 async def test_hostile_text_is_data(database: Target, cars: Connection, correlators: Correlators) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 
 from headrace.consume import Runner
-from headrace.db import TRANSIENT, Listener, Pool, Target, persist, pool, translate
+from headrace.db import TRANSIENT, Listener, Pool, Target, end_loops, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
 from headrace.node._hands import Hands, Work
@@ -165,9 +165,7 @@ class _Side:
                 group.create_task(self._guarded(self.hands.run()))
                 group.create_task(self._stop.wait())
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_loops(*beside)
 
     async def _guarded(self, loop: Coroutine[object, object, None]) -> None:
         """A loop whose error ends the others by the stop signal too: where a result comes in at the same moment, Python 3.11's

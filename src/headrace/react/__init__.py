@@ -23,7 +23,7 @@ from headrace.react._correlator import (
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
-from headrace.react._history import Pushed, list_correlations
+from headrace.react._history import PastOutput, list_correlations
 from headrace.react._instance import (
     Correlation,
     Instance,
@@ -47,7 +47,7 @@ from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
 from headrace.react._tester import database_engine
-from headrace.react._trace import Firing, Look, Trace, trace
+from headrace.react._trace import Firing, Look, Pushed, Trace, trace
 from headrace.react._version import RuleVersion, list_versions
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "Look",
     "Observed",
     "Output",
+    "PastOutput",
     "Plan",
     "Pushed",
     "Reacted",

@@ -19,7 +19,7 @@ from headrace.react._instance import (
     to_us,
     write_instances_async,
 )
-from headrace.react._step import Batch, Classified
+from headrace.react._step import TICKS_MAX, Batch, Classified
 from headrace.react._symbols import symbols_name
 
 SIMPLE_BATCH = 100_000
@@ -70,7 +70,8 @@ class Correlated:
 class Stepper:
     """Steps correlators, and remembers their compiled tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ticks_max: int = TICKS_MAX) -> None:
+        self._ticks_max = ticks_max
         self._tables: dict[int, tuple[int, _Running]] = {}
 
     async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> Correlated | None:
@@ -123,7 +124,7 @@ class Stepper:
             assert row is not None
             known = self._tables[watched.correlator_id] = (version_id, _Running(from_json(row[0]), row[1], row[2]))
         running = known[1]
-        return Batch(running.table, running.evidence_max, running.forgets)
+        return Batch(running.table, running.evidence_max, running.forgets, ticks_left=self._ticks_max)
 
     async def _keep(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: Batch) -> None:
         await write_instances_async(conn, watched.correlator_id, batch.changed)

@@ -13,7 +13,7 @@ from headrace.react._correlator import find_correlator
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PastOutput:
     """A token on record: when, by which event (none: by a timer), from which evidence, and what it became."""
 
     correlator: str
@@ -33,10 +33,10 @@ class Pushed:
 
 def list_correlations(
     conn: Connection, name: str, *, key: str | None = None, limit: int = 100, namespace: str | None = None
-) -> list[Pushed]:
+) -> list[PastOutput]:
     """The newest outputs of a correlator, in their order. Raises UnknownCorrelator where nothing of that name ever ran."""
     given = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
-    with translated(), conn.cursor(row_factory=class_row(Pushed)) as cursor:
+    with translated(), conn.cursor(row_factory=class_row(PastOutput)) as cursor:
         found = cursor.execute(query("react/correlations"), given).fetchall()
     if not found:
         find_correlator(conn, name, namespace=namespace)
