@@ -45,7 +45,7 @@ class Plan:
     """Positions per micro-batch when catching up."""
 
 
-FULL = Plan(rows=1_500_000, rounds=5, stream_offsets=200_000)
+FULL = Plan(rows=1_000_000, rounds=3, stream_offsets=250_000)
 QUICK = Plan(rows=100_000, rounds=2, stream_offsets=20_000)
 FILL_STEP = 100_000
 

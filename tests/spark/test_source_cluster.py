@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -29,6 +30,14 @@ spark.stop()
 """
 
 
+def spark_home(folder: Path) -> Path:
+    """Spark as it is installed, in a folder where its workers may write."""
+    folder.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (folder / entry.name).symlink_to(entry)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.lane("pg18")
 def test_cluster_of_two_workers_reads_and_writes(database: Target, conn: Connection, tmp_path: Path) -> None:
@@ -36,7 +45,7 @@ def test_cluster_of_two_workers_reads_and_writes(database: Target, conn: Connect
     topic(conn, "copy")
     published(conn, 100)
     drain(conn)
-    environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    environ = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path / "spark"))}
     command = [sys.executable, "-c", CLUSTER, secret_file(tmp_path, database)]
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False, timeout=280)
     assert done.stdout.split() == ["2", "100"], done.stderr[-3000:]
