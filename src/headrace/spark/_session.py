@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LOCAL = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # Rules become long expressions; the default limit would send them to the interpreter (a third of the speed).
