@@ -21,7 +21,9 @@ CATALOG = {
         from pg_constraint where connamespace = 'headrace'::regnamespace""",
     "indexes": "select tablename, indexname, indexdef from pg_indexes where schemaname = 'headrace'",
     "functions": """
-        select p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+        select p.oid::regprocedure::text,
+            case when p.prokind = 'a' then (select row(a.*)::text from pg_aggregate a where a.aggfnoid = p.oid)
+                else pg_get_functiondef(p.oid) end
         from pg_proc p where pronamespace = 'headrace'::regnamespace""",
     "triggers": "select tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal",
     "views": "select viewname, definition from pg_views where schemaname = 'headrace'",

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from headrace.db import Connection, Subscription, Target, connect, pool
-from headrace.react import Reactor
+from headrace.react import Correlators, Reactor
 
 # The queue belongs to another room: what a rule sends is what matters here.
 REMEMBER = """
@@ -49,3 +49,14 @@ async def reacting(database: Target) -> AsyncIterator[Reactor]:
 async def reactor(database: Target, conn: Connection) -> AsyncIterator[Reactor]:
     async with reacting(database) as one:
         yield one
+
+
+@pytest.fixture
+async def correlators(database: Target, conn: Connection) -> AsyncIterator[Correlators]:
+    """Correlators that are stepped by hand."""
+    own = pool(database, size=2)
+    await own.open()
+    try:
+        yield Correlators(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    finally:
+        await own.close()

@@ -57,3 +57,18 @@ async def test_topic_whose_last_rule_goes_and_comes_back_is_watched_again(node: 
         await until(SENT, number, conn, within_s=5)
         conn.execute("delete from headrace.rule")
         await until(WATCHED, 0, conn, within_s=5)
+
+
+async def test_correlator_written_by_sql_runs_within_a_second_and_its_timer_fires_without_an_event(
+    node: Node, conn: Connection
+) -> None:
+    topic(conn, "cars")
+    conn.execute(
+        """insert into headrace.correlator (correlator, topic, pattern, outputs)
+           values ('late', 'cars', 'push(late) {sequential {NEW_CAR, after 300 ms}}', '{"late": {"action": "LATE"}}')"""
+    )
+    await until("select count(*) from headrace.correlator where status = 'valid'", 1, conn, within_s=1)
+    publish(conn, "NEW_CAR", {})
+    await until(SENT, 1, conn, within_s=2)
+    late = "select count(*) from headrace.correlation c, headrace.log l where c.output_at = l.appended_at + interval '300 ms'"
+    assert conn.execute(late).fetchone() == (1,)

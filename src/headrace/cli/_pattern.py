@@ -15,15 +15,20 @@ PatternText = Annotated[str, typer.Argument(metavar="PATTERN", help="ECL, or @FI
 
 def read_pattern(given: str) -> Pattern:
     """The pattern; `@name` reads it from a file. Raises PatternError with its place."""
+    try:
+        return parse(read_text(given))
+    except PatternError as error:
+        if given.startswith("@"):
+            error.add_note(f"in {given[1:]}")
+        raise
+
+
+def read_text(given: str) -> str:
+    """The text of a pattern; `@name` reads it from a file."""
     if not given.startswith("@"):
-        return parse(given)
+        return given
     path = Path(given[1:])
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"{path} cannot be read: {error}; write the pattern itself, or @ and the name of its file") from None
-    try:
-        return parse(text)
-    except PatternError as error:
-        error.add_note(f"in {path}")
-        raise

@@ -58,6 +58,12 @@ class UnknownRule(NotFound):
     sqlstate = "HR120"
 
 
+class UnknownCorrelator(NotFound):
+    """There is no correlator of this name in the namespace."""
+
+    sqlstate = "HR122"
+
+
 class UnknownEvent(NotFound):
     """There is no event of this id, neither in a log nor on its way there."""
 
@@ -129,6 +135,18 @@ class RuleExists(Conflict):
     """A rule of this name is already there."""
 
     sqlstate = "HR220"
+
+
+class CorrelatorExists(Conflict):
+    """A correlator of this name is already there."""
+
+    sqlstate = "HR221"
+
+
+class CorrelatorFixed(Conflict):
+    """A correlator keeps its name and its topic; another topic is another correlator."""
+
+    sqlstate = "HR222"
 
 
 class LeaseLost(Conflict):
@@ -238,6 +256,18 @@ class BadRuleFile(Invalid):
     """The file does not describe rules."""
 
     sqlstate = "HR341"
+
+
+class BadOutputs(Invalid):
+    """What a correlator's tokens become is neither an action nor an event."""
+
+    sqlstate = "HR342"
+
+
+class FeedbackLoop(Invalid):
+    """What the correlator publishes leads back to itself, and that was not allowed."""
+
+    sqlstate = "HR343"
 
 
 class ProblemsFound(HeadraceError):

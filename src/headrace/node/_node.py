@@ -10,12 +10,12 @@ import logging
 from collections.abc import Coroutine, Sequence
 
 from headrace.consume import Runner
-from headrace.db import TRANSIENT, Listener, Pool, Target, persist, pool, translate
+from headrace.db import TRANSIENT, Listener, Pool, Target, end_loops, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
 from headrace.node._hands import Hands, Work
 from headrace.node._registry import Identity, Registry
-from headrace.react import Reactor
+from headrace.react import Correlators, Reactor
 from headrace.schedule import Ticker
 from headrace.work import lanes
 
@@ -29,8 +29,9 @@ LEAVE_S = 2.0
 class Node:
     """Runs an application until `stop`.
 
-    Sequencing, rules, schedules and maintenance serve every namespace and take the owner's rights; with `sequencer=False` the
-    node leaves them to others and runs its consumers and handlers only, which a role with the level `consume` may."""
+    Sequencing, rules, correlators, schedules and maintenance serve every namespace and take the owner's rights; with
+    `sequencer=False` the node leaves them to others and runs its consumers and handlers only, which a role with the level
+    `consume` may."""
 
     def __init__(
         self,
@@ -58,6 +59,11 @@ class Node:
     def fired(self) -> int:
         """How many times a rule has fired on this node."""
         return sum(side.reactor.firings for side in self._sides if side.reactor)
+
+    @property
+    def pushed(self) -> int:
+        """How many tokens the correlators of this node have pushed."""
+        return sum(side.correlators.outputs for side in self._sides if side.correlators)
 
     @property
     def actions(self) -> int:
@@ -107,11 +113,12 @@ class _Side:
     ) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles; sequencer, maintenance, ticker and heartbeat one each, the rules two.
+        # A worker holds one connection while it handles; sequencer, maintenance, ticker and heartbeat one each, rules two,
+        # correlators three.
         busy = sum(consumer.concurrency for consumer in app.consumers) + sum(
             lane.workers for lane in lanes(app.handlings, workers=work.workers)
         )
-        self._pool: Pool = pool(target, size=busy + 6, settings={"headrace.node": identity.name})
+        self._pool: Pool = pool(target, size=busy + 9, settings={"headrace.node": identity.name})
         self._listener = Listener(target)
         channels = ("headrace_outbox", "headrace_schedule", "headrace_rule", "headrace_log", "headrace_action")
         self._bells = [self._listener.subscribe(channel) for channel in channels]
@@ -119,6 +126,9 @@ class _Side:
         self.sequencer = Sequencer(self._pool, outbox_bell, stop) if sequencer else None
         self.ticker = Ticker(self._pool, schedule_bell, stop, target) if sequencer else None
         self.reactor = Reactor(self._pool, rule_bell, log_bell, stop) if sequencer else None
+        written_bell, appended_bell = (self._listener.subscribe(channel) for channel in ("headrace_rule", "headrace_log"))
+        self._bells += [written_bell, appended_bell]
+        self.correlators = Correlators(self._pool, written_bell, appended_bell, stop) if sequencer else None
         self._registry = Registry(app, identity, self._pool)
         self.hands = Hands(app, target, self._pool, action_bell, stop, node_id=identity.node_id, work=work)
         self.runners: list[Runner] = []
@@ -146,18 +156,16 @@ class _Side:
         beside = [asyncio.create_task(loop) for loop in (self._listener.run(), self._registry.run())]
         try:
             async with asyncio.TaskGroup() as group:
-                if self.sequencer and self.ticker and self.reactor:
+                if self.sequencer and self.ticker and self.reactor and self.correlators:
                     beside.append(asyncio.create_task(self._keep_maintained()))
-                    for loop in (self.sequencer.run(), self.ticker.run(), self.reactor.run()):
+                    for loop in (self.sequencer.run(), self.ticker.run(), self.reactor.run(), self.correlators.run()):
                         group.create_task(self._guarded(loop))
                 for runner in self.runners:
                     group.create_task(self._guarded(runner.run()))
                 group.create_task(self._guarded(self.hands.run()))
                 group.create_task(self._stop.wait())
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_loops(*beside)
 
     async def _guarded(self, loop: Coroutine[object, object, None]) -> None:
         """A loop whose error ends the others by the stop signal too: where a result comes in at the same moment, Python 3.11's
@@ -186,3 +194,4 @@ class _Side:
         async with self._pool.connection() as conn:
             await conn.execute("select count(*) from headrace.maintain_log()")
             await conn.execute("select headrace.trim_results()")
+            await conn.execute("select headrace.forget_instances()")

@@ -1,9 +1,38 @@
-"""React: rules that turn events into actions.
+"""React: rules and correlators, which turn events into actions and further events.
 
-Owns: rules, their versions, and firings. Promises: each version fires exactly once per position, whatever crashes, since firings,
-actions and the cursor commit together; every event ends as matched or unmatched; user text is never executed."""
+Owns: rules, correlators, their versions, firings, and where the keys of correlators stand. Promises: each version fires exactly
+once per position, whatever crashes, since firings, states, actions and the cursor commit together; every event ends as matched or
+unmatched; user text is never executed."""
 
+from headrace.react._corpus import Observed, Run, observe, run_cases
+from headrace.react._correlate import Correlated, WatchedCorrelator
+from headrace.react._correlator import (
+    ActionOutput,
+    Carried,
+    Correlator,
+    CorrelatorState,
+    EventOutput,
+    Output,
+    alter_correlator,
+    create_correlator,
+    drop_correlator,
+    find_correlator,
+    list_correlators,
+    read_outputs,
+)
+from headrace.react._correlators import Correlators
+from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
+from headrace.react._history import PastOutput, list_correlations
+from headrace.react._instance import (
+    Correlation,
+    Instance,
+    deliver_correlations,
+    instance_arrays,
+    output_arrays,
+    read_instances,
+    write_instances,
+)
 from headrace.react._names import (
     ActionName,
     EventType,
@@ -18,38 +47,69 @@ from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
 from headrace.react._tester import database_engine
-from headrace.react._trace import Firing, Look, Trace, trace
+from headrace.react._trace import Firing, Look, Pushed, Trace, trace
 from headrace.react._version import RuleVersion, list_versions
 
 __all__ = [
     "ActionName",
+    "ActionOutput",
+    "Carried",
     "Change",
+    "Correlated",
+    "Correlation",
+    "Correlator",
+    "CorrelatorState",
+    "Correlators",
+    "EventOutput",
     "EventType",
     "Firing",
+    "Instance",
+    "KeyState",
     "Look",
+    "Observed",
+    "Output",
+    "PastOutput",
     "Plan",
+    "Pushed",
     "Reacted",
     "Reactor",
     "Rule",
     "RuleState",
     "RuleVersion",
+    "Run",
     "Trace",
     "Watched",
+    "WatchedCorrelator",
+    "alter_correlator",
     "alter_rule",
     "apply",
+    "create_correlator",
     "create_rule",
     "database_engine",
+    "deliver_correlations",
+    "drop_correlator",
     "drop_rule",
+    "find_correlator",
     "get_rule",
+    "instance_arrays",
+    "key_state",
     "list_actions",
+    "list_correlations",
+    "list_correlators",
     "list_event_types",
     "list_rules",
     "list_versions",
     "load_rules",
+    "observe",
+    "output_arrays",
     "plan",
+    "read_instances",
+    "read_outputs",
     "register_action",
     "register_event_type",
+    "run_cases",
     "trace",
     "unregister_action",
     "unregister_event_type",
+    "write_instances",
 ]

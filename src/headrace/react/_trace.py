@@ -1,4 +1,4 @@
-"""Trace: the story of an event, from the outbox to the actions its rules asked for."""
+"""Trace: the story of an event, from the outbox to the actions its rules and correlators asked for."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ class Firing:
 
 
 @dataclass(frozen=True)
+class Pushed:
+    """A token that a correlator pushed on the event, and what it became."""
+
+    correlation_id: int
+    correlator: str
+    version: int
+    key: str
+    token: str
+    becomes: str | None
+    name: str | None
+    output_id: UUID
+    evidence: list[int]
+    fired_at: datetime
+
+
+@dataclass(frozen=True)
 class Trace:
     """Where an event is and what became of it. No position: it waits for the sequencer. `passed`: the rules have come past it."""
 
@@ -60,11 +76,13 @@ class Trace:
     passed: bool
     looks: tuple[Look, ...]
     firings: tuple[Firing, ...]
+    pushed: tuple[Pushed, ...] = ()
+    """What correlators pushed on it."""
 
     @property
     def outcome(self) -> str:
         """`matched`, `unmatched`, `waiting` (the rules have not come to it), or `not watched` (its topic had no rule)."""
-        if self.firings:
+        if self.firings or self.pushed:
             return "matched"
         if not self.passed:
             return "waiting" if self.position is None or self.looks else "not watched"
@@ -120,6 +138,8 @@ def _told(conn: Connection, event: _Found) -> Trace:
     given = {"event_id": event.event_id, "topic_id": event.topic_id, "position": event.position}
     with conn.cursor(row_factory=class_row(Firing)) as cursor:
         firings = cursor.execute(query("react/trace_firings"), given).fetchall()
+    with conn.cursor(row_factory=class_row(Pushed)) as cursor:
+        pushed = cursor.execute(query("react/trace_pushed"), given).fetchall()
     fired = {(firing.rule, firing.version) for firing in firings}
     sample = event.sample()
     looks: list[Look] = []
@@ -142,4 +162,5 @@ def _told(conn: Connection, event: _Found) -> Trace:
         passed=event.passed,
         looks=tuple(looks),
         firings=tuple(firings),
+        pushed=tuple(pushed),
     )

@@ -53,13 +53,20 @@ _RESERVED: Final = frozenset(_WORD_LEVELS) | {"not", "null", "distinct", "from",
 
 def parse_tree(text: str) -> Node:
     """The checked tree of the text. Raises Mistake."""
+    tree = check.typed(parse_value(text), Type.BOOLEAN, "the condition")
+    _check_size(tree)
+    return tree
+
+
+def parse_value(text: str) -> Operand:
+    """What the text means, of whatever type. Raises Mistake."""
     parser = _Parser(tokens_of(text))
     operand = parser.expression(0)
     if parser.token.kind != "end":
         raise Mistake(parser.token.at, f"{parser.shown()} does not belong here", "an operator, and, or, or the end")
-    tree = check.typed(operand, Type.BOOLEAN, "the condition")
-    _check_size(tree)
-    return tree
+    if not isinstance(operand.what, Place):
+        _check_size(operand.what)
+    return operand
 
 
 def _check_size(tree: Node) -> None:

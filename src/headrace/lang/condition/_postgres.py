@@ -66,6 +66,11 @@ def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None
     return _Printer(columns or {}, place).sql(condition.tree)
 
 
+def node_to_postgres(node: Node) -> str:
+    """Any node as SQL, with its fields in place."""
+    return _Printer({}, None).sql(node)
+
+
 def field_to_postgres(field: Field) -> str:
     """The extraction of a field, guard and cast included."""
     return _extraction(field)

@@ -52,6 +52,7 @@ from headrace.lang.ecl._table import (
     run_step,
     start_state,
     status_of,
+    take_event,
 )
 from headrace.lang.ecl._table_json import from_json, table_hash, to_json
 from headrace.lang.ecl._trace import Trace, TraceStep
@@ -134,6 +135,7 @@ __all__ = [
     "start_state",
     "status_of",
     "table_hash",
+    "take_event",
     "to_json",
     "triviality",
     "vacuity",

@@ -131,6 +131,16 @@ def moved(table: Table, state: TableState, symbols: Symbols) -> bool:
     return after != state.units or bool(tokens) or started != 0
 
 
+def take_event(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...], bool]:
+    """One event on a state whose due timers have fired: the new state, the outputs, and whether it moved the machine."""
+    after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
+    deadlines = state.deadlines
+    if table.timers:
+        deadlines = _deadlines(table, deadlines, live_timers(table.units, after), started, time)
+    changed = after != state.units or bool(tokens) or started != 0
+    return TableState(after, deadlines), tuple(Output(table.tokens[token], time) for token in tokens), changed
+
+
 def _take(table: Table, state: TableState, symbols: Symbols | None, due: int, now: int) -> tuple[TableState, tuple[Output, ...]]:
     after, tokens, started = move(table.units, table.actions, state.units, symbols, due)
     deadlines = state.deadlines

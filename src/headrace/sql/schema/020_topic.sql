@@ -15,6 +15,8 @@ create table headrace.topic (
     log_until     timestamptz not null default '-infinity',
     -- No sequencer looks at this topic right now: a publisher has to send a NOTIFY at commit. Otherwise it must not.
     asleep        boolean     not null default true,
+    -- Timers of correlators have fired up to here: the log's time goes on from it, so that no event comes before them.
+    timers_to     timestamptz,
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),

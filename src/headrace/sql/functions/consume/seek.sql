@@ -57,6 +57,10 @@ declare
     v_topic_id    integer := headrace.topic_id(p_topic, p_namespace);
     v_to          bigint := headrace.seek_position(v_topic_id, p_target);
 begin
+    if p_consumer like 'headrace.correlator.%' and not p_preview then
+        raise exception 'consumer "%" moves with the keys of its correlator only', p_consumer
+            using errcode = 'HR200', hint = 'To begin anew, update headrace.correlator set restart = true.';
+    end if;
     if not p_preview then
         perform from headrace.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;

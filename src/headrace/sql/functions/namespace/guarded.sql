@@ -22,10 +22,17 @@ as $$
         ('rule', 'namespace', 'consume', 'admin', 'admin', 'admin'),
         ('rule_version', 'namespace', 'consume', 'admin', 'admin', null),
         ('firing', 'topic', 'consume', null, null, null),
+        ('correlator', 'namespace', 'consume', 'admin', 'admin', 'admin'),
+        ('correlator_version', 'namespace', 'consume', 'admin', 'admin', null),
+        ('correlator_table', 'correlator', 'consume', null, null, null),
+        ('correlator_instance', 'correlator', 'consume', null, null, null),
+        ('correlation', 'topic', 'consume', null, null, null),
         ('queue', 'namespace', 'any', null, 'consume', null),
         ('node', 'namespace', 'consume', 'consume', 'consume', 'consume'),
         ('action_result', 'namespace', 'consume', 'consume', null, null),
-        ('attempt', 'namespace', 'consume', 'consume', null, null)
+        ('attempt', 'namespace', 'consume', 'consume', null, null),
+        ('spark_batch', 'namespace', 'any', 'publish', null, 'publish'),
+        ('spark_stage', 'namespace', 'publish', 'publish', null, 'publish')
 $$;
 
 -- The condition under which the current role holds a level on a row, by what the row is owned by.
@@ -38,6 +45,8 @@ as $$
         when 'topic' then 'topic_id in (select g.topic_id from headrace.granted_topics(%1$L) g (topic_id))'
         when 'consumer' then 'consumer_id in (select c.consumer_id from headrace.consumer c'
             ' join headrace.granted_topics(%1$L) g (topic_id) on g.topic_id = c.topic_id)'
+        when 'correlator' then 'correlator_id in (select c.correlator_id from headrace.correlator c'
+            ' join headrace.granted(%1$L) g (namespace) on g.namespace = c.namespace)'
         when 'schedule' then 'schedule_id in (select s.schedule_id from headrace.schedule s'
             ' join headrace.granted(%1$L) g (namespace) on g.namespace = s.namespace)' end, p_level)
 $$;

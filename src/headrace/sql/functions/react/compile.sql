@@ -89,7 +89,7 @@ begin
 end
 $$;
 
--- A dropped topic takes its match function along. Runs as the owner, whose function that is; a trigger only, so nobody else
+-- A dropped topic takes along its match function and the functions of its correlators. Runs as the owner, whose function that is; a trigger only, so nobody else
 -- can call it.
 create or replace function headrace.topic_dropped() returns trigger
 language plpgsql volatile
@@ -98,6 +98,12 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace.drop_match(d.topic_id) from dropped d;
+    perform headrace.drop_symbols(f.correlator_id)
+    from (
+        select substring(p.proname from '^symbols_([0-9]+)$')::integer as correlator_id
+        from pg_proc p where p.pronamespace = 'headrace'::regnamespace and p.proname ~ '^symbols_[0-9]+$'
+    ) f
+    where not exists (select from headrace.correlator c where c.correlator_id = f.correlator_id);
     return null;
 end
 $$;

@@ -1,0 +1,21 @@
+-- The actions and event types of a correlator's outputs that the namespace does not know, in words; null when it knows all.
+-- Here among the first functions because a view stands on it; plpgsql, so that its tables may come later.
+create or replace function headrace.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select nullif(string_agg(u.unknown, ' and ' order by u.token), '')
+        from (
+            select o.key as token, case
+                when o.value ? 'action' and not exists (select from headrace.action a
+                    where a.namespace = p_namespace and a.action = o.value ->> 'action')
+                then format('action "%s" is not registered', o.value ->> 'action')
+                when o.value ? 'event' and not exists (select from headrace.event_type e
+                    where e.namespace = p_namespace and e.event_type = o.value ->> 'event')
+                then format('event type "%s" is not registered', o.value ->> 'event') end as unknown
+            from jsonb_each(p_outputs) o
+        ) u
+    );
+end
+$$;

@@ -1,0 +1,100 @@
+-- Writes instances of a correlator as an engine has left them: one entry per key in each array. Units, deadlines (microseconds) and
+-- evidence as array literals. In the transaction that also delivers the outputs and moves the cursor.
+-- Index: correlator_instance_pkey.
+create or replace function headrace.write_instances(
+    p_correlator_id integer,
+    p_keys       text[],
+    p_units      text[],
+    p_deadlines  text[],
+    p_started_at timestamptz[],
+    p_seen_at    timestamptz[],
+    p_evidence   text[],
+    p_totals     integer[]
+) returns void
+language sql volatile
+as $$
+    insert into headrace.correlator_instance
+        (correlator_id, key, units, deadlines, deadline, started_at, seen_at, evidence, evidence_total)
+    select p_correlator_id, w.key, w.units::integer[], w.deadlines::bigint[], timestamptz 'epoch' + d.first_us * interval '1 microsecond',
+        w.started_at, w.seen_at, w.evidence::bigint[], w.total
+    from unnest(p_keys, p_units, p_deadlines, p_started_at, p_seen_at, p_evidence, p_totals)
+        w (key, units, deadlines, started_at, seen_at, evidence, total)
+    cross join lateral (select min(u.us) as first_us from unnest(w.deadlines::bigint[]) u (us)) d
+    order by w.key collate "C"
+    on conflict on constraint correlator_instance_pkey do update
+    set units = excluded.units, deadlines = excluded.deadlines, deadline = excluded.deadline, started_at = excluded.started_at,
+        seen_at = excluded.seen_at, evidence = excluded.evidence, evidence_total = excluded.evidence_total
+$$;
+
+-- Fixes the time of a topic: no event that gets its position after this has an earlier time. Then every event of an earlier time is
+-- in the log for all to see, and a timer that is due by then may fire once those are passed. Null when a sequencer has the topic.
+-- Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
+create or replace function headrace.settle_time(p_topic_id integer) returns timestamptz
+language sql volatile
+as $$
+    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.clock())
+    where t.topic_id in (select s.topic_id from headrace.topic s where s.topic_id = p_topic_id for no key update skip locked)
+    returning t.timers_to
+$$;
+
+-- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when a version waits for a
+-- compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
+create or replace function headrace.claim_timers(p_correlator_id integer, p_settled timestamptz) returns table (version_id bigint)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_cursor record;
+    v_next   timestamptz;
+begin
+    select c.topic_id, u.position into v_cursor
+    from headrace.correlator_table t
+    join headrace.consumer c on c.consumer_id = t.consumer_id
+    join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+    where t.correlator_id = p_correlator_id
+        and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
+    for no key update of u skip locked;
+    if not found then
+        return;
+    end if;
+    select t.version_id into version_id
+    from headrace.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
+    select l.appended_at into v_next
+    from headrace.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
+    if version_id is null or v_next < p_settled or exists (
+        select from headrace.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
+        return;
+    end if;
+    return next;
+end
+$$;
+
+-- Forgets keys that had no event for their correlator's forget_after, at most p_max of each. Returns how many.
+-- Locks: the cursor rows, no key update, skip locked: a correlator at work is left for the next time.
+create or replace function headrace.forget_instances(p_max integer default 10000) returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_correlator record;
+    v_forgotten  bigint := 0;
+    v_count      bigint;
+begin
+    for v_correlator in
+        select t.correlator_id, v.forget_after
+        from headrace.correlator_table t
+        join headrace.correlator_version v on v.version_id = t.version_id
+        join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+        where v.forget_after is not null
+        for no key update of u skip locked
+    loop
+        delete from headrace.correlator_instance i
+        where i.correlator_id = v_correlator.correlator_id and i.key in (
+            select o.key from headrace.correlator_instance o
+            where o.correlator_id = v_correlator.correlator_id and o.seen_at < headrace.clock() - v_correlator.forget_after
+            limit p_max);
+        get diagnostics v_count = row_count;
+        v_forgotten := v_forgotten + v_count;
+    end loop;
+    return v_forgotten;
+end
+$$;

@@ -1,0 +1,184 @@
+-- Correlators: an ECL pattern over a topic, one machine per key. Insert, update and delete manage them; triggers make every change a
+-- version and call the compilers. status, error, version and since_position are for reading; the truth is in correlator_version.
+create table headrace.correlator (
+    correlator_id integer  not null generated always as identity,
+    namespace  text        not null default headrace.current_namespace(),
+    correlator text        not null,
+    topic      text        not null,
+    -- Which events belong together: a value of the condition language, such as object ->> 'account' or key. Null: all of the topic.
+    key        text,
+    pattern    text        not null,
+    -- What a token becomes: {"token": {"action": name, "priority": 0, "delay_s": 0}}, or {"token": {"event": type, "topic": name,
+    -- "keyed": true}}.
+    outputs    jsonb       not null default '{}',
+    -- A key without events for so long is forgotten; null: never.
+    forget_after interval,
+    -- At most so many positions are kept as evidence, the newest ones.
+    evidence_max integer   not null default 100,
+    active     boolean     not null default true,
+    -- Without this, a correlator whose events lead back to itself is invalid.
+    allow_feedback boolean not null default false,
+    -- Set to true with a change: all keys start afresh. The trigger takes it back.
+    restart    boolean     not null default false,
+    -- Who looks after it: 'sql', 'app', or the file it is kept in.
+    source     text        not null default 'sql',
+    -- Filled in by the trigger.
+    topic_id   integer     not null,
+    version    integer     not null default 1,
+    status     text        not null default 'pending',
+    error      text,
+    since_position bigint,
+    constraint correlator_pkey primary key (correlator_id),
+    constraint correlator_name_unique unique (namespace, correlator),
+    constraint correlator_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    -- It is part of a consumer's name.
+    constraint correlator_name_rule check (correlator ~ '^[a-z][a-z0-9_.-]{0,79}$'),
+    constraint correlator_pattern_300000_bytes check (octet_length(pattern) <= 300000),
+    constraint correlator_key_100000_bytes check (octet_length(key) <= 100000),
+    constraint correlator_outputs_object check (jsonb_typeof(outputs) = 'object'),
+    constraint correlator_forget_after_positive check (forget_after > interval '0'),
+    constraint correlator_evidence_0_to_10000 check (evidence_max between 0 and 10000),
+    constraint correlator_status_known check (status in ('pending', 'valid', 'invalid'))
+);
+create index correlator_topic on headrace.correlator (topic_id);
+-- Whose status has still to be shown.
+create index correlator_pending on headrace.correlator (correlator_id) where status = 'pending';
+
+-- Every version of every correlator, also of dropped ones. In force: from since_position to until_position, both included;
+-- never where since_position is null (pending, invalid, not active, or the deletion itself).
+create table headrace.correlator_version (
+    version_id bigint      not null generated always as identity,
+    correlator_id integer  not null,
+    version    integer     not null,
+    namespace  text        not null,
+    correlator text        not null,
+    topic_id   integer     not null,
+    key        text,
+    pattern    text        not null,
+    outputs    jsonb       not null,
+    forget_after interval,
+    evidence_max integer   not null,
+    active     boolean     not null,
+    allow_feedback boolean not null,
+    restart    boolean     not null,
+    -- This version is the deletion of the correlator.
+    dropped    boolean     not null default false,
+    written_at timestamptz not null default headrace.clock(),
+    written_by text        not null default session_user,
+    status     text        not null default 'pending',
+    error      text,
+    -- What is odd about it: tokens that become nothing, outputs without a token.
+    warning    text,
+    -- The pattern as it was understood.
+    canonical  text,
+    since_position bigint,
+    until_position bigint,
+    since_at   timestamptz,
+    until_at   timestamptz,
+    -- How many keys went on from where they stood in the version before, and how many start afresh.
+    carried    bigint,
+    restarted  bigint,
+    constraint correlator_version_pkey primary key (version_id),
+    constraint correlator_version_unique unique (correlator_id, version),
+    constraint correlator_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint correlator_version_status_known check (status in ('pending', 'valid', 'invalid'))
+);
+-- What waits for a compiler, and which correlators must not go on before it is done.
+create index correlator_version_pending on headrace.correlator_version (correlator_id, version_id) where status = 'pending';
+
+-- The compiled table that runs, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
+create table headrace.correlator_table (
+    correlator_id integer  not null,
+    version_id  bigint     not null,
+    consumer_id integer    not null,
+    compiled    text       not null,
+    -- One automaton without timers: headrace.correlate steps it.
+    simple      boolean    not null,
+    -- The newest version is invalid: keys stay where they are until there is a valid one.
+    halted      boolean    not null default false,
+    symbols     integer    not null,
+    -- By cell (state * symbols + symbol): where the next state's row begins; and action * 4, + 2 where it leads to the start, + 1
+    -- where it moves the machine.
+    rows        integer[],
+    marks       integer[],
+    -- Symbols that change nothing in any state.
+    idle        integer[],
+    -- The tokens of every action: [[], ["x"], …].
+    tokens      jsonb,
+    constraint correlator_table_pkey primary key (correlator_id),
+    constraint correlator_table_correlator_exists foreign key (correlator_id)
+        references headrace.correlator (correlator_id) on delete cascade,
+    constraint correlator_table_consumer_exists foreign key (consumer_id)
+        references headrace.consumer (consumer_id) on delete cascade
+);
+
+-- Instances: where the machine of a key stands. A key without a row of a simple table stands at the start.
+create table headrace.correlator_instance (
+    correlator_id integer  not null,
+    -- '' for a correlator without a key.
+    key         text       collate "C" not null,
+    units       integer[]  not null,
+    -- Microseconds since 1970, one per timer of the pattern; null: it does not run.
+    deadlines   bigint[]   not null default '{}',
+    -- The earliest of them.
+    deadline    timestamptz,
+    started_at  timestamptz not null,
+    -- The time of its last event that was written down here.
+    seen_at     timestamptz not null,
+    -- The positions that moved it since it last stood at its start, the newest ones, and how many there were.
+    evidence    bigint[]   not null default '{}',
+    evidence_total integer not null default 0,
+    constraint correlator_instance_pkey primary key (correlator_id, key),
+    constraint correlator_instance_correlator_exists foreign key (correlator_id)
+        references headrace.correlator (correlator_id) on delete cascade
+) with (fillfactor = 70);
+-- Timers that are due.
+create index correlator_instance_due on headrace.correlator_instance (correlator_id, deadline) where deadline is not null;
+
+-- Lineage of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
+-- which evidence, and what it became.
+create table headrace.correlation (
+    correlation_id bigint  not null generated always as identity,
+    topic_id    integer    not null,
+    version_id  bigint     not null,
+    key         text       collate "C" not null,
+    position    bigint,
+    event_id    uuid,
+    token       text       not null,
+    -- The event's time, or the deadline of the timer.
+    output_at   timestamptz not null,
+    -- Its place among the outputs of that event or deadline, from 1.
+    place       integer    not null,
+    evidence    bigint[]   not null,
+    evidence_total integer not null,
+    -- 'action' or 'event', its name and its id; null where the token becomes nothing.
+    becomes     text,
+    name        text,
+    output_id   uuid       not null,
+    fired_at    timestamptz not null default headrace.clock(),
+    constraint correlation_pkey primary key (correlation_id),
+    -- Exactly once.
+    constraint correlation_once unique nulls not distinct (version_id, key, position, output_at, place),
+    constraint correlation_becomes_known check (becomes in ('action', 'event'))
+);
+create index correlation_position on headrace.correlation (topic_id, position) where position is not null;
+
+-- Correlators with their state: what is in force, from which position, how many keys went on, and what is odd about their names.
+create view headrace.correlator_state as
+select c.correlator_id, c.namespace, c.correlator, c.topic, c.key, c.pattern, c.outputs, c.forget_after, c.evidence_max, c.active,
+    c.allow_feedback, c.source, v.version_id, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
+    v.carried, v.restarted, t.simple,
+    nullif(concat_ws('; ', v.warning, case when n.unknown_names <> 'allow' then headrace.unknown_outputs(c.namespace, c.outputs) end), '')
+        as warning
+from headrace.correlator c
+join headrace.namespace n on n.namespace = c.namespace
+join headrace.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
+left join headrace.correlator_table t on t.correlator_id = c.correlator_id;
+
+-- What correlators have pushed, with names.
+create view headrace.correlation_history as
+select v.namespace, t.topic, v.correlator, v.version, f.key, f.token, f.output_at, f.position, f.event_id, f.place, f.evidence,
+    f.evidence_total, f.becomes, f.name, f.output_id, f.correlation_id, f.fired_at
+from headrace.correlation f
+join headrace.correlator_version v on v.version_id = f.version_id
+join headrace.topic t on t.topic_id = f.topic_id;
