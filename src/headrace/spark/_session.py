@@ -22,6 +22,7 @@ ANYWHERE = {
 }
 LOCAL = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     # A short job is over before the second compiler pays off: start-up falls from 5 s to 2 s.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
