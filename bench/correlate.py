@@ -30,7 +30,7 @@ select t.topic_id,
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 ROWS = """
 create table public.step as
-select e.key collate "C" as key, e.position, e.symbol from headrace.symbols_{correlator_id}(0, 9223372036854775807) e;
+select e.key collate "C" as key, e.position, e.symbol from headrace.symbols_{correlator_id}(0, {events}) e;
 create function public.steps(p_correlator_id integer) returns bigint
 language plpgsql set max_parallel_workers_per_gather = 0 set work_mem = '256MB' set jit = off as $$
 declare
@@ -50,7 +50,7 @@ vacuum analyze public.step"""
 
 
 def run(lab: Lab, *, quick: bool) -> None:
-    rounds, events = (2, 100_000) if quick else (5, 300_000)
+    rounds, events = (2, 100_000) if quick else (5, 200_000)
     told = surroundings(lab)
     with lab.database("correlate", partitions=1) as target:
         steps, sums, consumer, fired = asyncio.run(_measure(lab, target, rounds, events))
@@ -86,7 +86,9 @@ async def _measure(lab: Lab, target: Target, rounds: int, events: int) -> tuple[
                 consumer.rounds.append(done)
         fired = correlators.outputs / correlators.events
         assert FIRING[0] <= fired <= FIRING[1], fired
-        for statement in ROWS.replace("{correlator_id}", str(watched.correlator_id)).split(";\nvacuum"):
+        for statement in (
+            ROWS.replace("{correlator_id}", str(watched.correlator_id)).replace("{events}", str(events)).split(";\nvacuum")
+        ):
             conn.execute(statement if statement.lstrip().startswith("create") else "vacuum" + statement)  # type: ignore[arg-type]
         for number in range(rounds + 1):
             pair = _steps(lab, conn, watched), _sums(lab, conn)
