@@ -20,6 +20,13 @@ from headrace.react._correlator import (
     list_correlators,
     read_outputs,
 )
+from headrace.react._correlator_file import (
+    CorrelatorChange,
+    CorrelatorPlan,
+    apply_correlators,
+    load_correlators,
+    plan_correlators,
+)
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
@@ -58,6 +65,8 @@ __all__ = [
     "Correlated",
     "Correlation",
     "Correlator",
+    "CorrelatorChange",
+    "CorrelatorPlan",
     "CorrelatorState",
     "Correlators",
     "EventOutput",
@@ -83,6 +92,7 @@ __all__ = [
     "alter_correlator",
     "alter_rule",
     "apply",
+    "apply_correlators",
     "create_correlator",
     "create_rule",
     "database_engine",
@@ -99,10 +109,12 @@ __all__ = [
     "list_event_types",
     "list_rules",
     "list_versions",
+    "load_correlators",
     "load_rules",
     "observe",
     "output_arrays",
     "plan",
+    "plan_correlators",
     "read_instances",
     "read_outputs",
     "register_action",
