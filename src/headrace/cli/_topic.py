@@ -13,6 +13,7 @@ from headrace.consume import Lag, lag
 from headrace.core import TopicExists
 from headrace.db import Target, moment, span
 from headrace.log import (
+    Clock,
     Expired,
     Topic,
     alter_topic,
@@ -40,6 +41,9 @@ def create(
     ] = 1,
     retention: Retention = None,
     time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
+    clock: Annotated[
+        Clock, typer.Option(help="Whose time the log has: the server's, or that of the events themselves.")
+    ] = "server",
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
 ) -> None:
     """Create a topic, on every shard.
@@ -51,7 +55,13 @@ def create(
         kept = span(conn, retention) if retention else None
         try:
             create_topic(
-                conn, name, partitions=partitions, retention=kept, time_partition=time_partition, namespace=session.namespace
+                conn,
+                name,
+                partitions=partitions,
+                retention=kept,
+                time_partition=time_partition,
+                clock=clock,
+                namespace=session.namespace,
             )
         except TopicExists:
             if not if_not_exists:

@@ -7,6 +7,8 @@ create table headrace.topic (
     partitions    integer     not null default 1,
     -- Width of one time partition of the log.
     time_partition text       not null default 'month',
+    -- Where the log's time comes from: the server, or the events' own emitted_at (for events that happened before they came here).
+    clock         text        not null default 'server',
     -- Null keeps the log for ever.
     retention     interval,
     -- Positions up to and including this one have been dropped; the log starts after it.
@@ -24,6 +26,7 @@ create table headrace.topic (
     constraint topic_name_rule check (topic ~ '^[a-z][a-z0-9_.-]{0,99}$'),
     constraint topic_partitions_1_to_1024 check (partitions between 1 and 1024),
     constraint topic_time_partition_known check (time_partition in ('day', 'week', 'month')),
+    constraint topic_clock_known check (clock in ('server', 'event')),
     constraint topic_retention_positive check (retention > interval '0')
 ) with (fillfactor = 50);
 

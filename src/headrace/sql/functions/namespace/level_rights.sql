@@ -9,7 +9,7 @@ as $$
         ('publish', '{publish,publish_many,check_events,copy_route,publish_cloudevent,cloudevent_id,check_cloudevent,
             captured_event,captured_columns,send_action,send_actions,
             commit_spark_batch,publish_stage}'),
-        ('consume', '{log_head,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
+        ('consume', '{log_clock,log_head,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
             claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
             schedule_id,next_ticks,unknown_outputs,
             register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,

@@ -28,11 +28,12 @@ $$;
 
 -- Fixes the time of a topic: no event that gets its position after this has an earlier time. Then every event of an earlier time is
 -- in the log for all to see, and a timer that is due by then may fire once those are passed. Null when a sequencer has the topic.
+-- A topic whose time is that of its events goes no further than its newest one.
 -- Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
 create or replace function headrace.settle_time(p_topic_id integer) returns timestamptz
 language sql volatile
 as $$
-    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.clock())
+    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
     where t.topic_id in (select s.topic_id from headrace.topic s where s.topic_id = p_topic_id for no key update skip locked)
     returning t.timers_to
 $$;
@@ -80,7 +81,7 @@ declare
     v_count      bigint;
 begin
     for v_correlator in
-        select t.correlator_id, v.forget_after
+        select t.correlator_id, v.topic_id, v.forget_after
         from headrace.correlator_table t
         join headrace.correlator_version v on v.version_id = t.version_id
         join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
@@ -90,7 +91,7 @@ begin
         delete from headrace.correlator_instance i
         where i.correlator_id = v_correlator.correlator_id and i.key in (
             select o.key from headrace.correlator_instance o
-            where o.correlator_id = v_correlator.correlator_id and o.seen_at < headrace.clock() - v_correlator.forget_after
+            where o.correlator_id = v_correlator.correlator_id and o.seen_at < headrace.log_clock(v_correlator.topic_id) - v_correlator.forget_after
             limit p_max);
         get diagnostics v_count = row_count;
         v_forgotten := v_forgotten + v_count;
