@@ -77,7 +77,7 @@ def _time(moment: datetime | None) -> sql.Literal:
 
 @contextmanager
 def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
-    """A connection that holds the range. Kept for the next split when all was read; one left in the middle of a COPY is of no use."""
+    """A connection that holds the range; kept for the next split when all was read, given up in the middle of a COPY."""
     conn = _held(options, span)
     try:
         yield conn
