@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, LiteralString
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -77,7 +77,7 @@ def _time(moment: datetime | None) -> sql.Literal:
 
 @contextmanager
 def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
-    """A connection that holds the range, kept for the next split when all was read; one left amid a COPY is of no use."""
+    """A connection that holds the range; kept for the next split when all was read, given up in the middle of a COPY."""
     conn = _held(options, span)
     try:
         yield conn
