@@ -7,7 +7,7 @@ import importlib
 
 from bench._lab import lab
 
-NAMES = ("publish", "batch", "end_to_end", "latency", "rules", "actions")
+NAMES = ("publish", "batch", "end_to_end", "latency", "rules", "actions", "spark_match", "spark_correlate")
 
 
 def main() -> None:
