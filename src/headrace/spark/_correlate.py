@@ -35,9 +35,11 @@ class Correlated:
 
 
 def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
-    """The outputs of a correlator over a whole frame: correlator, version, key, token, offset, time, place, evidence,
-    evidence_total, event_id. Every key starts at its first event; timers fire up to the last event of their key, or up to
-    `until`. A pattern without key runs in parallel where its table is simple. Raises PatternError, ConditionError, Invalid."""
+    """The outputs of a correlator over a whole frame of one topic and shard: correlator, version, key, token, offset, time,
+    place, evidence, evidence_total, event_id.
+
+    Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
+    runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
     made = classifier(spec)
     if spec.key is None and made.table.simple:
         from headrace.spark._chunks import correlate_chunks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from headrace.core import Invalid
-from headrace.lang.condition import Field, Is, Node, Type, field_to_spark, fields_of, node_to_spark, spark_literal, to_spark
+from headrace.lang.condition import Compare, Field, Node, Type, field_to_spark, fields_of, node_to_spark, spark_literal, to_spark
 from headrace.lang.condition import parse as parse_condition
 from headrace.lang.ecl import Alphabet, Table, compile, parse
 from headrace.lang.ecl import _tree as t
@@ -71,13 +71,13 @@ def classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) ->
 
 
 def _key_node(text: str) -> Node:
-    # A key is a value, not a condition; asking whether it is null makes it one, and the parser checks it.
-    tree = parse_condition(f"({text}) is null").tree
-    if not isinstance(tree, Is) or tree.answer is not None:
+    # A key is a value, not a condition; being equal to itself makes it one, and the parser checks it.
+    tree = parse_condition(f"({text}) = ({text})").tree
+    if not isinstance(tree, Compare) or tree.operator != "=" or tree.left != tree.right:
         raise Invalid(f"the key {text!r} is not one value of the condition language; write e.g. object ->> 'account'")
-    if tree.operand.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
-        raise Invalid(f"the key {text!r} is {tree.operand.type.value}; it may be text, an integer or a boolean")
-    return tree.operand
+    if tree.left.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
+        raise Invalid(f"the key {text!r} is {tree.left.type.value}; it may be text, an integer or a boolean")
+    return tree.left
 
 
 def _key_sql(key: Node | None, columns: Mapping[Field, str]) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, LiteralString
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
