@@ -468,3 +468,15 @@ async def test_hostile_text_is_data(database: Target, cars: Connection, correlat
     create_correlator(cars, pair(pattern=f"push(x) {{<object ->> 'v' = '{name.replace(chr(39), chr(39) * 2)}'> or \"{name}\"}}"))
     happen(cars, "z:k", payloads=[{"v": name}])
     assert await settle_correlators(correlators, cars) == 1
+
+
+async def test_classifying_is_a_part_of_the_statement_that_calls_it_and_reads_by_position(
+    cars: Connection, correlators: Correlators
+) -> None:
+    correlator_id = create_correlator(cars, pair(key="object ->> 'account'", pattern="push(x) {<object ->> 'n' = '1'>}"))
+    happen(cars, "a:k")
+    await settle_correlators(correlators, cars)
+    cars.execute("set enable_seqscan = off; set enable_bitmapscan = off")
+    plan = cars.execute(f"explain select e.symbol from headrace.symbols_{correlator_id}(0, 10) e").fetchall()
+    told = "\n".join(row[0] for row in plan)
+    assert "Function Scan" not in told and "position_idx" in told
