@@ -4,8 +4,7 @@ Publishers insert into one buffer table. A flusher moves the buffer's oldest 501
 lock row, and looks again after 250 ms, or at once when there was more than 500. One loop per partition locks its consumer
 row, reads up to 100 events after the last one by id, filtered by partition, hands them over, and moves the row; a batch that
 is not full, or smaller than 10 for up to a second, waits for the next look in half a second.
-Three choices are in its favour: ids travel as one array instead of 501 literals; both moving statements go in one round trip;
-statements are prepared."""
+The moving statements carry their ids as literals and go as one batch, as its own library sends them; the others are prepared."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 import psycopg
+from psycopg.sql import SQL
 
 from bench._child import answer
 
@@ -47,8 +47,8 @@ PUBLISH = (
 LOCK = "select id from event_buffer_lock for update skip locked"
 OLDEST = "select topic, id from event_buffer order by id limit %s"
 MOVE = """insert into bench_event (partition, key, value, metadata, buffered_at)
-select partition, key, value, metadata, created_at from event_buffer where id = any(%s)"""
-DELETE = "delete from event_buffer where id = any(%s)"
+select partition, key, value, metadata, created_at from event_buffer where id in ({})"""
+DELETE = "delete from event_buffer where id in ({})"
 CLAIM = """select first_event_id, last_event_id, consumed_events from consumer
 where topic = 'bench' and name = 'batch' and partition = %s for update skip locked"""
 READ = """select 'bench', id, partition, key, value, metadata from bench_event
@@ -83,9 +83,8 @@ class Loops:
             found = await conn.execute(OLDEST, (FLUSH_ROWS + 1,), binary=True)
             ids = [row[1] for row in await found.fetchall()]
             if ids:
-                async with conn.pipeline():
-                    await conn.execute(MOVE, (ids,))
-                    await conn.execute(DELETE, (ids,))
+                listed = SQL(", ".join(map(str, ids)))
+                await conn.execute(SQL("; ").join(SQL(statement).format(listed) for statement in (MOVE, DELETE)))
         return len(ids)
 
     async def consume(self, partition: int) -> None:

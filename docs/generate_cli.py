@@ -63,7 +63,11 @@ def commands(command: Any, path: list[str]) -> Iterator[tuple[str, Any]]:
 def section(words: str, command: Any) -> Iterator[str]:
     """What is told about one command."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join(called(one) if one.required else f"[{called(one)}]" for one in arguments)
+    needed = [one for one in command.params if one.param_type_name == "option" and one.required]
+    usage = " ".join(
+        [called(one) if one.required else f"[{called(one)}]" for one in arguments]
+        + [f"{one.opts[0]} {one.opts[0].removeprefix('--').upper().replace('-', '_')}" for one in needed]
+    )
     yield f"## headrace {words}\n"
     yield f"`headrace {words} {usage}".rstrip() + "`\n"
     for paragraph in (command.help or "").split("\n\n"):

@@ -34,6 +34,7 @@ CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres",
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lane(name): run on this lane only")
+    config.addinivalue_line("markers", "xdist_group(name): known also where tests run one after the other")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

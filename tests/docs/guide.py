@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +32,12 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
 
 
-async def run_guide(name: str, database: Target, conn: Connection) -> dict[str, object]:
-    """Runs docs/<name>.md and returns the names it has made; `blocks_run` tells how many blocks there were."""
+async def run_guide(
+    name: str, database: Target, conn: Connection, given: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Runs docs/<name>.md with the names `given` and returns those it has made; `blocks_run` tells how many blocks there were."""
     path = DOCS / f"{name}.md"
-    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0}
+    namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0, **(given or {})}
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "sql":
             cursor = conn.execute(block.text)

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.core import BadType, HeadraceError, Invalid, NotFound, PayloadTooLarge, TopicInUse, UnknownTopic
 from headrace.db import Connection, Target, connect, translated
+from headrace.namespace import grant_namespace
 from headrace.outbox import capture, release_capture
 
 
@@ -276,9 +277,8 @@ def test_column_in_the_place_of_old_values_is_refused(shop: Connection) -> None:
 
 def test_writer_with_the_rights_to_publish_is_captured(shop: Connection, database: Target) -> None:
     capture(shop, "orders", "orders")
-    shop.execute("""
-        create role writer; grant usage on schema headrace to writer; grant insert on orders, headrace.outbox to writer;
-        grant select on headrace.topic, headrace.capture to writer; grant usage on sequence headrace.outbox_id_seq to writer""")
+    shop.execute("create role writer; grant insert on orders to writer")
+    grant_namespace(shop, "writer", "default", "publish")
     with connect(database) as session:
         session.execute("set role writer")
         session.execute("insert into orders values (1)")

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headrace.core import LeaseLost
-from headrace.db import AsyncConnection, Connection
+from headrace.db import AsyncConnection, Connection, end_loops
 from headrace.work import Action, Policy, list_dead_letters, list_results, send_action
 from tests.work.conftest import Bench, make_due, run_dry, send, waiting, write
 
@@ -107,7 +107,7 @@ async def test_keeper_runs_beside_handlers_by_itself(conn: Connection, bench: Be
     send(conn, 1)
     keeper = asyncio.create_task(bench.keeper.run())
     await bench.worker(slow).handle_once()
-    keeper.cancel()
+    await end_loops(keeper)
     assert effects() == [1]
 
 

@@ -8,16 +8,25 @@ from typing import Annotated
 import typer
 
 from headrace.cli import (
+    _action,
+    _condition,
     _consumer,
+    _correlator,
     _dead_letter,
     _demo,
     _doctor,
+    _ecl,
+    _event_type,
     _migrate,
+    _namespace,
     _node,
     _publish,
+    _rule,
+    _schedule,
     _server,
     _tail,
     _topic,
+    _trace,
 )
 from headrace.cli._output import say
 
@@ -48,12 +57,20 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
     ("consumer", _consumer.group),
+    ("rule", _rule.group),
+    ("correlator", _correlator.group),
+    ("condition", _condition.group),
+    ("ecl", _ecl.group),
+    ("event-type", _event_type.group),
+    ("action", _action.group),
     ("dead-letter", _dead_letter.group),
+    ("schedule", _schedule.group),
+    ("namespace", _namespace.group),
     ("node", _node.group),
     ("server", _server.group),
 ):

@@ -15,6 +15,8 @@ from headrace.cli._session import Session, command
 from headrace.core import ProblemsFound
 from headrace.demo import Demo, Figures, Progress, Stage, own_stage, stage_on
 
+BARS = ("published", "in the log", "handled", "late flights told", "looked at by rules", "actions carried out")
+
 
 def register(app: typer.Typer) -> None:
     command(app, "demo", common=("dsn", "json"))(demo)
@@ -27,7 +29,8 @@ def demo(
     """Play a year of flights out of New York through headrace, and check that the numbers add up.
 
     Departures, arrivals and cancellations are published in transactions, sequenced into a log, and handled by two consumers
-    in another process. It runs on an embedded PostgreSQL in .headrace/demo, or in a database of its own at --dsn.
+    in another process; rules send actions for long delays, diverted and cancelled flights. It runs on an embedded PostgreSQL
+    in .headrace/demo, or in a database of its own at --dsn.
     """
     began = time.monotonic()
     with stage_on(session.dsn) if session.dsn else own_stage() as stage:
@@ -46,7 +49,7 @@ def _play(session: Session, stage: Stage, flights: int | None) -> Figures:
     played = Demo(stage, flights)
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console(stderr=True), disable=session.json) as bars:
-        tasks = {name: bars.add_task(name, total=None) for name in ("published", "in the log", "handled", "late flights told")}
+        tasks = {name: bars.add_task(name, total=None) for name in BARS}
         for progress in played.play():
             for (name, task), (done, total) in zip(tasks.items(), _counts(progress), strict=True):
                 bars.update(task, description=name, completed=done, total=total)
@@ -60,6 +63,8 @@ def _counts(progress: Progress) -> list[tuple[int, int | None]]:
         (progress.in_log, progress.total),
         (progress.handled, progress.total),
         (progress.told, max(progress.late, 1)),
+        (progress.ruled, progress.total),
+        (progress.ended, max(progress.fired, 1)),
     ]
 
 
@@ -69,11 +74,18 @@ def _print(figures: Figures, stage: Stage, total_s: float) -> None:
     out.print(table(["how fast", "events/s", "seconds"], _speed(figures, total_s)))
     airports = [[a.airport, a.departures, a.arrivals, a.cancelled, a.mean_delay_min] for a in figures.busiest]
     out.print(table(["busiest airports", "departures", "arrivals", "cancelled", "mean delay (min)"], airports))
+    rules = [[one.rule, one.action, one.fired, one.done, one.dead] for one in figures.rules]
+    out.print(table(["rule", "action", "fired", "carried out", "dead letters"], rules))
+    if figures.dead_groups:
+        groups = [[one.action, one.reason, one.error_group, one.dead] for one in figures.dead_groups]
+        out.print(table(["dead letters of", "reason", "error", "dead"], groups))
     out.print(
         f"{sum(proof.holds for proof in figures.proofs)} of {len(figures.proofs)} checks hold: nothing lost, nothing twice."
     )
     if stage.folder:
-        out.print(f"Look around: HEADRACE_DATA={stage.folder} headrace tail flights --no-follow", markup=False, soft_wrap=True)
+        out.print(f"Look around: export HEADRACE_DATA={stage.folder}", markup=False, soft_wrap=True)
+        for words in ("tail flights --no-follow", "rule list", "dead-letter groups", "dead-letter list"):
+            out.print(f"  headrace {words}", markup=False)
 
 
 def _happened(figures: Figures) -> list[tuple[str, object]]:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from headrace.cli._output import console, json_line, table
 from headrace.cli._session import Session, command
+from headrace.cli._signs import SIGNS
 from headrace.core import ProblemsFound
-from headrace.doctor import Check, Level, compare_shards, examine
-
-SIGNS: dict[Level, Text] = {
-    "ok": Text("✓", style="green"),
-    "info": Text("·", style="dim"),
-    "warning": Text("!", style="bold yellow"),
-    "problem": Text("✗", style="bold red"),
-}
+from headrace.doctor import Check, compare_shards, examine
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`headrace node`: runs an application's consumers, and the sequencer."""
+"""`headrace node`: runs an application's consumers and handlers, the sequencer and the rules; lists nodes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,38 @@ import signal
 import sys
 from typing import Annotated
 
+import msgspec
 import structlog
 import typer
 
+from headrace.cli._output import json_line
 from headrace.cli._session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending
-from headrace.node import Headrace, Node
+from headrace.node import Headrace, Node, NodeState, list_nodes
 
-group = typer.Typer(help="Nodes: processes that sequence the outbox and run consumers.")
+group = typer.Typer(help="Nodes: processes that sequence the outbox, evaluate rules, run consumers and handlers.")
 
 logger = logging.getLogger("headrace.node")
+
+
+@command(group, "list")
+def list_(
+    session: Session,
+    stopped: Annotated[bool, typer.Option("--stopped", help="Also those that ended in order.")] = False,
+) -> None:
+    """List nodes: alive, or lost (no heartbeat for 90 seconds), and the actions they handle."""
+    found = [(t, one) for t, conn in session.shards() for one in list_nodes(conn, stopped=stopped, namespace=session.namespace)]
+    if session.json:
+        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
+        return
+    columns = ["node", "state", "version", "started at", "heartbeat at", "handles", "description", "id"]
+    session.rows(columns, ((target, _row(one)) for target, one in found))
+
+
+def _row(one: NodeState) -> list[object]:
+    times = [one.started_at, one.heartbeat_at]
+    return [one.name, one.state, one.version, *times, ", ".join(one.handlers) or None, one.description, one.node_id]
 
 
 @command(group, "run", common=("dsn", "json"))
@@ -60,11 +81,12 @@ async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, stop, one.name)
     consumers = ", ".join(f"{consumer.topic}/{consumer.name}" for consumer in app.consumers) or "none"
-    logger.info(
-        "node runs on %s; sequencer %s; consumers: %s", ", ".join(map(str, targets)), "on" if sequencer else "off", consumers
-    )
+    handlers = ", ".join(handling.action for handling in app.handlings) or "none"
+    places, state = ", ".join(map(str, targets)), "on" if sequencer else "off"
+    logger.info("node runs on %s; sequencer and rules %s; consumers: %s; handlers: %s", places, state, consumers, handlers)
     await node.run()
-    logger.info("node ended; %d events sequenced, %d handled", node.sequenced, node.handled)
+    counts = (node.sequenced, node.handled, node.fired, node.actions)
+    logger.info("node ended; %d events sequenced, %d handled, rules fired %d times, %d actions handled", *counts)
 
 
 def load(address: str) -> Headrace:

@@ -60,11 +60,11 @@ def publish(
         return
     if type_ is None:
         raise typer.BadParameter("an event needs a TYPE", param_hint="TYPE")
-    given = msgspec.structs.replace(given, payload=_raw(payload))
+    given = msgspec.structs.replace(given, payload=raw_json(payload))
     _publish_one(session, msgspec.structs.replace(given, id=event_id) if event_id else given)
 
 
-def _raw(text: str | None) -> RawJSON | None:
+def raw_json(text: str | None) -> RawJSON | None:
     """The payload as it was typed, so that every digit stays."""
     if text is None:
         return None

@@ -48,6 +48,7 @@ class Session:
         """Every database with a connection, one after the other."""
         for target in self.targets:
             with connect(target) as conn:
+                conn.add_notice_handler(_warn)
                 yield target, conn
 
     def rows(
@@ -116,6 +117,12 @@ def exit_codes(*, as_json: bool) -> Iterator[None]:
         raise typer.Exit(ours.exit_code) from None
 
 
+def _warn(notice: psycopg.errors.Diagnostic) -> None:
+    """What the database warns of stands beside the result."""
+    if notice.severity_nonlocalized == "WARNING":
+        note(f"warning: {notice.message_primary}" + (f". {notice.message_hint}" if notice.message_hint else ""))
+
+
 def _ours(error: BaseException) -> HeadraceError | None:
     if isinstance(error, HeadraceError):
         return error
@@ -127,7 +134,8 @@ def _ours(error: BaseException) -> HeadraceError | None:
 
 
 def _tell(error: HeadraceError, *, as_json: bool) -> None:
-    message = " ".join(str(error).split())
+    # Errors in a text show the place in it, over several lines; notes say in which file that was.
+    message = "\n".join([str(error).strip(), *getattr(error, "__notes__", [])])
     if as_json:
         note(to_json({"error": type(error).__name__, "message": message}))
         return

@@ -1,7 +1,8 @@
-"""Loops that survive the database: a step that fails because PostgreSQL is away is tried again until it is back."""
+"""Loops: a step that fails because PostgreSQL is away is tried again until it is back; and a loop ends when it is told to."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -13,6 +14,7 @@ from psycopg_pool import PoolTimeout
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+AGAIN_S = 0.2
 
 # Deadlocks and serialization failures are the server's way of saying: again, please.
 TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
@@ -40,3 +42,14 @@ async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
         with attempt:
             return await step()
     raise AssertionError("unreachable: the retry has no end")
+
+
+async def end_loops(*loops: asyncio.Task[None]) -> None:
+    """Cancels loops and waits until they have ended.
+
+    Once is not enough: Python 3.11's wait_for, on which psycopg waits, loses a cancellation that comes together with a result."""
+    running = set(loops)
+    while running:
+        for loop in running:
+            loop.cancel()
+        _, running = await asyncio.wait(running, timeout=AGAIN_S)

@@ -8,7 +8,6 @@ from typing import LiteralString
 
 import psycopg
 import psycopg.errors
-from pgmq.install import get_embedded_install_sql
 
 _THERE = "select to_regclass('pgmq.meta') is not null"
 _AVAILABLE = "select exists (select from pg_available_extensions where name = 'pgmq')"
@@ -23,7 +22,7 @@ def install_pgmq(conn: psycopg.Connection[tuple[object, ...]]) -> None:
             with conn.transaction():
                 conn.execute(script)
         except psycopg.errors.InsufficientPrivilege:
-            script = get_embedded_install_sql()
+            script = _packaged()
     if script and script != _CREATE:
         conn.execute(script)
 
@@ -34,5 +33,12 @@ def pgmq_script(conn: psycopg.Connection[tuple[object, ...]]) -> LiteralString:
         return ""
     if conn.execute(_AVAILABLE).fetchone() == (True,):
         return _CREATE
+    return _packaged()
+
+
+def _packaged() -> LiteralString:
+    # Imported late: the package brings SQLAlchemy along, a third of the start of every process of ours.
+    from pgmq.install import get_embedded_install_sql
+
     # The package's own text, not a user's.
     return get_embedded_install_sql()

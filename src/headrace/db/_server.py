@@ -80,7 +80,7 @@ class Server:
             os.kill(pid, 0)
         except (FileNotFoundError, ValueError, ProcessLookupError):
             return None
-        return pid
+        return pid if _is_server(pid, self.data) else None
 
     def start(self) -> None:
         """Starts the server, making the cluster first if need be. A no-op when it runs."""
@@ -191,6 +191,16 @@ def _reachable(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None) -> P
     if not copy.exists():
         shutil.copytree(bin_dir.parent, copy, symlinks=True)
     return copy / "bin"
+
+
+def _is_server(pid: int, data: Path) -> bool:
+    """After a crash the file with the number stays, and the number may be another process's by now, or a dead one's."""
+    if not Path("/proc/self").exists():
+        return True
+    try:
+        return str(data).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 def _kill(pid: int) -> None:

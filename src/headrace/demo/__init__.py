@@ -1,15 +1,17 @@
 """Demo: a year of flights out of New York, played through headrace.
 
 Owns: the newcomer's first look. Promises: a server and database of its own, fresh each time; real events through the real
-paths (publish in transactions, outbox, sequencer, consumers in another process); at the end the numbers are checked.
+paths (publish in transactions, outbox, sequencer, consumers, rules and handlers in another process); at the end the numbers
+are checked.
 
 The acts, one file each: flights (the events), stage (server, database, node), play (publishing), watch (how far it is),
-verify (do the numbers add up). The application that consumes them is `headrace.demo:app`."""
+rules (what must come of rules.yaml), verify (do the numbers add up). The application is `headrace.demo:app`."""
 
 from headrace.demo._app import app
 from headrace.demo._play import Demo, Figures
+from headrace.demo._rules import RuleFigures
 from headrace.demo._stage import Stage, own_stage, stage_on
 from headrace.demo._verify import Airport, Proof
 from headrace.demo._watch import Progress
 
-__all__ = ["Airport", "Demo", "Figures", "Progress", "Proof", "Stage", "app", "own_stage", "stage_on"]
+__all__ = ["Airport", "Demo", "Figures", "Progress", "Proof", "RuleFigures", "Stage", "app", "own_stage", "stage_on"]

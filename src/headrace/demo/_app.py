@@ -1,8 +1,9 @@
-"""The application of the demo: two consumers, as one would write them.
+"""The application of the demo: two consumers, and handlers for the actions of its rules, as one would write them.
 
 `airport-statistics` gets batches and keeps a table; for every departure that is hours late it publishes an event of its own.
 Table, new events and cursor commit together, so each flight counts once whatever crashes.
-`passenger-desk` gets those events one by one, in the order of the whole topic."""
+`passenger-desk` gets those events one by one, in the order of the whole topic.
+The rules in rules.yaml send actions; the handlers below carry them out."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from typing import Any, cast
 
 from headrace.consume import Batch
 from headrace.core import Event, LoggedEvent
-from headrace.db import Connection, query
+from headrace.db import AsyncConnection, Connection, query
 from headrace.demo._flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
+from headrace.demo._rules import BELIEVED_MIN
 from headrace.node import Headrace
 from headrace.outbox import publish_many
+from headrace.work import Action
 
 DELAYS = "delays"
 LATE_MIN = 180
@@ -52,6 +55,42 @@ def passenger_desk(event: LoggedEvent, conn: Connection) -> None:
     conn.execute(
         query("demo/tell_passengers"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"])
     )
+
+
+@app.handler("SEND_VOUCHER", attempts=2, backoff_s=0.1)
+async def send_voucher(action: Action, tx: AsyncConnection) -> None:
+    """A voucher for each long delay. One that nobody would believe fails for good, and waits as a dead letter."""
+    flight = cast(dict[str, Any], action.payload)
+    if flight["delay_min"] > BELIEVED_MIN:
+        # Quoted, so that dead letters of this kind count as one, whatever the flight.
+        raise ValueError(
+            f"a delay of {flight['delay_min']} minutes: look at flight '{flight['carrier']}{flight['flight']}' first"
+        )
+    await _record(action, tx)
+
+
+@app.handler("FETCH_PASSENGERS")
+async def fetch_passengers(action: Action, tx: AsyncConnection) -> None:
+    """A bus to where the flight came down."""
+    await _record(action, tx)
+
+
+@app.handler("REBOOK_PASSENGERS")
+async def rebook_passengers(action: Action, tx: AsyncConnection) -> None:
+    """Another flight for everybody."""
+    await _record(action, tx)
+
+
+async def _record(action: Action, tx: AsyncConnection) -> None:
+    flight = cast(dict[str, Any], action.payload)
+    given = {
+        "action_id": action.id,
+        "action": action.action,
+        "flight": f"{flight['carrier']}{flight['flight']}",
+        "dest": flight["dest"],
+        "delay_min": flight.get("delay_min"),
+    }
+    await tx.execute(query("demo/record_care"), given)
 
 
 class Counts:

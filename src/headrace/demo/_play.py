@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,10 +16,12 @@ from uuid import UUID
 from headrace.core import Event, HeadraceError
 from headrace.db import Connection, connect, query
 from headrace.demo._flights import events_in_order, read_flights
+from headrace.demo._rules import Expected, RuleFigures, expect, rule_figures
 from headrace.demo._stage import Stage, node, refuse_ended
-from headrace.demo._verify import Airport, Proof, Tally, busiest, verify
+from headrace.demo._verify import Airport, Proof, Tally, busiest, verify, verify_rules
 from headrace.demo._watch import Progress, look
 from headrace.outbox import publish, publish_many
+from headrace.work import DeadGroup, group_dead_letters
 
 BATCH = 5000
 LIVE = 300
@@ -50,6 +52,8 @@ class Figures:
     live_p50_ms: float
     live_p99_ms: float
     busiest: list[Airport]
+    rules: list[RuleFigures]
+    dead_groups: list[DeadGroup]
     proofs: list[Proof]
 
     @property
@@ -66,6 +70,7 @@ class Demo:
     figures: Figures | None = None
     _tally: Tally = field(default_factory=Tally)
     _total: int = 0
+    _expected: Expected = field(default_factory=lambda: expect([]))
     _rolled_back: list[UUID] = field(default_factory=list)
     _sent_at: dict[UUID, datetime] = field(default_factory=dict)
 
@@ -74,6 +79,7 @@ class Demo:
         began = time.monotonic()
         flights = read_flights(self.flights)
         self._total = sum(1 + (flight.arrived is not None) for flight in flights)
+        self._expected = expect(flights)
         events = events_in_order(flights)
         read_s = time.monotonic() - began
         with tempfile.TemporaryDirectory() as folder, connect(self.stage.target) as conn, connect(self.stage.target) as watcher:
@@ -145,7 +151,7 @@ class Demo:
             refuse_ended(process, log)
             progress = self._progress(watcher, act)
             yield progress
-            if progress.handled >= self._tally.events and progress.told >= max(progress.late, self._tally.late):
+            if self._has_caught_up(progress):
                 return
             if progress != last:
                 moved_at, last = time.monotonic(), progress
@@ -153,9 +159,14 @@ class Demo:
                 raise HeadraceError(f"nothing has moved for {STANDSTILL_S:.0f} s at {progress}; see: headrace doctor")
             time.sleep(LOOK_S)
 
+    def _has_caught_up(self, progress: Progress) -> bool:
+        """Consumers and rules have come past the newest event, and whatever the rules asked for has ended."""
+        passed = min(progress.handled, progress.ruled) >= self._tally.events
+        return passed and progress.told >= max(progress.late, self._tally.late) and progress.ended >= progress.fired
+
     def _progress(self, watcher: Connection, act: str) -> Progress:
         seen = look(watcher)
-        return Progress(act, self._total, self._tally.events, seen.in_log, seen.handled, seen.late, seen.told)
+        return Progress(act=act, total=self._total, published=self._tally.events, **asdict(seen))
 
     def _figures(self, conn: Connection, flights: int, span: tuple[int, float], times: tuple[float, float, float]) -> Figures:
         read_s, publish_s, end_to_end_s = times
@@ -182,7 +193,9 @@ class Demo:
             live_p50_ms=p50_ms,
             live_p99_ms=p99_ms,
             busiest=busiest(conn),
-            proofs=verify(conn, tally, self._rolled_back),
+            rules=rule_figures(conn),
+            dead_groups=group_dead_letters(conn),
+            proofs=[*verify(conn, tally, self._rolled_back), *verify_rules(conn, tally, self._expected)],
         )
 
     def _latency(self, conn: Connection) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from headrace.core import Conflict, HeadraceError
 from headrace.db import Connection, Server, Target, connect, data_folder, migrate, query
 from headrace.demo._app import DELAYS
 from headrace.demo._flights import TOPIC
+from headrace.demo._rules import apply_rules
 from headrace.log import create_topic
 
 DATABASE = "headrace_demo"
@@ -113,3 +114,4 @@ def _make_tables(conn: Connection) -> None:
     conn.execute(query("demo/tables"))
     create_topic(conn, TOPIC, partitions=PARTITIONS)
     create_topic(conn, DELAYS)
+    apply_rules(conn)

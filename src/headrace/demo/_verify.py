@@ -13,8 +13,10 @@ from headrace.core import Event
 from headrace.db import Connection, query
 from headrace.demo._app import DELAYS, LATE_MIN
 from headrace.demo._flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
+from headrace.demo._rules import Expected, rule_figures
 from headrace.demo._watch import look
 from headrace.log import get_topic
+from headrace.work import queue_state
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,25 @@ def verify(conn: Connection, tally: Tally, rolled_back: Sequence[UUID]) -> list[
         Proof("notices to passengers", tally.late, seen.told),
         Proof("left in the outbox", 0, waiting),
         Proof("not handled yet", 0, behind),
-        Proof("dead letters", 0, len(list_dead_letters(conn))),
+        Proof("dead letters of consumers", 0, len(list_dead_letters(conn))),
+    ]
+
+
+def verify_rules(conn: Connection, tally: Tally, expected: Expected) -> list[Proof]:
+    """What rules and handlers did, against what the flights themselves say."""
+    found = {one.rule: one for one in rule_figures(conn)}
+    outcome = conn.execute(query("demo/outcome_facts")).fetchone() or (0, 0, 0)
+    state = queue_state(conn)
+    return [
+        Proof("rule long delay fired", expected.long_delay, found["long delay"].fired),
+        Proof("rule diverted fired", expected.diverted, found["diverted"].fired),
+        Proof("rule cancelled fired", expected.cancelled, found["cancelled"].fired),
+        Proof("events matched", expected.fired, outcome[0]),
+        Proof("events unmatched", tally.events - expected.fired, outcome[1]),
+        Proof("actions carried out", expected.fired - expected.dead, sum(one.done for one in found.values())),
+        Proof("effects of handlers", expected.fired - expected.dead, outcome[2]),
+        Proof("dead letters of actions", expected.dead, state.dead),
+        Proof("left in the action queue", 0, state.due + state.in_flight + state.delayed),
     ]
 
 

@@ -17,6 +17,9 @@ class Seen:
     handled: int
     late: int
     told: int
+    ruled: int
+    fired: int
+    ended: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Progress:
     handled: int
     late: int
     told: int
+    ruled: int
+    fired: int
+    ended: int
 
 
 def look(conn: Connection) -> Seen:

@@ -7,11 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from headrace.core import DatabaseUnavailable, HeadraceError
 from headrace.db import Connection, Target, connect, pending, query, translated
 from headrace.doctor._check import Check
+from headrace.doctor._reaction import check_actions, check_nodes, check_rules, check_schedules
 from headrace.doctor._server import check_server
 from headrace.doctor._state import check_consumers, check_indexes, check_outbox, check_time_partitions
 
 Checks = Callable[[str, Connection], Iterator[Check]]
-_STATE: tuple[Checks, ...] = (check_time_partitions, check_outbox, check_consumers, check_indexes)
+_STATE: tuple[Checks, ...] = (
+    check_time_partitions,
+    check_outbox,
+    check_consumers,
+    check_rules,
+    check_actions,
+    check_schedules,
+    check_nodes,
+    check_indexes,
+)
 
 
 def examine(target: Target) -> list[Check]:

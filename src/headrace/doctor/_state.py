@@ -57,7 +57,8 @@ def check_consumers(shard: str, conn: Connection) -> Iterator[Check]:
             advice = f"see: headrace consumer lag {where}"
             yield Check(shard, "consumers", "warning", f"{name}: {struggling} partitions fail again and again", advice)
         if dead_letters:
-            advice = f"see: headrace dead-letter list {where}; then redrive or discard them"
+            which = f"--consumer {topic}/{consumer} --namespace {namespace}"
+            advice = f"see: headrace dead-letter list {which}; then redrive or discard them"
             yield Check(shard, "dead letters", "warning", f"{name}: {dead_letters} events were put aside", advice)
         well += not (stopped or struggling or dead_letters)
     yield Check(shard, "consumers", "ok" if well else "info", f"{well} without trouble")

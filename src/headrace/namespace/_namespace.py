@@ -14,6 +14,10 @@ Level: TypeAlias = Literal["publish", "consume", "admin"]
 """What a role may do in a namespace; `admin` is both and all else."""
 
 
+UnknownNames: TypeAlias = Literal["refuse", "warn", "allow"]
+"""What becomes of a rule that names an event type or an action which is not registered."""
+
+
 @dataclass(frozen=True)
 class Namespace:
     """A namespace, as far as the current role may see it."""
@@ -22,6 +26,7 @@ class Namespace:
     created_at: datetime
     topics: int
     roles: int
+    unknown_names: UnknownNames
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,13 @@ def create_namespace(conn: Connection, namespace: str) -> None:
     """Creates a namespace; raises NamespaceExists."""
     with translated():
         conn.execute("select headrace.create_namespace(%s)", (namespace,))
+
+
+def alter_namespace(conn: Connection, namespace: str, *, unknown_names: UnknownNames) -> None:
+    """Changes a namespace's settings; raises UnknownNamespace."""
+    with translated():
+        conn.execute("select headrace.namespace_exists(%s)", (namespace,))
+        conn.execute(query("namespace/alter_namespace"), {"namespace": namespace, "unknown_names": unknown_names})
 
 
 def drop_namespace(conn: Connection, namespace: str) -> None:

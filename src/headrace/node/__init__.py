@@ -2,7 +2,22 @@
 
 from headrace.node._app import Headrace, On
 from headrace.node._hands import Work
+from headrace.node._list import NodeState, list_nodes
 from headrace.node._node import Node
 from headrace.node._registry import HEARTBEAT_S, Identity, Registry
+from headrace.node._story import ActionStory, Story, tell_story
 
-__all__ = ["HEARTBEAT_S", "Headrace", "Identity", "Node", "On", "Registry", "Work"]
+__all__ = [
+    "HEARTBEAT_S",
+    "ActionStory",
+    "Headrace",
+    "Identity",
+    "Node",
+    "NodeState",
+    "On",
+    "Registry",
+    "Story",
+    "Work",
+    "list_nodes",
+    "tell_story",
+]

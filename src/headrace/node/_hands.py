@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from uuid import UUID
 
-from headrace.db import Pool, Subscription, Target, persist
+from headrace.db import Pool, Subscription, Target, end_loops, persist
 from headrace.node._app import Headrace
 from headrace.work import LEASE_S, WORKERS, Keeper, Queue, Worker, lanes, lease_pool
 
@@ -56,9 +56,7 @@ class Hands:
                     group.create_task(worker.run())
                 group.create_task(self._stop.wait())
         finally:
-            keeper.cancel()
-            sweeper.cancel()
-            await asyncio.gather(keeper, sweeper, return_exceptions=True)
+            await end_loops(keeper, sweeper)
             await self._leases.close()
 
     async def _sweep(self) -> None:

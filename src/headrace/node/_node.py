@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from headrace.consume import Runner
-from headrace.db import TRANSIENT, Listener, Pool, Target, persist, pool, translate
+from headrace.db import TRANSIENT, Listener, Pool, Target, end_loops, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
 from headrace.node._hands import Hands, Work
@@ -158,18 +158,24 @@ class _Side:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer and self.ticker and self.reactor and self.correlators:
                     beside.append(asyncio.create_task(self._keep_maintained()))
-                    group.create_task(self.sequencer.run())
-                    group.create_task(self.ticker.run())
-                    group.create_task(self.reactor.run())
-                    group.create_task(self.correlators.run())
+                    for loop in (self.sequencer.run(), self.ticker.run(), self.reactor.run(), self.correlators.run()):
+                        group.create_task(self._guarded(loop))
                 for runner in self.runners:
-                    group.create_task(runner.run())
-                group.create_task(self.hands.run())
+                    group.create_task(self._guarded(runner.run()))
+                group.create_task(self._guarded(self.hands.run()))
                 group.create_task(self._stop.wait())
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_loops(*beside)
+
+    async def _guarded(self, loop: Coroutine[object, object, None]) -> None:
+        """A loop whose error ends the others by the stop signal too: where a result comes in at the same moment, Python 3.11's
+        wait_for, and so psycopg, loses the cancellation that the task group sends them."""
+        try:
+            await loop
+        except Exception:
+            self._stop.set()
+            self.ring()
+            raise
 
     async def _leave(self) -> None:
         """Says goodbye, where the database still hears it; else the node is lost after 90 s."""

@@ -16,7 +16,7 @@ _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _NO_HEADERS = pack("!iB", 3, 1) + b"{}"
-_COLUMNS = 8
+_COLUMNS = 9
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _id_and_length = Struct("!i16si").pack
@@ -26,15 +26,17 @@ _time = Struct("!iq").pack
 
 @dataclass(frozen=True)
 class Route:
-    """Where the events of a batch go: topic ids by name, and the time of those without one."""
+    """Where the events of a batch go: topic ids by name, the time of those without one, and the outbox slot."""
 
     topic_ids: dict[str, int]
     clock_us: int
+    slot: int
 
     @classmethod
     def of(cls, topics: Sequence[str], rows: Rows) -> Route:
-        ids = [int(str(topic_id)) for topic_id, _ in rows]
-        return cls(dict(zip(topics, ids, strict=True)), int(str(rows[0][1])))
+        ids = [int(str(topic_id)) for topic_id, _, _ in rows]
+        _, clock_us, slot = (int(str(value)) for value in rows[0])
+        return cls(dict(zip(topics, ids, strict=True)), clock_us, slot)
 
 
 def chunks(sealed: Sequence[Envelope], route: Route) -> Iterator[bytes]:
@@ -46,7 +48,7 @@ def chunks(sealed: Sequence[Envelope], route: Route) -> Iterator[bytes]:
         parts: list[bytes] = []
         for row in sealed[start : start + CHUNK_ROWS]:
             names = (row.topic, row.type, row.producer)
-            head = heads.get(names) or heads.setdefault(names, _head(route.topic_ids[row.topic], row.type, row.producer))
+            head = heads.get(names) or heads.setdefault(names, _head(route, row))
             payload = row.payload.encode()
             parts += (head, clock if row.emitted_at is None else _time(8, (row.emitted_at - _EPOCH) // _MICROSECOND))
             if row.key is None:
@@ -59,9 +61,10 @@ def chunks(sealed: Sequence[Envelope], route: Route) -> Iterator[bytes]:
     yield _TRAILER
 
 
-def _head(topic_id: int, type: str, producer: str | None) -> bytes:
+def _head(route: Route, row: Envelope) -> bytes:
     """Column count and the columns that repeat from row to row."""
-    return pack("!hii", _COLUMNS, 4, topic_id) + _text(type) + (_NULL if producer is None else _text(producer))
+    places = pack("!hiiih", _COLUMNS, 4, route.topic_ids[row.topic], 2, route.slot)
+    return places + _text(row.type) + (_NULL if row.producer is None else _text(row.producer))
 
 
 def _text(value: str) -> bytes:

@@ -30,6 +30,7 @@ from headrace.react._correlator_file import (
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
+from headrace.react._history import PastOutput, list_correlations
 from headrace.react._instance import (
     Correlation,
     Instance,
@@ -39,12 +40,25 @@ from headrace.react._instance import (
     read_instances,
     write_instances,
 )
+from headrace.react._names import (
+    ActionName,
+    EventType,
+    list_actions,
+    list_event_types,
+    register_action,
+    register_event_type,
+    unregister_action,
+    unregister_event_type,
+)
 from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
-from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, list_rules
+from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
+from headrace.react._tester import database_engine
 from headrace.react._trace import Firing, Look, Pushed, Trace, trace
+from headrace.react._version import RuleVersion, list_versions
 
 __all__ = [
+    "ActionName",
     "ActionOutput",
     "Carried",
     "Change",
@@ -56,18 +70,21 @@ __all__ = [
     "CorrelatorState",
     "Correlators",
     "EventOutput",
+    "EventType",
     "Firing",
     "Instance",
     "KeyState",
     "Look",
     "Observed",
     "Output",
+    "PastOutput",
     "Plan",
     "Pushed",
     "Reacted",
     "Reactor",
     "Rule",
     "RuleState",
+    "RuleVersion",
     "Run",
     "Trace",
     "Watched",
@@ -78,14 +95,20 @@ __all__ = [
     "apply_correlators",
     "create_correlator",
     "create_rule",
+    "database_engine",
     "deliver_correlations",
     "drop_correlator",
     "drop_rule",
     "find_correlator",
+    "get_rule",
     "instance_arrays",
     "key_state",
+    "list_actions",
+    "list_correlations",
     "list_correlators",
+    "list_event_types",
     "list_rules",
+    "list_versions",
     "load_correlators",
     "load_rules",
     "observe",
@@ -94,7 +117,11 @@ __all__ = [
     "plan_correlators",
     "read_instances",
     "read_outputs",
+    "register_action",
+    "register_event_type",
     "run_cases",
     "trace",
+    "unregister_action",
+    "unregister_event_type",
     "write_instances",
 ]

@@ -58,7 +58,10 @@ def _rule(file: str, number: int, entry: object) -> Rule:
 
 
 def _from_python(path: Path) -> Sequence[Rule]:
-    rules = runpy.run_path(str(path)).get("rules")
+    try:
+        rules = runpy.run_path(str(path)).get("rules")
+    except Exception as error:  # The file is the user's code: whatever it raises is told, with where it came from.
+        raise BadRuleFile(f"{path.name} cannot be run: {type(error).__name__}: {error}") from error
     if not isinstance(rules, list | tuple) or not all(isinstance(rule, Rule) for rule in rules):
         raise BadRuleFile(f"{path.name} has no list `rules` of headrace.react.Rule")
     return rules

@@ -81,6 +81,14 @@ def list_rules(
         return [row.state() for row in cursor.execute(query("react/rules"), given)]
 
 
+def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> RuleState:
+    """One rule with its state. Raises UnknownRule."""
+    found = list_rules(conn, name=name, namespace=namespace)
+    if not found:
+        raise _unknown(conn, name, namespace)
+    return found[0]
+
+
 @dataclass(frozen=True)
 class _Row:
     """A row of queries/react/rules.sql."""

@@ -1,5 +1,34 @@
-"""Spark: where one database is not enough, the same conditions run on PySpark, with the same answers."""
+"""Spark: where one database is not enough, the same conditions and patterns run on PySpark, with the same answers.
 
-from headrace.spark._session import session
+The log is read and written by `format("headrace")`; nothing here imports pyspark before it is used."""
 
-__all__ = ["session"]
+from headrace.spark._condition import spark_engine
+from headrace.spark._correlate import Correlated, correlate, correlate_batch
+from headrace.spark._correlate_stream import MicroBatch, take_micro_batch
+from headrace.spark._correlate_symbols import CorrelatorSpec
+from headrace.spark._engine import run_ecl_cases
+from headrace.spark._engine_condition import spark_conditions
+from headrace.spark._extract import Extract, extract_option
+from headrace.spark._match import match
+from headrace.spark._match_plan import RuleSpec
+from headrace.spark._schema import event_schema
+from headrace.spark._session import register, session
+
+__all__ = [
+    "Correlated",
+    "CorrelatorSpec",
+    "Extract",
+    "MicroBatch",
+    "RuleSpec",
+    "correlate",
+    "correlate_batch",
+    "event_schema",
+    "extract_option",
+    "match",
+    "register",
+    "run_ecl_cases",
+    "session",
+    "spark_conditions",
+    "spark_engine",
+    "take_micro_batch",
+]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from headrace.core import JSON, UnknownDeadLetter, encode
+from headrace.core import JSON, RawJSON, UnknownDeadLetter, encode
 from headrace.db import Connection, query, translated
 
 
@@ -77,7 +77,7 @@ def show_dead_letter(conn: Connection, dead_letter_id: int, *, namespace: str | 
     raise UnknownDeadLetter(f"there is no dead letter {dead_letter_id}; list them first")
 
 
-def edit_dead_letter(conn: Connection, dead_letter_id: int, payload: JSON, *, namespace: str | None = None) -> None:
+def edit_dead_letter(conn: Connection, dead_letter_id: int, payload: JSON | RawJSON, *, namespace: str | None = None) -> None:
     """Changes what a redrive will send. The original payload is kept."""
     with translated():
         given = (dead_letter_id, encode(payload), namespace)

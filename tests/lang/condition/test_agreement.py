@@ -8,9 +8,10 @@ import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.lang.condition import Condition, Node, Sample, decode_json, jsonb_text, parse
+from headrace.lang.condition import Condition, Engine, Node, Sample, decode_json, jsonb_text, parse, python_engine
+from headrace.react import database_engine
+from headrace.spark import spark_engine
 
-from .engines import Engine, database_engine, python_answers, spark_engine
 from .strategies import conditions, documents, events
 
 slow = settings(
@@ -34,7 +35,7 @@ def test_json_text_is_read_back_exactly(document: Any) -> None:
 
 def assert_agreement(engine: Engine, trees: list[Node], subjects: list[Sample]) -> None:
     asked = [Condition(tree) for tree in trees]
-    expected, given_answers = python_answers(asked, subjects), engine(asked, subjects)
+    expected, given_answers = python_engine(asked, subjects), engine(asked, subjects)
     for subject, wanted, got in zip(subjects, expected, given_answers, strict=True):
         for condition, a, b in zip(asked, wanted, got, strict=True):
             assert a is b, f"{condition.text} on {subject}: python {a}, engine {b}"

@@ -9,31 +9,30 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.lang.condition import Condition, Outcome, Sample, load_corpus, parse, run_cases
-
-from .engines import Engine, database_engine, python_answers, rows_of, spark_engine
+from headrace.lang.condition import (
+    Engine,
+    Outcome,
+    load_corpus,
+    pairwise,
+    parse,
+    python_engine,
+    run_cases,
+    sample_rows,
+)
+from headrace.react import database_engine
+from headrace.spark import spark_engine
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 ANSWERED = (*load_corpus(CORPUS / "condition.toml"), *load_corpus(CORPUS / "condition_rulings.toml"))
 REFUSED = load_corpus(CORPUS / "condition_hostile.toml")
 
 
-def pairwise(engine: Engine) -> Any:
-    """The engine as the tester wants it: one answer per pair, out of one table."""
-
-    def evaluate(pairs: Sequence[tuple[Condition, Sample]]) -> list[bool | None]:
-        table = engine([condition for condition, _ in pairs], [event for _, event in pairs])
-        return [table[number][number] for number in range(len(pairs))]
-
-    return evaluate
-
-
 def failures(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"{o.case.name}: expected {o.case.expect or o.case.error}, got {o.got}" for o in outcomes if not o.passed]
 
 
-def test_python_answers_the_corpus() -> None:
-    assert failures(run_cases(ANSWERED, pairwise(python_answers))) == []
+def test_python_engine_the_corpus() -> None:
+    assert failures(run_cases(ANSWERED, pairwise(python_engine))) == []
 
 
 @pytest.mark.parametrize("hoisted", [False, True])
@@ -53,7 +52,7 @@ def test_hostile_texts_are_refused() -> None:
 def differences(engine: Engine) -> list[str]:
     conditions = [parse(case.condition) for case in ANSWERED]
     events = [case.event for case in ANSWERED]
-    expected, given = python_answers(conditions, events), engine(conditions, events)
+    expected, given = python_engine(conditions, events), engine(conditions, events)
     return [
         f"{condition.text} on {event}: python {a}, engine {b}"
         for event, wanted, got in zip(events, expected, given, strict=True)
@@ -80,7 +79,7 @@ def test_postgres_itself_reads_the_corpus_alike(database: psycopg.Connection) ->
             found = database.execute(
                 f"select ({case.condition.replace('%', '%%')}) from (select %s::int, %s::text as type, %s::text as key,"
                 ' %s::jsonb as headers, %s::jsonb as "object", %s::timestamptz as emitted_at offset 0) event',
-                rows_of([case.event])[0],
+                sample_rows([case.event])[0],
             ).fetchone()
         except psycopg.DataError:
             continue

@@ -6,9 +6,19 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from headrace.lang.condition import Condition, Node, Sample, field_to_postgres, parse, shape_to_postgres, shaped, to_postgres
+from headrace.lang.condition import (
+    Condition,
+    Node,
+    Sample,
+    field_to_postgres,
+    parse,
+    python_engine,
+    sample_rows,
+    shape_to_postgres,
+    shaped,
+    to_postgres,
+)
 
-from .engines import python_answers, rows_of
 from .test_agreement import batches, slow
 
 KEPT = "integers bigint[], numerics numeric[], texts text[], moments timestamptz[]"
@@ -69,7 +79,7 @@ def test_shape_with_its_constants_means_the_condition(
     database: psycopg.Connection, trees: list[Node], subjects: list[Sample]
 ) -> None:
     conditions = [Condition(tree) for tree in trees]
-    for condition, expected in zip(conditions, zip(*python_answers(conditions, subjects), strict=True), strict=True):
+    for condition, expected in zip(conditions, zip(*python_engine(conditions, subjects), strict=True), strict=True):
         assert hits(database, condition, subjects) == [answer is True for answer in expected], condition.text
 
 
@@ -85,7 +95,7 @@ def hits(database: psycopg.Connection, condition: Condition, subjects: list[Samp
             "create temporary table sample (i int, type text, key text, headers jsonb, payload jsonb, emitted_at timestamptz)"
         )
         with database.cursor().copy("copy sample from stdin") as copy:
-            for row in rows_of(subjects):
+            for row in sample_rows(subjects):
                 copy.write_row(row)
         database.execute(f"create temporary table kept (key text, {KEPT})")
         kept = found.constants

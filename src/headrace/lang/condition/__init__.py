@@ -17,28 +17,54 @@ from headrace.lang.condition._corpus import (
     run_cases,
     sample_of,
 )
+from headrace.lang.condition._engine import (
+    Answers,
+    Dialect,
+    Engine,
+    answer_queries,
+    joined,
+    pairwise,
+    python_engine,
+    sample_rows,
+)
 from headrace.lang.condition._errors import ConditionError
 from headrace.lang.condition._explain import ClauseValue, explain
+from headrace.lang.condition._limits import NUMERIC_SCALE
+from headrace.lang.condition._moment import micros_of, moment_of
 from headrace.lang.condition._postgres import equality_to_postgres, field_to_postgres, to_postgres
 from headrace.lang.condition._python import Evaluate, to_python
 from headrace.lang.condition._scalar import Scalar, parse_scalar, scalar_to_postgres, scalar_to_python
-from headrace.lang.condition._shape import Constants, Shaped, ShapeSql, shape_to_postgres, shaped
-from headrace.lang.condition._spark import equality_to_spark, field_to_spark, to_spark
+from headrace.lang.condition._shape import (
+    Constants,
+    Shaped,
+    ShapeSql,
+    shape_to_postgres,
+    shape_to_spark,
+    shaped,
+    spark_constants,
+)
+from headrace.lang.condition._spark import equality_to_spark, field_to_spark, node_to_spark, to_spark
+from headrace.lang.condition._spark_fields import literal as spark_literal
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition._tree import Either, Field, Node, Step, Take, Type
+from headrace.lang.condition._tree import Either, Field, Is, Node, Step, Take, Type, fields_of
 
 __all__ = [
+    "NUMERIC_SCALE",
+    "Answers",
     "Case",
     "ClauseValue",
     "Condition",
     "ConditionError",
     "Constants",
     "CorpusError",
+    "Dialect",
     "Either",
+    "Engine",
     "Equality",
     "Evaluate",
     "EvaluateMany",
     "Field",
+    "Is",
     "Json",
     "Node",
     "Outcome",
@@ -50,22 +76,34 @@ __all__ = [
     "Subject",
     "Take",
     "Type",
+    "answer_queries",
     "decode_json",
     "equality_to_postgres",
     "equality_to_spark",
     "explain",
     "field_to_postgres",
     "field_to_spark",
+    "fields_of",
+    "joined",
     "jsonb_text",
     "load_corpus",
+    "micros_of",
+    "moment_of",
+    "node_to_spark",
+    "pairwise",
     "parse",
     "parse_scalar",
+    "python_engine",
     "run_cases",
     "sample_of",
+    "sample_rows",
     "scalar_to_postgres",
     "scalar_to_python",
     "shape_to_postgres",
+    "shape_to_spark",
     "shaped",
+    "spark_constants",
+    "spark_literal",
     "to_postgres",
     "to_python",
     "to_spark",

@@ -9,7 +9,7 @@ from headrace.lang.condition._errors import Mistake, error_in
 from headrace.lang.condition._limits import TEXT_CHARS_MAX
 from headrace.lang.condition._parser import parse_tree
 from headrace.lang.condition._text import text_of
-from headrace.lang.condition._tree import Compare, Constant, Field, Junction, Node, Take, walk
+from headrace.lang.condition._tree import Compare, Constant, Field, Junction, Node, Take, fields_of
 
 # How much a match on the field is expected to narrow: text most, booleans least. Others have no agreed text form.
 _SELECTIVITY = {
@@ -50,7 +50,7 @@ class Condition:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The distinct fields the condition reads, in order of their first mention."""
-        return tuple(dict.fromkeys(node for node, _ in walk(self.tree) if isinstance(node, Field)))
+        return fields_of(self.tree)
 
     @property
     def equality(self) -> Equality | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.lang.condition._condition import Condition
 from headrace.lang.condition._postgres import equality_to_postgres, to_postgres
+from headrace.lang.condition._spark import equality_to_spark, to_spark
 from headrace.lang.condition._text import text_of
 from headrace.lang.condition._tree import Field, Type
 
@@ -23,7 +24,9 @@ _COLUMNS: Final = {Type.INTEGER: "integers", Type.NUMERIC: "numerics", Type.TEXT
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of a condition in the order of their places, by type. A moment is RFC 3339 text."""
+    """The constants of a condition in the order of their places, by type.
+
+    A moment is RFC 3339 text for PostgreSQL, and text of its microseconds since 1970 for Spark."""
 
     integers: tuple[int, ...] = ()
     numerics: tuple[Decimal, ...] = ()
@@ -67,6 +70,24 @@ def shape_to_postgres(condition: Condition, columns: dict[Field, str], row: str)
     )
 
 
+def shape_to_spark(condition: Condition, columns: dict[Field, str], row: str) -> ShapeSql:
+    """The shape as Spark SQL: constants are read from the columns <row>integers, <row>numerics, <row>texts, <row>moments."""
+    key, rest = _split(condition)
+    return ShapeSql(
+        equality_to_spark(key[0], columns) if key else None,
+        to_spark(rest, columns, _Places(row, first=0).place) if rest else None,
+    )
+
+
+def spark_constants(condition: Condition) -> Constants:
+    """The constants that `shape_to_spark` reads. Patterns are in Java's dialect, so they differ from those of `shaped`."""
+    _, rest = _split(condition)
+    places = _Places("", first=0)
+    if rest:
+        to_spark(rest, {}, places.place)
+    return places.constants()
+
+
 def _split(condition: Condition) -> tuple[tuple[Field, str] | None, Condition | None]:
     equality = condition.equality
     if equality is None or len(equality.text.encode()) > KEY_BYTES_MAX:
@@ -77,13 +98,14 @@ def _split(condition: Condition) -> tuple[tuple[Field, str] | None, Condition | 
 class _Places:
     """Gives every constant the next place of its type."""
 
-    def __init__(self, before: str) -> None:
+    def __init__(self, before: str, *, first: int = 1) -> None:
         self._before = before
+        self._first = first
         self._kept: dict[Type, list[str | int | Decimal]] = {kind: [] for kind in _COLUMNS}
 
     def place(self, value: str | int | Decimal, kind: Type) -> str:
         self._kept[kind].append(value)
-        return f"{self._before}{_COLUMNS[kind]}[{len(self._kept[kind])}]"
+        return f"{self._before}{_COLUMNS[kind]}[{len(self._kept[kind]) - 1 + self._first}]"
 
     def constants(self) -> Constants:
         kept = self._kept

@@ -13,6 +13,7 @@ from decimal import Decimal
 from headrace.lang.condition._condition import Condition
 from headrace.lang.condition._like import ascii_lower, like_regex
 from headrace.lang.condition._limits import FACTOR_SCALE, REGEX_SUBJECT_CHARS_MAX
+from headrace.lang.condition._postgres import Place
 from headrace.lang.condition._regex import Dialect, regex_text
 from headrace.lang.condition._spark_fields import LETTERS, NUMERIC, extraction, in_domain, literal, to_number
 from headrace.lang.condition._tree import (
@@ -40,9 +41,17 @@ _FACTOR = f"decimal(30,{FACTOR_SCALE})"
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
 
 
-def to_spark(condition: Condition, columns: Mapping[Field, str] | None = None) -> str:
-    """The condition as Spark SQL. A field in `columns` is read from that column, printed as given; others in place."""
-    return _Printer(columns or {}).sql(condition.tree)
+def to_spark(condition: Condition, columns: Mapping[Field, str] | None = None, place: Place | None = None) -> str:
+    """The condition as Spark SQL. A field in `columns` is read from that column, printed as given; others in place.
+
+    With `place`, constants and patterns (not booleans) are handed to it, each once, in the order of the text, and what it
+    returns stands in the SQL. A timestamptz comes as text: its microseconds since 1970."""
+    return _Printer(columns or {}, place).sql(condition.tree)
+
+
+def node_to_spark(node: Node, columns: Mapping[Field, str] | None = None) -> str:
+    """Any node of a tree as Spark SQL, such as the value that a correlator takes as its key."""
+    return _Printer(columns or {}).sql(node)
 
 
 def field_to_spark(field: Field) -> str:
@@ -59,8 +68,9 @@ def equality_to_spark(field: Field, columns: Mapping[Field, str] | None = None) 
 class _Printer:
     """Prints every node in parentheses or as a call, with both sides of an operator in one type."""
 
-    def __init__(self, columns: Mapping[Field, str]) -> None:
+    def __init__(self, columns: Mapping[Field, str], place: Place | None = None) -> None:
         self.columns = columns
+        self.place = place
 
     def sql(self, node: Node) -> str:
         match node:
@@ -97,6 +107,10 @@ class _Printer:
 
     def constant(self, node: Constant) -> str:
         value = node.value
+        if self.place and not isinstance(value, bool):
+            if node.type is Type.TIMESTAMPTZ:
+                return f"timestamp_micros(cast({self.place(str(value), node.type)} as bigint))"
+            return self.place(value, node.type)
         if node.type is Type.TIMESTAMPTZ:
             return f"timestamp_micros({value}L)" if int(value) >= 0 else f"timestamp_micros(({value}L))"
         if isinstance(value, bool):
@@ -118,11 +132,14 @@ class _Printer:
     def pattern(self, node: Like | Match) -> str:
         subject = self.sql(node.operand)
         if isinstance(node, Match):
-            regex = literal("(?s)" + regex_text(node.pattern, Dialect.JAVA))
+            regex = self.regex(regex_text(node.pattern, Dialect.JAVA))
             return f"(case when length({subject}) <= {REGEX_SUBJECT_CHARS_MAX} then {subject} rlike {regex} end)"
         pattern = ascii_lower(node.pattern) if node.fold else node.pattern
         subject = _folded(subject, *LETTERS) if node.fold else subject
-        return f"({subject} rlike {literal('(?s)' + like_regex(pattern, Dialect.JAVA))})"
+        return f"({subject} rlike {self.regex(like_regex(pattern, Dialect.JAVA))})"
+
+    def regex(self, text: str) -> str:
+        return self.place("(?s)" + text, Type.TEXT) if self.place else literal("(?s)" + text)
 
     def arithmetic(self, node: Arithmetic) -> str:
         left, right = self.number(node.left, node.type), self.number(node.right, node.type)

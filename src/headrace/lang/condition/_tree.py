@@ -279,3 +279,8 @@ def walk(node: Node) -> Iterator[tuple[Node, int]]:
         current, depth = waiting.pop()
         yield current, depth
         waiting.extend((child, depth + 1) for child in reversed(children(current)))
+
+
+def fields_of(node: Node) -> tuple[Field, ...]:
+    """The distinct fields a node reads, in order of their first mention."""
+    return tuple(dict.fromkeys(found for found, _ in walk(node) if isinstance(found, Field)))

@@ -30,7 +30,9 @@ as $$
         ('queue', 'namespace', 'any', null, 'consume', null),
         ('node', 'namespace', 'consume', 'consume', 'consume', 'consume'),
         ('action_result', 'namespace', 'consume', 'consume', null, null),
-        ('attempt', 'namespace', 'consume', 'consume', null, null)
+        ('attempt', 'namespace', 'consume', 'consume', null, null),
+        ('spark_batch', 'namespace', 'any', 'publish', null, 'publish'),
+        ('spark_stage', 'namespace', 'publish', 'publish', null, 'publish')
 $$;
 
 -- The condition under which the current role holds a level on a row, by what the row is owned by.

@@ -1,9 +1,11 @@
--- What a COPY into the outbox needs to know: the id of every topic named, in their order, and the clock in microseconds
--- since 2000 (PostgreSQL's own count) for events without a time of their own.
+-- What a COPY into the outbox needs to know: the id of every topic named, in their order, the clock in microseconds
+-- since 2000 (PostgreSQL's own count) for events without a time of their own, and the outbox slot of now: a default would be
+-- evaluated anew for every row. Rows that come when their slot is over are found there all the same.
 -- No row at all when this session may not COPY there; headrace.publish_many is the way then. Asked beforehand, because an
 -- error would abort the caller's transaction. Raises HR101 for an unknown topic. Index: topic_name_unique. Locks nothing.
-create or replace function headrace.copy_route(p_topics text[], p_namespace text default null)
-returns table (topic_id integer, clock_us bigint)
+drop function if exists headrace.copy_route(text[], text);  -- "or replace" does not change the columns of a result.
+create function headrace.copy_route(p_topics text[], p_namespace text default null)
+returns table (topic_id integer, clock_us bigint, slot smallint)
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -27,7 +29,8 @@ begin
         perform headrace.raise_unknown_topic(v_unknown, p_namespace);
     end if;
     return query
-        select t.topic_id, (extract(epoch from headrace.clock() - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint
+        select t.topic_id, (extract(epoch from headrace.clock() - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint,
+            headrace.outbox_slot()
         from unnest(p_topics) with ordinality n (topic, place)
         join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
         order by n.place;

@@ -1,5 +1,10 @@
--- How far the demo is: in the log, handled, called out as late, told. Index: log_position backwards.
+-- How far the demo is: in the log, handled, called out as late, told; looked at by rules, actions sent and ended.
+-- Index: log_position backwards.
 select coalesce((select h.position from headrace.log_head(headrace.topic_id('flights')) h), 0)::bigint as in_log,
     (select coalesce(sum(b.events), 0) from handled_batch b)::bigint as handled,
     coalesce((select h.position from headrace.log_head(headrace.topic_id('delays')) h), 0)::bigint as late,
-    (select count(*) from notice) as told;
+    (select count(*) from notice) as told,
+    coalesce((select u.position from headrace.consumer c join headrace.cursor u on u.consumer_id = c.consumer_id
+        where c.topic_id = headrace.topic_id('flights') and c.consumer = 'headrace.rules'), 0)::bigint as ruled,
+    (select count(*) from headrace.firing) as fired,
+    (select count(*) from headrace.action_result) as ended;

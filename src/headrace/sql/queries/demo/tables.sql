@@ -21,3 +21,11 @@ create table notice (
     delay_min integer     not null,
     told_at   timestamptz not null default clock_timestamp()
 );
+create table care (
+    action_id uuid        not null primary key,
+    action    text        not null,
+    flight    text        not null,
+    dest      text        not null,
+    delay_min integer,
+    done_at   timestamptz not null default clock_timestamp()
+);

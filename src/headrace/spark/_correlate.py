@@ -1,0 +1,127 @@
+"""correlate: events → the tokens a pattern pushes, by the compiled table, over keyed and sorted runs.
+
+Promises: outputs, evidence and order of the database. Per key the outputs are ordered by (time, offset nulls first, place)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.lang.condition import micros_of
+from headrace.lang.ecl import Table
+from headrace.spark._correlate_symbols import PREFIX, Classifier, CorrelatorSpec, classifier, extractions
+from headrace.spark._match import check_columns, with_emitted_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+NEEDED = ("type", "payload", "offset", "event_id")
+_STATES = "key, units, deadlines, evidence, evidence_total, started_at, seen_at"
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """What a batch gave: `outputs`, and `states`, the rows of the keys that changed. Both are kept until `release`."""
+
+    outputs: DataFrame
+    states: DataFrame
+    _kept: DataFrame
+
+    def release(self) -> None:
+        self._kept.unpersist()
+
+
+def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
+    """The outputs of a correlator over a whole frame: correlator, version, key, token, offset, time, place, evidence,
+    evidence_total, event_id. Every key starts at its first event; timers fire up to the last event of their key, or up to
+    `until`. A pattern without key runs in parallel where its table is simple. Raises PatternError, ConditionError, Invalid."""
+    made = classifier(spec)
+    if spec.key is None and made.table.simple:
+        from headrace.spark._chunks import correlate_chunks
+
+        return told(correlate_chunks(classified(df, spec, made), made.table, evidence_max=spec.evidence_max), spec)
+    return told(_run(classified(df, spec, made), spec, made.table, until=until, with_states=False), spec)
+
+
+def correlate_batch(
+    df: DataFrame, spec: CorrelatorSpec, states: DataFrame | None = None, *, until: datetime | None = None
+) -> Correlated:
+    """The same from given states (key, units, deadlines, evidence, evidence_total, started_at, seen_at; times in microseconds)
+    and with the states at the end. A key without a state starts at its first event."""
+    made = classifier(spec)
+    rows = classified(df, spec, made)
+    if states is not None:
+        symbols = ", ".join(f"-1 as {name}" for name in _symbol_names(made))
+        before = states.selectExpr(
+            *_split(f"{_STATES}, {symbols}, -1L as offset, started_at as time"), "string(null) as event_id"
+        )
+        rows = rows.unionByName(before, allowMissingColumns=True)
+    both = _run(rows, spec, made.table, until=until, with_states=True).persist()
+    return Correlated(told(both.where("kind = 0"), spec), both.where("kind = 1").selectExpr(*_split(_STATES)), both)
+
+
+def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFrame:
+    """The events that can matter, as the table sees them: key, symbol (symbol1, … for more alphabets), offset, time, event_id."""
+    from pyspark.sql import functions
+
+    time = "appended_at" if "appended_at" in df.columns else "timestamp"
+    check_columns(df, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], made.roots)
+    wanted = df if spec.topic is None else df.where(functions.col("topic") == spec.topic)
+    if spec.since_offset:
+        wanted = wanted.where(functions.col("offset") >= spec.since_offset)
+    extracted = with_emitted_at(wanted).selectExpr("*", *extractions(made.fields))
+    symbols = [f"{sql} as {name}" for sql, name in zip(made.symbols, _symbol_names(made), strict=True)]
+    told_apart = extracted.selectExpr(
+        f"{made.key} as {PREFIX}key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id"
+    ).withColumnRenamed(f"{PREFIX}key", "key")
+    told_apart = told_apart.where("key is not null") if spec.key is not None else told_apart
+    if idle := _idle(made.table):
+        told_apart = told_apart.where(f"symbol not in ({', '.join(map(str, idle))})")
+    return told_apart
+
+
+def _idle(table: Table) -> tuple[int, ...]:
+    """Symbols that change nothing in any state: those events need not travel. Where there are timers every event counts, since
+    an instance starts with its first."""
+    from headrace.spark._correlate_simple import SimpleTable
+
+    return SimpleTable.of(table).idle if table.simple else ()
+
+
+def _symbol_names(made: Classifier) -> list[str]:
+    return ["symbol", *(f"symbol{number}" for number in range(1, len(made.symbols)))]
+
+
+def _run(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime | None, with_states: bool) -> DataFrame:
+    from headrace.spark._correlate_rows import BOTH_DDL
+
+    last = None if until is None else micros_of(until)
+    evidence_max = spec.evidence_max
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from headrace.spark._correlate_step import stepped_batches
+
+        return stepped_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states)
+
+    keyed = rows.repartition(1) if spec.key is None else rows.repartition("key")
+    return keyed.sortWithinPartitions("key", "offset").mapInArrow(step, BOTH_DDL)
+
+
+def told(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
+    """Output rows as the caller sees them."""
+    from pyspark.sql import functions
+
+    return outputs.select(
+        functions.lit(spec.name).alias("correlator"),
+        functions.lit(spec.version).alias("version"),
+        *("key", "token", "offset"),
+        functions.expr("timestamp_micros(time)").alias("time"),
+        *("place", "evidence", "evidence_total", "event_id"),
+    )
+
+
+def _split(columns: str) -> list[str]:
+    return columns.split(", ")

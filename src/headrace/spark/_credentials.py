@@ -1,0 +1,136 @@
+"""Where the databases' addresses are kept: a name that may travel, and what it stands for, which may not.
+
+Owns: the options `service`, `serviceFile`, `dsnEnv` and `secret`. Promises: an Access holds names only, so plans, partitions,
+logs and messages never carry a password; every process looks the name up for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from psycopg.conninfo import make_conninfo
+
+from headrace.core import DatabaseUnavailable, Invalid, NotFound
+from headrace.db import Connection, Target, connect, embedded_server, parse_targets
+
+DSN_VARIABLES = ("HEADRACE_DSN", "DATABASE_URL")
+SECRET_FOLDERS = ("HEADRACE_SECRETS", "CREDENTIALS_DIRECTORY")
+"""Environment variables that name the folder of secrets; /run/secrets, where containers have it, when none does."""
+REFUSED = frozenset({"dsn", "url", "uri", "user", "username", "password", "host", "port", "database", "dbname", "passfile"})
+_environment = Lock()
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a process finds its databases. At most one of the three names is set; none: the environment's usual variables."""
+
+    service: str | None = None
+    service_file: str | None = None
+    variable: str | None = None
+    secret: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Access:
+        """From the options of a source or sink, whose names come in lower case."""
+        for name in options:
+            if name.lower() in REFUSED:
+                # The value is not repeated: it may be the secret itself.
+                raise Invalid(
+                    f"option {name!r} would put an address into the plan, where the UI and logs show it; name where it is kept "
+                    "instead: option service (of a service file), dsnEnv (an environment variable) or secret (a file)"
+                )
+        found = {name: options.get(name) or None for name in ("service", "dsnenv", "secret")}
+        if sum(value is not None for value in found.values()) > 1:
+            raise Invalid("options service, dsnEnv and secret are three ways to one thing; give one of them")
+        for value in found.values():
+            if value is not None and "://" in value:
+                raise Invalid("options service, dsnEnv and secret take a name, not an address, which the plan would show")
+        return cls(found["service"], options.get("servicefile") or None, found["dsnenv"], found["secret"])
+
+    def targets(self) -> list[Target]:
+        """The databases, by the name of their shard."""
+        if self.service:
+            return _services(self.service)
+        if self.secret:
+            return _parsed(_secret(self.secret), f"secret {self.secret!r}")
+        for name in [self.variable] if self.variable else DSN_VARIABLES:
+            if value := os.environ.get(name):
+                return _parsed(value, f"environment variable {name}")
+        embedded = embedded_server()
+        if not self.variable and embedded.data.exists():
+            embedded.start()
+            return [Target("embedded", embedded.dsn())]
+        raise NotFound(
+            f"environment variable {self.variable or ' or '.join(DSN_VARIABLES)} is not set in Spark's Python process; "
+            "set it where Spark starts (driver and executors), or name a service or a secret by option"
+        )
+
+    @contextmanager
+    def dialing(self) -> Iterator[None]:
+        """libpq looks for services in the file of this Access while the block runs."""
+        if self.service_file is None:
+            yield
+            return
+        with _environment:
+            before = os.environ.get("PGSERVICEFILE")
+            os.environ["PGSERVICEFILE"] = self.service_file
+            try:
+                yield
+            finally:
+                if before is None:
+                    del os.environ["PGSERVICEFILE"]
+                else:
+                    os.environ["PGSERVICEFILE"] = before
+
+    @contextmanager
+    def connect(self, target: Target) -> Iterator[Connection]:
+        """A connection in autocommit mode."""
+        opened = connect(target)
+        with self.dialing():
+            conn = opened.__enter__()
+        try:
+            yield conn
+        finally:
+            conn.close()
+
+    def target(self, shard: str) -> Target:
+        """One shard's database."""
+        found = {target.name: target for target in self.targets()}
+        if shard not in found:
+            raise NotFound(
+                f"this process knows no shard {shard!r}, only {', '.join(found)}; driver and executors need the same addresses"
+            )
+        return found[shard]
+
+
+def unreachable(shard: str, error: Exception) -> DatabaseUnavailable:
+    """libpq's message names host and port, never the password."""
+    return DatabaseUnavailable(f"cannot reach the database of shard {shard!r}: {' '.join(str(error).split())}")
+
+
+def _services(text: str) -> list[Target]:
+    words = [word.rpartition("=") for word in text.split()]
+    if len(words) > 1 and not all(name for name, _, _ in words):
+        raise Invalid(f"option service names several shards without their names: {text!r}; write a=SERVICE b=SERVICE")
+    return [Target(name or "main", make_conninfo(service=service)) for name, _, service in words]
+
+
+def _secret(name: str) -> str:
+    folder = next((os.environ[variable] for variable in SECRET_FOLDERS if os.environ.get(variable)), "/run/secrets")
+    path = Path(folder) / name  # An absolute name stays what it is.
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NotFound(f"secret {name!r} cannot be read ({error.strerror}); this process looks for the file {path}") from None
+
+
+def _parsed(text: str, where: str) -> list[Target]:
+    try:
+        return parse_targets(text)
+    except Invalid:
+        # Not chained: the parser's message quotes the text.
+        raise Invalid(f"the address in {where} cannot be read; write postgresql://user:password@host:5432/database") from None

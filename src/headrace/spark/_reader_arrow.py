@@ -1,0 +1,152 @@
+"""A range of positions as Arrow batches, straight from PostgreSQL's binary COPY."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, LiteralString
+
+import pyarrow as pa
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from headrace.db import query, translated
+from headrace.spark._credentials import Access, unreachable
+from headrace.spark._extract import Extract
+from headrace.spark._offsets import Span, lost
+from headrace.spark._source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
+    from pyspark.sql.types import StructType
+
+CONSTANT = ("topic", "shard")
+"""The same for a whole split, so they do not travel."""
+_open: dict[tuple[int, Access, str], Connection] = {}
+
+
+def read_span(options: SourceOptions, schema: StructType, span: Span) -> Iterator[pa.RecordBatch]:
+    """The rows of a range. Raises OutOfLog when retention has dropped some of it since it was planned."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    with translated(), _lent(options, span) as conn, conn.cursor() as cursor:
+        cursor.execute(read_statement(options, schema.fieldNames(), span))
+        for batch in cursor.fetch_record_batch():
+            yield _shaped(batch, wanted, span)
+
+
+def read_statement(options: SourceOptions, columns: Sequence[str], span: Span) -> str:
+    """The statement of one split."""
+    filters = options.filters
+    names = [sql.Identifier(name) for name in columns if name not in CONSTANT]
+    return _statement(
+        "spark/read",
+        # A read of constant columns alone still counts rows.
+        columns=sql.SQL(", ").join(names or [sql.Identifier("offset")]),
+        extracts=sql.Composed([_extracted(one) for one in options.extracts if one.name in columns]),
+        topic_id=sql.Literal(span.topic_id),
+        first=sql.Literal(span.first),
+        until=sql.Literal(span.until),
+        types=_array(filters.types),
+        keys=_array(filters.keys),
+        from_time=_time(filters.from_time),
+        to_time=_time(filters.to_time),
+    )
+
+
+def _statement(name: str, **parts: sql.Composable) -> str:
+    text: LiteralString = query(name)
+    return sql.SQL(text).format(**parts).as_string(None)
+
+
+def _extracted(one: Extract) -> sql.Composed:
+    operator = sql.SQL("#>") if one.as_json else sql.SQL("#>>")
+    return sql.SQL(", l.payload {} {}::text[] as {}").format(operator, sql.Literal(list(one.path)), sql.Identifier(one.name))
+
+
+def _array(values: Sequence[str] | None) -> sql.Literal:
+    return sql.Literal(None if values is None else list(values))
+
+
+def _time(moment: datetime | None) -> sql.Literal:
+    return sql.Literal(None if moment is None else moment.isoformat())
+
+
+@contextmanager
+def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
+    """A connection that holds the range, kept for the next split when all was read; one left amid a COPY is of no use."""
+    conn = _held(options, span)
+    try:
+        yield conn
+        conn.rollback()
+    except BaseException:
+        _open.pop((os.getpid(), options.access, span.shard), None)
+        conn.close()
+        raise
+
+
+def _held(options: SourceOptions, span: Span) -> Connection:
+    """A connection in a transaction that keeps the range from being dropped."""
+    reused = (os.getpid(), options.access, span.shard) in _open
+    conn = _connection(options.access, span.shard)
+    try:
+        with conn.cursor() as cursor:
+            # Locked first and looked at then: retention that comes after waits for us, one that came before is seen.
+            cursor.execute(_statement("spark/hold", topic_id=sql.Literal(span.topic_id)))
+            cursor.fetchall()
+            cursor.execute(_statement("spark/dropped_to", topic_id=sql.Literal(span.topic_id)))
+            row = cursor.fetchone()
+    except _driver_error():
+        del _open[os.getpid(), options.access, span.shard]
+        if not reused:
+            raise
+        # The connection was an old one; the server may have restarted since.
+        return _held(options, span)
+    there = span.until if row is None else int(row[0]) + 1
+    if there > span.first and options.fail_on_data_loss:
+        conn.rollback()
+        raise lost(span.shard, span.topic, span.first, min(there, span.until))
+    return conn
+
+
+def _connection(access: Access, shard: str) -> Connection:
+    """A process reads one split after the other: it keeps its connection."""
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+
+    place = (os.getpid(), access, shard)
+    if place not in _open:
+        dsn = make_conninfo(access.target(shard).dsn, fallback_application_name="headrace spark", connect_timeout=10)
+        try:
+            with access.dialing():
+                conn = dbapi.connect(dsn)
+        except dbapi.Error as error:
+            raise unreachable(shard, error) from None
+        with conn.cursor() as cursor:
+            # The splits are the parallelism; workers of the server would only take its processors from them.
+            cursor.adbc_statement.set_sql_query("set max_parallel_workers_per_gather = 0; set jit = off")
+            cursor.adbc_statement.execute_update()
+        conn.commit()
+        _open[place] = conn
+    return _open[place]
+
+
+def _driver_error() -> type[Exception]:
+    from adbc_driver_manager import dbapi
+
+    return dbapi.Error
+
+
+def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, span: Span) -> pa.RecordBatch:
+    """With exactly Spark's schema: JSON becomes its text, and the columns that did not travel are put in."""
+    constant = {"topic": span.topic, "shard": span.shard}
+    columns = []
+    for field in wanted:
+        if field.name in constant:
+            columns.append(pa.repeat(pa.scalar(constant[field.name], field.type), batch.num_rows))
+        else:
+            column = batch.column(field.name)
+            columns.append(column.storage if isinstance(column, pa.ExtensionArray) else column)
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)

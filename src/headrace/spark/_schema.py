@@ -1,0 +1,70 @@
+"""The shape of events on Spark: the columns that the source gives, and that match, correlate and the sink take.
+
+Names follow Kafka's source where it has the column. `offset` is the position; `timestamp` is the event's own time (emitted_at),
+`appended_at` the log's, which never goes back within a topic. `payload` and `headers` are JSON text, exactly as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.core import Invalid
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of an event: its name, Spark's type, and whether it is there without being asked for."""
+
+    name: str
+    type: str
+    usual: bool = True
+
+
+EVENT_COLUMNS = (
+    Column("key", "string"),
+    Column("type", "string"),
+    Column("payload", "string"),
+    Column("topic", "string"),
+    Column("partition", "integer"),
+    Column("offset", "long"),
+    Column("timestamp", "timestamp"),
+    Column("event_id", "string"),
+    Column("headers", "string"),
+    Column("shard", "string"),
+    Column("appended_at", "timestamp"),
+    Column("producer", "string", usual=False),
+)
+_BY_NAME = {column.name: column for column in EVENT_COLUMNS}
+REQUIRED = frozenset(
+    {"type", "payload", "topic", "partition", "offset", "timestamp", "event_id", "headers", "shard", "appended_at"}
+)
+"""Columns of the log that are never null."""
+
+
+def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) -> StructType:
+    """Spark's schema of events: the usual columns or those named, then the extracted ones, which are strings."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for name in columns or [column.name for column in EVENT_COLUMNS if column.usual]:
+        if name not in _BY_NAME:
+            raise Invalid(f"events have no column {name!r}; they have {', '.join(_BY_NAME)}")
+        schema.add(name, _BY_NAME[name].type, nullable=name not in REQUIRED)
+    for name in extracted:
+        schema.add(name, "string", nullable=True)
+    return schema
+
+
+def check_schema(schema: StructType, *, extracted: Sequence[str]) -> None:
+    """Refuses a schema with a column that the source does not have, or has with another type."""
+    types = {column.name: column.type for column in EVENT_COLUMNS} | dict.fromkeys(extracted, "string")
+    for field in schema.fields:
+        given = {"bigint": "long", "int": "integer"}.get(field.dataType.simpleString(), field.dataType.simpleString())
+        if field.name not in types:
+            raise Invalid(f"the source has no column {field.name!r}; it has {', '.join(types)}")
+        if given != types[field.name]:
+            raise Invalid(f"column {field.name!r} is {types[field.name]}, not {given}; cast it after loading")

@@ -1,0 +1,4 @@
+-- Registers an action, or gives it another description.
+insert into headrace.action (namespace, action, description)
+values (headrace.current_namespace(%(namespace)s), %(name)s, %(description)s)
+on conflict on constraint action_pkey do update set description = coalesce(excluded.description, action.description);

@@ -1,0 +1,2 @@
+-- Up to where retention has dropped a topic's log. Index: topic_pkey.
+select t.dropped_to from headrace.topic t where t.topic_id = {topic_id}

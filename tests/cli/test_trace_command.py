@@ -1,0 +1,96 @@
+"""`headrace trace`: the whole story of an event, from the log to the end of its actions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+
+from headrace.core import Event
+from headrace.db import AsyncConnection, Connection, Target
+from headrace.node import Headrace, Node
+from headrace.outbox import publish_many
+from headrace.react import Rule, create_rule
+from headrace.work import Action
+from tests.builders import topic
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.lane("pg18")
+
+WAIT_S = 30.0
+app = Headrace()
+
+
+@app.handler("NOTIFY")
+async def notify(action: Action, tx: AsyncConnection) -> None:
+    await tx.execute("select 1")
+
+
+@app.handler("CHARGE", attempts=2, backoff_s=0.01)
+async def charge(action: Action, tx: AsyncConnection) -> None:
+    raise ValueError("no money")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+async def play(database: Target, conn: Connection, event: Event, results: int) -> None:
+    """A node runs until the rules have passed the event and so many actions have ended."""
+    node = Node(app, [database])
+    running = asyncio.create_task(node.run())
+    try:
+        await until(lambda: conn.execute("select bool_and(status <> 'pending') from headrace.rule").fetchone() == (True,))
+        publish_many(conn, [event, Event(topic="cars", type="NEW_CAR", id=uuid4(), payload={"hp": 1})])
+        await until(lambda: conn.execute("select count(*) from headrace.action_result").fetchone() == (results,))
+        await until(lambda: conn.execute("select count(*) from headrace.event_unmatched").fetchone() == (1,))
+    finally:
+        node.stop()
+        await running
+
+
+def test_trace_tells_the_story_to_its_end(cli: Cli, conn: Connection, database: Target) -> None:
+    topic(conn, "cars")
+    conn.execute("update headrace.namespace set unknown_names = 'allow'")
+    for name, condition, action in (("fast", "> 1000", "NOTIFY"), ("dear", "> 1500", "CHARGE"), ("slow", "< 0", "NOTIFY")):
+        condition = f"(object -> 'hp')::int {condition}"
+        create_rule(conn, Rule(name=name, topic="cars", event_type="NEW_CAR", condition=condition, action=action))
+    event = Event(topic="cars", type="NEW_CAR", key="k", payload={"hp": 1600})
+    asyncio.run(play(database, conn, event, 2))
+    [story] = cli("trace", str(event.id), "--json").json
+    assert (story["topic"], story["type"], story["key"], story["outcome"]) == ("cars", "NEW_CAR", "k", "matched")
+    assert story["position"] in (1, 2)
+    assert {one["rule"]: (one["answer"], one["fired"]) for one in story["looks"]} == {
+        "fast": (True, True), "dear": (True, True), "slow": (False, False),
+    }  # fmt: skip
+    actions = {one["firing"]["action"]: one for one in story["actions"]}
+    assert (actions["NOTIFY"]["state"], actions["NOTIFY"]["attempts"]) == ("done", [])
+    assert actions["CHARGE"]["state"] == "dead"
+    assert [(one["attempt"], one["error"], one["follows"]) for one in actions["CHARGE"]["attempts"]] == [
+        (1, "ValueError: no money", "retry"), (2, "ValueError: no money", "dead"),
+    ]  # fmt: skip
+    shown = cli("trace", str(event.id)).out
+    assert "matched" in shown and "no money" in shown and "dead letter 1" in shown
+
+    cli("dead-letter", "redrive", str(actions["CHARGE"]["dead_letter_id"]))
+    assert states(cli, event.id) == {"NOTIFY": "done", "CHARGE": "redriven"}
+
+
+def states(cli: Cli, event_id: UUID) -> dict[str, str]:
+    [story] = cli("trace", str(event_id), "--json").json
+    return {one["firing"]["action"]: one["state"] for one in story["actions"]}
+
+
+def test_event_that_waits_or_is_unknown_is_told(cli: Cli, conn: Connection) -> None:
+    topic(conn, "cars")
+    event = Event(topic="cars", type="NEW_CAR", payload={})
+    publish_many(conn, [event])
+    [story] = cli("trace", str(event.id), "--json").json
+    assert (story["position"], story["outcome"]) == (None, "waiting")
+    assert "not in the log yet" in cli("trace", str(event.id)).out
+    assert cli("trace", str(uuid4()), "--json").error["error"] == "UnknownEvent"
+    assert cli("trace", "4711").code == 2
