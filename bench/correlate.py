@@ -1,7 +1,11 @@
 """Correlators: the window aggregate beside a plain running sum over the same rows, and the consumer as a whole, at 10 000 keys.
 
 `steps`: the compiled table of a pattern run over (partition by key order by position), as headrace.correlate does, on one core.
-`running sum`: sum() over the same window of the same rows. `consumer`: from the log to instances, outputs, actions and cursor."""
+`running sum`: sum() over the same window of the same rows. `consumer`: from the log to instances, outputs, actions and cursor.
+
+Steps per second of a core are by CPU time (1e6 / µs of CPU a step), so that other work on the machine does not count; the
+consumer is by the clock. Both are told either way. What the figures depend on: the keys are numbers of six digits (a long
+common prefix makes the sort slower), and the steps run over as many rows as one round has events."""
 
 from __future__ import annotations
 
