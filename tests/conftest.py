@@ -111,7 +111,8 @@ def server(lane: str) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run. Its time zone is not UTC, so that nothing may lean on that."""
-    running = session(settings={"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"})
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"}
+    running = session(settings=settings, brief=True)
     yield running
     running.stop()
 
