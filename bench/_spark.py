@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MASTER = "local[2]"
-# Unlike short commands, a long job gains from Java's second compiler.
-SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC", "spark.ui.showConsoleProgress": "false"}
 
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    running = session(master=MASTER, settings={**SETTINGS, "spark.driver.memory": "3g"})
+    running = session(master=MASTER, settings={"spark.driver.memory": "3g"})
     try:
         yield running
     finally:

@@ -30,7 +30,7 @@ LOCAL = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# A short job is over before Java's second compiler pays off: start-up falls from 5 s to 2 s; a long one would run at half its speed.
+# A short job is over before Java's second compiler pays off: it starts in 2 s instead of 5, and a long one runs slower.
 BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -45,7 +45,8 @@ def register(spark: SparkSession) -> SparkSession:
 def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = None, brief: bool = False) -> SparkSession:
     """The active session with its own settings; a new one at `master` when there is none. Both know the format `headrace`.
 
-    `brief`: a local one starts sooner and runs slower. A master is what Spark knows as one (local[2], spark://…, yarn, k8s://…), or the address of a Spark Connect server (sc://…)."""
+    `brief`: a local one starts sooner and runs slower. A master is what Spark knows as one (local[2], spark://…, yarn, k8s://…),
+    or the address of a Spark Connect server (sc://…)."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
