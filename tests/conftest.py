@@ -37,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group(name): known also where tests run one after the other")
 
 
+# First: xdist reads the marks of groups in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All Spark tests run in one worker, so that Spark starts once per run."""
     for item in items:
