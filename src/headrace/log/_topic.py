@@ -23,6 +23,8 @@ class Topic:
     partitions: int
     time_partition: str
     retention: timedelta | None
+    engine: str
+    """Where its rules and correlators run: database or spark."""
     first_position: int
     last_position: int
     last_appended_at: datetime | None

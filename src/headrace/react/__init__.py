@@ -27,9 +27,12 @@ from headrace.react._instance import (
     Correlation,
     Instance,
     deliver_correlations,
+    from_us,
     instance_arrays,
+    instance_of,
     output_arrays,
     read_instances,
+    to_us,
     write_instances,
 )
 from headrace.react._names import (
@@ -45,6 +48,7 @@ from headrace.react._names import (
 from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
+from headrace.react._step import Batch, Classified
 from headrace.react._tester import database_engine
 from headrace.react._trace import Firing, Look, Trace, trace
 from headrace.react._version import RuleVersion, list_versions
@@ -52,8 +56,10 @@ from headrace.react._version import RuleVersion, list_versions
 __all__ = [
     "ActionName",
     "ActionOutput",
+    "Batch",
     "Carried",
     "Change",
+    "Classified",
     "Correlated",
     "Correlation",
     "Correlator",
@@ -87,8 +93,10 @@ __all__ = [
     "drop_correlator",
     "drop_rule",
     "find_correlator",
+    "from_us",
     "get_rule",
     "instance_arrays",
+    "instance_of",
     "key_state",
     "list_actions",
     "list_correlators",
@@ -104,6 +112,7 @@ __all__ = [
     "register_action",
     "register_event_type",
     "run_cases",
+    "to_us",
     "trace",
     "unregister_action",
     "unregister_event_type",

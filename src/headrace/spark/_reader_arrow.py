@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, LiteralString
 
@@ -110,6 +111,14 @@ def _held(options: SourceOptions, span: Span) -> Connection:
         conn.rollback()
         raise lost(span.shard, span.topic, span.first, min(there, span.until))
     return conn
+
+
+@atexit.register
+def _close_all() -> None:
+    """A driver that reads by itself leaves in order; the connections of a process that was forked are not its own."""
+    for place in [place for place in _open if place[0] == os.getpid()]:
+        with suppress(_driver_error()):
+            _open.pop(place).close()
 
 
 def _connection(access: Access, shard: str) -> Connection:
