@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.pipeline import set_engine
+from headrace.pipeline import _topic, set_engine
+from headrace.spark import _range
 from tests.builders import topic
 
 from .conftest import Made
@@ -24,10 +25,23 @@ async def prepared(conn: Connection, database: Target, *, events: int, seed: int
     happen(conn, events, seed=seed)
 
 
-@pytest.mark.parametrize(("seed", "events", "events_max"), [(1, 300, 500_000), (2, 120, 17)])
+@pytest.mark.parametrize(
+    ("seed", "events", "events_max", "short_max"), [(1, 300, 500_000, 20_000), (2, 120, 17, 20_000), (3, 90, 30, 0)]
+)
 async def test_engines_leave_the_same_behind(
-    conn: Connection, database: Target, twin: Callable[[], Target], pipelines: Made, seed: int, events: int, events_max: int
+    conn: Connection,
+    database: Target,
+    twin: Callable[[], Target],
+    pipelines: Made,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    events: int,
+    events_max: int,
+    short_max: int,
 ) -> None:
+    """In one batch, in many, and in many that tasks read, the next one while the last is written."""
+    for module in (_range, _topic):
+        monkeypatch.setattr(module, "SHORT_MAX", short_max)
     await prepared(conn, database, events=events, seed=seed)
     conn.close()
     other = twin()

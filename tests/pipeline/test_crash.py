@@ -98,6 +98,7 @@ def kill_after_a_batch(running: subprocess.Popen[bytes], conn: Connection, later
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_driver_killed_at_random_moments_changes_nothing(
     conn: Connection, database: Target, twin: Callable[[], Target]
 ) -> None:

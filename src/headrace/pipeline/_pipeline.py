@@ -125,6 +125,7 @@ class Pipeline:
                 self._session, self._access, conn, place.topic,
                 shard=place.target.name, namespace=self._namespace, events_max=self._events_max,
             )  # fmt: skip
+            stack.callback(one.close)
             if not self._take_turn(conn, one):
                 return
             _Turn(self, one, conn, ears).run()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -73,6 +74,11 @@ class _Part:
     rules: tuple[RuleSpec, ...] = ()
     correlator: CorrelatorSpec | None = None
 
+    @property
+    def asked(self) -> tuple[int, int, int, int]:
+        """All that Spark's answer depends on."""
+        return self.standing.consumer_id, self.standing.version_id, self.standing.position, self.upto
+
 
 @dataclass(frozen=True)
 class _Computed:
@@ -110,6 +116,12 @@ class TopicPipeline:
         self._most: dict[int, int] = {}
         """Consumers that failed: how many events they are given at most, to find the one at fault."""
         self._passed_at: datetime | None = None
+        self._ahead: Future[list[_Computed]] | None = None
+        self._hand = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"ahead {topic}")
+
+    def close(self) -> None:
+        """Waits for what Spark is still at."""
+        self._hand.shutdown(cancel_futures=True)
 
     def step(self) -> BatchDone | None:
         """One batch of events; None when nothing is due, or the topic runs in the database."""
@@ -120,7 +132,8 @@ class TopicPipeline:
         parts = self._parts(found.head) if found.engine == "spark" else []
         if not parts:
             return None
-        computed = self._compute(parts)
+        computed = self._taken_ahead(parts) or self._compute(parts)
+        self._look_ahead(parts, found.head)
         return self._commit(parts, computed, found.head, began)
 
     def tick(self) -> BatchDone | None:
@@ -168,12 +181,29 @@ class TopicPipeline:
         specs = [part.correlator for part in asking if part.correlator is not None]
         columns = columns_read([rule for part in asking for rule in part.rules], specs)
         after, upto = min(part.standing.position for part in asking), max(part.upto for part in asking)
-        span = Range(
-            shard=self.shard, topic=self.topic, topic_id=self.topic_id, after=after, upto=upto, namespace=self._namespace
-        )
+        span = Range(shard=self.shard, topic=self.topic, topic_id=self.topic_id, after=after, upto=upto)
         frame = read_range(self._session, self._access, span, columns)
         with _kept(frame, wanted=len(asking) > 1 and len(span) > SHORT_MAX):
             return [_computed(frame, part, span) for part in parts]
+
+    def _look_ahead(self, parts: Sequence[_Part], head: int) -> None:
+        """Where a whole further batch waits, Spark works on it while this one is being written."""
+        upto = max(part.upto for part in parts)
+        if head - upto < SHORT_MAX or any(part.upto != upto for part in parts):
+            return
+        until = min(head, upto + self._events_max)
+        following = [replace(part, standing=replace(part.standing, position=upto), upto=until) for part in parts]
+        self._ahead = self._hand.submit(self._compute, following)
+
+    def _taken_ahead(self, parts: Sequence[_Part]) -> list[_Computed] | None:
+        """What was computed ahead, where it is just what is wanted now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        found = {one.part.asked: one for one in ahead.result()}
+        if any(part.asked not in found for part in parts):
+            return None
+        return [replace(found[part.asked], part=part) for part in parts]
 
     def _commit(self, parts: Sequence[_Part], computed: Sequence[_Computed], head: int, began: float) -> BatchDone:
         conn = self._conn
