@@ -37,7 +37,7 @@ FLAT_MAX = 1.1
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 FILL = """
 insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
-select n, headrace.clock(), headrace.clock(), t.topic_id, 0, headrace.uuid_v7(),
+select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], 'account-' || floor(random() * %(keys)s)::int,
     jsonb_build_object('amount', n, 'browser', 'Netscape', 'note', repeat('x', 60)), '{}'

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -80,8 +80,26 @@ async def test_transaction_cut_at_any_statement_is_done_again(
         assert list(differing(looks(ours, in_order=False), looks(theirs, in_order=False))) == []
 
 
-def driver(database: Target, *words: str) -> subprocess.Popen[bytes]:
-    """The command in a session of its own, so that its JVM and workers go with it."""
+Driver = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def driver(database: Target) -> Iterator[Driver]:
+    """Starts the command in a session of its own, so that its JVM and workers go with it; none outlives the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        started.append(start_driver(database, *words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.poll() is None:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait(30)
+
+
+def start_driver(database: Target, *words: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headrace", "pipeline", "run", "--topic", "cars", "--dsn", database.dsn, *words]
     environ = {**os.environ, "PYTHONPATH": ":".join(str(Path(path).absolute()) for path in sys.path if path)}
     return subprocess.Popen(command, env=environ, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -100,7 +118,7 @@ def kill_after_a_batch(running: subprocess.Popen[bytes], conn: Connection, later
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_driver_killed_at_random_moments_changes_nothing(
-    conn: Connection, database: Target, twin: Callable[[], Target]
+    conn: Connection, database: Target, twin: Callable[[], Target], driver: Driver
 ) -> None:
     chance = random.Random(3)
     await prepared(conn, database, events=400, seed=13)
@@ -110,20 +128,20 @@ async def test_driver_killed_at_random_moments_changes_nothing(
     with connect(database) as ours, connect(other) as theirs:
         set_engine(ours, "cars", "spark")
         for _ in range(4):
-            running = driver(database, "--max-events-per-trigger", "5")
+            running = driver("--max-events-per-trigger", "5")
             kill_after_a_batch(running, ours, chance.uniform(0, 0.6))
         reached = ours.execute("select min(position) from headrace.cursor").fetchone()
         assert reached is not None and 0 < reached[0] < 400, "the kills did not come in the middle"
-        assert driver(database, "--once").wait(180) == 0
+        assert driver("--once").wait(180) == 0
         assert list(differing(looks(ours, in_order=False), looks(theirs, in_order=False))) == []
 
 
 @pytest.mark.slow
-def test_driver_ends_in_order_when_told_to(conn: Connection, database: Target) -> None:
+def test_driver_ends_in_order_when_told_to(conn: Connection, driver: Driver) -> None:
     topic(conn, "cars")
     topic(conn, "derived")
     set_engine(conn, "cars", "spark")
-    running = driver(database)
+    running = driver()
     deadline = time.monotonic() + 120
     while conn.execute("select state from headrace.pipeline_state").fetchone() != ("running",):
         assert time.monotonic() < deadline and running.poll() is None
