@@ -18,6 +18,7 @@ NAMES = (
     "spark_source",
     "spark_match",
     "spark_correlate",
+    "pipeline",
 )
 
 

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
     "migrate", "publish", "tail", "trace", "doctor", "demo",
-    "topic create", "topic alter", "topic list", "topic show", "topic drop", "topic maintain", "topic drop-expired",
+    "topic create", "topic alter", "topic engine", "topic list", "topic show", "topic drop", "topic maintain",
+    "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
     "rule list", "rule show", "rule create", "rule alter", "rule drop", "rule history", "rule plan", "rule apply",
  "correlator list",
@@ -38,7 +39,7 @@ COMMANDS = [
     "schedule run", "schedule next", "schedule history",
     "namespace list", "namespace create", "namespace alter", "namespace grants", "namespace grant", "namespace revoke",
     "namespace drop",
-    "node list", "node run", "server start", "server stop", "server status",
+    "node list", "node run", "pipeline run", "pipeline list", "server start", "server stop", "server status",
 ]  # fmt: skip
 
 

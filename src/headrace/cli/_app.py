@@ -20,6 +20,7 @@ from headrace.cli import (
     _migrate,
     _namespace,
     _node,
+    _pipeline,
     _publish,
     _rule,
     _schedule,
@@ -72,6 +73,7 @@ for _name, _group in (
     ("schedule", _schedule.group),
     ("namespace", _namespace.group),
     ("node", _node.group),
+    ("pipeline", _pipeline.group),
     ("server", _server.group),
 ):
     app.add_typer(_group, name=_name, no_args_is_help=True)

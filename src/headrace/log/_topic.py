@@ -26,6 +26,8 @@ class Topic:
     time_partition: str
     clock: str
     retention: timedelta | None
+    engine: str
+    """Where its rules and correlators run: database or spark."""
     first_position: int
     last_position: int
     last_appended_at: datetime | None

@@ -35,9 +35,12 @@ from headrace.react._instance import (
     Correlation,
     Instance,
     deliver_correlations,
+    from_us,
     instance_arrays,
+    instance_of,
     output_arrays,
     read_instances,
+    to_us,
     write_instances,
 )
 from headrace.react._names import (
@@ -53,6 +56,7 @@ from headrace.react._names import (
 from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
+from headrace.react._step import Batch, Classified
 from headrace.react._tester import database_engine
 from headrace.react._trace import Firing, Look, Pushed, Trace, trace
 from headrace.react._version import RuleVersion, list_versions
@@ -60,8 +64,10 @@ from headrace.react._version import RuleVersion, list_versions
 __all__ = [
     "ActionName",
     "ActionOutput",
+    "Batch",
     "Carried",
     "Change",
+    "Classified",
     "Correlated",
     "Correlation",
     "Correlator",
@@ -100,8 +106,10 @@ __all__ = [
     "drop_correlator",
     "drop_rule",
     "find_correlator",
+    "from_us",
     "get_rule",
     "instance_arrays",
+    "instance_of",
     "key_state",
     "list_actions",
     "list_correlations",
@@ -120,6 +128,7 @@ __all__ = [
     "register_action",
     "register_event_type",
     "run_cases",
+    "to_us",
     "trace",
     "unregister_action",
     "unregister_event_type",

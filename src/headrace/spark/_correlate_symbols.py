@@ -29,6 +29,14 @@ class CorrelatorSpec:
     topic: str | None = None
     since_offset: int = 0
     evidence_max: int = 100
+    forgets: bool = False
+    """The time of a key's last event counts, so the state of every key with events is given back."""
+    compiled: Table | None = None
+    """The pattern's table where it is stored: another release may number its states in another way."""
+
+    @property
+    def table(self) -> Table:
+        return self.compiled if self.compiled is not None else table_of(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ def table_of(pattern: str) -> Table:
 def classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) -> Classifier:
     """How the events of a correlator find their key and symbols. Several share `columns`, which takes in what is new."""
     columns = {} if columns is None else columns
-    table = table_of(spec.pattern)
+    table = spec.table
     key = _key_node(spec.key) if spec.key is not None else None
     atoms = [atom for predicate in table.predicates for atom in t.atoms(predicate) if isinstance(atom, t.Condition)]
     fields = dict.fromkeys(field for atom in atoms for field in parse_condition(atom.text).fields)

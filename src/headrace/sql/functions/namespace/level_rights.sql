@@ -15,7 +15,7 @@ as $$
             register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,
             bury_unhandled,queue_state,rest_queue,action_dead_letters,group_dead_letters,error_group,edit_dead_letter,
             redrive_actions,purge_dead_letters,send_action,send_actions}'),
-        ('admin', '{create_topic,alter_topic,drop_topic,add_branch,drop_branch,
+        ('admin', '{create_topic,alter_topic,drop_topic,set_engine,add_branch,drop_branch,
             capture,capture_rows,release_capture,table_columns,capture_key,capture_columns_exist,make_capture_trigger,drop_capture_triggers,
             create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,run_schedule,run_schedule_now,
             publish_tick,schedule_event_id,schedule_headers,plan_schedule,check_cron,cron_field_valid,check_zone,
@@ -32,7 +32,7 @@ language sql immutable
 as $$
     select p.privilege || case
         when p.relation = 'outbox' and p.privilege = 'select' and p_level <> 'admin' then ' (event_id, topic_id)'
-        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention)' else '' end, p.relation
+        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention, engine)' else '' end, p.relation
     from (
         select 'select' as privilege, g.relation, g.read_level as level from headrace.guarded() g
         union all select 'insert', g.relation, g.insert_level from headrace.guarded() g
@@ -47,7 +47,7 @@ as $$
     select 'update (created_at)', 'topic' where p_level = 'consume'
     union all
     select 'select', v.relation
-    from unnest('{consumer_lag,rule_state,event_history,event_unmatched,correlator_state,correlation_history,node_state}'::text[]) v (relation)
+    from unnest('{consumer_lag,rule_state,event_history,event_unmatched,correlator_state,correlation_history,node_state,pipeline_state}'::text[]) v (relation)
     where p_level in ('consume', 'admin')
 $$;
 

@@ -38,9 +38,10 @@ as $$
     returning t.timers_to
 $$;
 
--- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when a version waits for a
--- compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
-create or replace function headrace.claim_timers(p_correlator_id integer, p_settled timestamptz) returns table (version_id bigint)
+-- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when the topic does not run on
+-- the engine that asks, when a version waits for a compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
+create or replace function headrace.claim_timers(p_correlator_id integer, p_settled timestamptz, p_engine text default 'database')
+returns table (version_id bigint)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -55,7 +56,7 @@ begin
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    if not found then
+    if not found or (select t.engine from headrace.topic t where t.topic_id = v_cursor.topic_id) <> p_engine then
         return;
     end if;
     select t.version_id into version_id
