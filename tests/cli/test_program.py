@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, call
 pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
-    "migrate", "publish", "tail", "trace", "doctor", "demo",
+    "migrate", "publish", "tail", "trace", "replay", "doctor", "demo",
     "topic create", "topic alter", "topic list", "topic show", "topic drop", "topic maintain", "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
     "rule list", "rule show", "rule create", "rule alter", "rule drop", "rule history", "rule plan", "rule apply",
@@ -38,6 +38,7 @@ COMMANDS = [
     "schedule run", "schedule next", "schedule history",
     "namespace list", "namespace create", "namespace alter", "namespace grants", "namespace grant", "namespace revoke",
     "namespace drop",
+    "archive run", "archive list", "archive verify",
     "node list", "node run", "server start", "server stop", "server status",
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli import (
     _action,
+    _archive,
     _condition,
     _consumer,
     _correlator,
@@ -21,6 +22,7 @@ from headrace.cli import (
     _namespace,
     _node,
     _publish,
+    _replay,
     _rule,
     _schedule,
     _server,
@@ -57,7 +59,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _replay, _doctor, _demo):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
@@ -71,6 +73,7 @@ for _name, _group in (
     ("dead-letter", _dead_letter.group),
     ("schedule", _schedule.group),
     ("namespace", _namespace.group),
+    ("archive", _archive.group),
     ("node", _node.group),
     ("server", _server.group),
 ):

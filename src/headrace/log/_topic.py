@@ -23,6 +23,8 @@ class Topic:
     partitions: int
     time_partition: str
     retention: timedelta | None
+    archive: bool
+    """Retention waits until the archive holds what it drops."""
     first_position: int
     last_position: int
     last_appended_at: datetime | None
