@@ -10,6 +10,7 @@ import typer
 from headrace.cli import (
     _action,
     _archive,
+    _backtest,
     _condition,
     _consumer,
     _correlator,
@@ -59,7 +60,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _replay, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
