@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, call
 pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
-    "migrate", "publish", "tail", "trace", "doctor", "demo",
+    "migrate", "publish", "tail", "trace", "replay", "backtest", "doctor", "demo",
     "topic create", "topic alter", "topic engine", "topic list", "topic show", "topic drop", "topic maintain",
     "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
@@ -39,6 +39,7 @@ COMMANDS = [
     "schedule run", "schedule next", "schedule history",
     "namespace list", "namespace create", "namespace alter", "namespace grants", "namespace grant", "namespace revoke",
     "namespace drop",
+    "archive run", "archive list", "archive verify",
     "node list", "node run", "pipeline run", "pipeline list", "server start", "server stop", "server status",
 ]  # fmt: skip
 

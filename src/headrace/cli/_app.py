@@ -9,6 +9,8 @@ import typer
 
 from headrace.cli import (
     _action,
+    _archive,
+    _backtest,
     _condition,
     _consumer,
     _correlator,
@@ -22,6 +24,7 @@ from headrace.cli import (
     _node,
     _pipeline,
     _publish,
+    _replay,
     _rule,
     _schedule,
     _server,
@@ -58,7 +61,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
@@ -72,6 +75,7 @@ for _name, _group in (
     ("dead-letter", _dead_letter.group),
     ("schedule", _schedule.group),
     ("namespace", _namespace.group),
+    ("archive", _archive.group),
     ("node", _node.group),
     ("pipeline", _pipeline.group),
     ("server", _server.group),

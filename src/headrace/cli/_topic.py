@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
+from headrace.archive import keep_until_archived
 from headrace.cli._output import console, json_line, table
 from headrace.cli._session import Session, command
 from headrace.consume import Lag, lag
@@ -78,6 +79,9 @@ def alter(
     name: Name,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="More partitions than now.")] = None,
     retention: Annotated[str | None, typer.Option(help="Such as '30 days'; 'forever' keeps everything.")] = None,
+    archive: Annotated[
+        bool | None, typer.Option("--archive/--no-archive", help="Retention drops only what the archive holds.")
+    ] = None,
 ) -> None:
     """Raise the number of partitions, or change the retention, on every shard.
 
@@ -85,12 +89,15 @@ def alter(
 
     Example: headrace topic alter orders --partitions 8 --retention forever
     """
-    if partitions is None and retention is None:
-        raise typer.BadParameter("say what to change: --partitions or --retention")
+    if partitions is None and retention is None and archive is None:
+        raise typer.BadParameter("say what to change: --partitions, --retention or --archive")
     for _, conn in session.shards():
         kept = span(conn, "0" if retention == "forever" else retention) if retention else None
         alter_topic(conn, name, partitions=partitions, retention=kept, namespace=session.namespace)
-    session.done(f"topic {name} changed", {"topic": name, "partitions": partitions, "retention": retention})
+        if archive is not None:
+            keep_until_archived(conn, name, archive=archive, namespace=session.namespace)
+    changed = {"topic": name, "partitions": partitions, "retention": retention, "archive": archive}
+    session.done(f"topic {name} changed", changed)
 
 
 @command(group, "engine")
@@ -160,6 +167,7 @@ def _print_topic(target: Target, topic: Topic, cursors: list[Lag]) -> None:
         ("waiting in the outbox", topic.waiting),
         ("last event at", topic.last_appended_at),
         ("retention", topic.retention or "for ever"),
+        ("kept until archived", topic.archive),
         ("time partition", topic.time_partition),
         ("rules and correlators run on", topic.engine),
     ]

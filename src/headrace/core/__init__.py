@@ -2,6 +2,8 @@
 
 from headrace.core._cloudevents import from_cloudevent, to_cloudevent
 from headrace.core._errors import (
+    ArchiveBusy,
+    ArchiveDiffers,
     BadCloudEvent,
     BadCron,
     BadHeaders,
@@ -57,6 +59,8 @@ from headrace.core._json import JSON, RawJSON, decode, encode
 
 __all__ = [
     "JSON",
+    "ArchiveBusy",
+    "ArchiveDiffers",
     "BadCloudEvent",
     "BadCron",
     "BadHeaders",

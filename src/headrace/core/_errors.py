@@ -113,6 +113,18 @@ class MigrationChanged(Conflict):
     sqlstate = "HR205"
 
 
+class ArchiveBusy(Conflict):
+    """Another process is archiving this topic; both would write the same files."""
+
+    sqlstate = "HR250"
+
+
+class ArchiveDiffers(Conflict):
+    """A file of the archive does not hold what the log or the catalog says; it is not to be trusted, and nothing was recorded."""
+
+    sqlstate = "HR251"
+
+
 class ScheduleExists(Conflict):
     """A schedule of this name is already there."""
 

@@ -28,6 +28,8 @@ class Topic:
     retention: timedelta | None
     engine: str
     """Where its rules and correlators run: database or spark."""
+    archive: bool
+    """Retention waits until the archive holds what it drops."""
     first_position: int
     last_position: int
     last_appended_at: datetime | None

@@ -18,24 +18,26 @@ SPLIT_POSITIONS_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class Log:
-    """A topic's log on one shard: the positions from `first` to before `until` are there."""
+    """A topic's log on one shard: the positions from `first` to before `until` are there, before `logged` in the archive."""
 
     shard: str
     topic: str
     topic_id: int
     first: int
     until: int
+    logged: int = 0
 
 
 @dataclass(frozen=True)
 class Span:
-    """A range of positions of one log."""
+    """A range of positions of one log; with `file`, of one file of its archive."""
 
     shard: str
     topic: str
     topic_id: int
     first: int
     until: int
+    file: str | None = None
 
     def __len__(self) -> int:
         return max(0, self.until - self.first)

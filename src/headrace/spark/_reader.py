@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 
 import psycopg
@@ -14,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from headrace.archive import FileRange, files_statement, first_at
 from headrace.core import HeadraceError, Invalid, UnknownTopic
 from headrace.db import Connection, Target, query, translated
 from headrace.spark._offsets import Log, Span, admit, check_topics, narrowed, positions_of, spans, split
@@ -54,11 +57,17 @@ class Planner:
             return positions_of(logs, bound)
         found: Positions = {}
         for log in logs:
-            row = self._ask(
-                self._options.access.target(log.shard), "spark/position_at", {"topic_id": log.topic_id, "at": bound.at}
-            )
-            found.setdefault(log.shard, {})[log.topic] = log.until if row[0][0] is None else int(str(row[0][0]))
+            found.setdefault(log.shard, {})[log.topic] = self._position_at(log, bound.at)
         return found
+
+    def _position_at(self, log: Log, at: datetime) -> int:
+        target, given = self._options.access.target(log.shard), {"topic_id": log.topic_id, "at": at}
+        if log.first < log.logged and (rows := self._ask(target, query("archive/file_at"), given)):
+            held = FileRange.of(rows[0], log.first, log.logged, self._options.archive.folder)
+            if (archived := first_at(held, at)) is not None:
+                return archived
+        position = self._ask(target, query("spark/position_at"), given)[0][0]
+        return log.until if position is None else int(str(position))
 
     def splits(self, start: Positions, end: Positions) -> list[InputPartition]:
         """The tasks that read from start to end."""
@@ -67,28 +76,44 @@ class Planner:
         if options.fail_on_data_loss:
             check_topics(logs, end)
         found = spans(logs, start, end, fail_on_data_loss=options.fail_on_data_loss)
-        return [Split(piece) for piece in split(narrowed(found, options.filters), partitions_min=options.partitions_min)]
+        logged = {(log.shard, log.topic): log.logged for log in logs}
+        placed = [
+            piece
+            for span in narrowed(found, options.filters)
+            for piece in self._placed(span, min(span.until, logged[span.shard, span.topic]))
+        ]
+        return [Split(piece) for piece in split(placed, partitions_min=options.partitions_min)]
+
+    def _placed(self, span: Span, logged: int) -> list[Span]:
+        """The range as pieces of the archive's files, and what comes from the log."""
+        if span.first >= logged:
+            return [span]
+        rows = self._ask(self._options.access.target(span.shard), files_statement(span.topic_id, span.first, logged), {})
+        files = [FileRange.of(row, span.first, logged, self._options.archive.folder) for row in rows]
+        archived = [replace(span, first=one.first, until=one.until, file=one.path) for one in files]
+        return archived + ([replace(span, first=logged)] if logged < span.until else [])
 
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1][0].close()
 
     def _logs_of(self, target: Target) -> list[Log]:
-        rows = self._ask(target, "spark/logs", {"namespace": self._options.namespace})
+        given: dict[str, object] = {"namespace": self._options.namespace, "archive": self._options.archive.used}
+        rows = self._ask(target, query("spark/logs"), given)
         logs = [Log(target.name, str(row[0]), *(int(str(value)) for value in row[1:])) for row in rows]
         return [log for log in logs if self._options.wants(log.topic)]
 
-    def _ask(self, target: Target, name: str, given: dict[str, object]) -> list[tuple[object, ...]]:
+    def _ask(self, target: Target, statement: str, given: dict[str, object]) -> list[tuple[object, ...]]:
         reused = target.name in self._open
         try:
             with translated():
-                return self._connection(target).execute(query(name), given).fetchall()
+                return self._connection(target).execute(statement.encode(), given).fetchall()
         except (psycopg.OperationalError, HeadraceError):
             self._open.pop(target.name, (ExitStack(), None))[0].close()
             if not reused:
                 raise
             # The connection was an old one; the server may have restarted since.
-            return self._ask(target, name, given)
+            return self._ask(target, statement, given)
 
     def _connection(self, target: Target) -> Connection:
         if target.name not in self._open:

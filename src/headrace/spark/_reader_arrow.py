@@ -6,26 +6,27 @@ import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from threading import get_ident
 from typing import TYPE_CHECKING, LiteralString
 
-import pyarrow as pa
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from headrace.archive import FileRange, files_statement
 from headrace.db import query, translated
+from headrace.spark._archived import CONSTANT, read_archived, shaped
 from headrace.spark._credentials import Access, unreachable
 from headrace.spark._extract import Extract
 from headrace.spark._offsets import Span, lost
 from headrace.spark._source_options import SourceOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection
     from pyspark.sql.types import StructType
 
-CONSTANT = ("topic", "shard")
-"""The same for a whole split, so they do not travel."""
 _Place = tuple[int, int, Access, str]
 _open: dict[_Place, Connection] = {}
 
@@ -35,10 +36,15 @@ def read_span(options: SourceOptions, schema: StructType, span: Span) -> Iterato
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = to_arrow_schema(schema, timezone="UTC")
-    with translated(), _lent(options, span) as conn, conn.cursor() as cursor:
+    if span.file is not None:
+        yield from read_archived(options, wanted, span)
+        return
+    with translated(), _lent(options, span) as (conn, dropped), conn.cursor() as cursor:
+        for piece in dropped:
+            yield from read_archived(options, wanted, piece)
         cursor.execute(read_statement(options, schema.fieldNames(), span))
         for batch in cursor.fetch_record_batch():
-            yield _shaped(batch, wanted, span)
+            yield shaped(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows, wanted, span)
 
 
 def read_statement(options: SourceOptions, columns: Sequence[str], span: Span) -> str:
@@ -79,11 +85,11 @@ def _time(moment: datetime | None) -> sql.Literal:
 
 
 @contextmanager
-def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
-    """A connection that holds the range; kept for the next split when all was read, given up in the middle of a COPY."""
-    conn = _held(options, span)
+def _lent(options: SourceOptions, span: Span) -> Iterator[tuple[Connection, list[Span]]]:
+    """A connection that holds the range, kept for the next split when all was read; one left amid a COPY is of no use."""
+    conn, dropped = _held(options, span)
     try:
-        yield conn
+        yield conn, dropped
         conn.rollback()
     except BaseException:
         _open.pop(_place(options.access, span.shard), None)
@@ -91,8 +97,8 @@ def _lent(options: SourceOptions, span: Span) -> Iterator[Connection]:
         raise
 
 
-def _held(options: SourceOptions, span: Span) -> Connection:
-    """A connection in a transaction that keeps the range from being dropped."""
+def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
+    """A connection in a transaction that keeps the range from being dropped, and where the archive has what is gone."""
     reused = _place(options.access, span.shard) in _open
     conn = _connection(options.access, span.shard)
     try:
@@ -102,17 +108,20 @@ def _held(options: SourceOptions, span: Span) -> Connection:
             cursor.fetchall()
             cursor.execute(_statement("spark/dropped_to", topic_id=sql.Literal(span.topic_id)))
             row = cursor.fetchone()
+            there = span.until if row is None else min(int(row[0]) + 1, span.until)
+            cursor.execute(files_statement(span.topic_id, span.first, there if options.archive.used else span.first))
+            files = [FileRange.of(found, span.first, there, options.archive.folder) for found in cursor.fetchall()]
     except _driver_error():
         del _open[_place(options.access, span.shard)]
         if not reused:
             raise
         # The connection was an old one; the server may have restarted since.
         return _held(options, span)
-    there = span.until if row is None else int(row[0]) + 1
-    if there > span.first and options.fail_on_data_loss:
+    dropped = [replace(span, first=one.first, until=one.until, file=one.path) for one in files]
+    if sum(map(len, dropped)) < there - span.first and options.fail_on_data_loss:
         conn.rollback()
-        raise lost(span.shard, span.topic, span.first, min(there, span.until))
-    return conn
+        raise lost(span.shard, span.topic, span.first, there)
+    return conn, dropped
 
 
 def _place(access: Access, shard: str) -> _Place:
@@ -153,16 +162,3 @@ def _driver_error() -> type[Exception]:
     from adbc_driver_manager import dbapi
 
     return dbapi.Error
-
-
-def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, span: Span) -> pa.RecordBatch:
-    """With exactly Spark's schema: JSON becomes its text, and the columns that did not travel are put in."""
-    constant = {"topic": span.topic, "shard": span.shard}
-    columns = []
-    for field in wanted:
-        if field.name in constant:
-            columns.append(pa.repeat(pa.scalar(constant[field.name], field.type), batch.num_rows))
-        else:
-            column = batch.column(field.name)
-            columns.append(column.storage if isinstance(column, pa.ExtensionArray) else column)
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)

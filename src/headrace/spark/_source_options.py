@@ -28,6 +28,7 @@ KNOWN = frozenset(
         "maxoffsetspertrigger",
         "minpartitions",
         "failondataloss",
+        "archive",
         "types",
         "keys",
         "fromtime",
@@ -68,6 +69,19 @@ class Filters:
 
 
 @dataclass(frozen=True)
+class ArchiveUse:
+    """Is the archive read where the log has been dropped, and in which folder; None: where its files were written."""
+
+    used: bool = True
+    folder: str | None = None
+
+    @classmethod
+    def of(cls, told: str | None) -> ArchiveUse:
+        word = (told or "true").strip()
+        return cls(word.lower() != "false", None if word.lower() in ("true", "false") else word)
+
+
+@dataclass(frozen=True)
 class SourceOptions:
     """Everything a read is told."""
 
@@ -83,6 +97,7 @@ class SourceOptions:
     offsets_per_trigger_max: int | None
     partitions_min: int
     fail_on_data_loss: bool
+    archive: ArchiveUse
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -108,6 +123,7 @@ class SourceOptions:
             _number(given, "maxoffsetspertrigger", least=1),
             _number(given, "minpartitions", least=1) or 1,
             _flag(given, "failondataloss"),
+            ArchiveUse.of(given.get("archive")),
         )
 
     def wants(self, topic: str) -> bool:

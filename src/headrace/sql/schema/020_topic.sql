@@ -11,6 +11,8 @@ create table headrace.topic (
     clock         text        not null default 'server',
     -- Null keeps the log for ever.
     retention     interval,
+    -- Retention waits for the archive: nothing goes that is not in it.
+    archive       boolean     not null default false,
     -- Positions up to and including this one have been dropped; the log starts after it.
     dropped_to    bigint      not null default 0,
     -- The time partitions reach up to here; the sequencer adds more before it writes past it.

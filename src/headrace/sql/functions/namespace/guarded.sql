@@ -10,6 +10,7 @@ as $$
         ('topic_border', 'topic', 'consume', 'admin', 'admin', null),
         ('outbox', 'topic', 'any', 'publish', null, 'admin'),
         ('log', 'topic', 'consume', null, null, null),
+        ('archive', 'topic', 'consume', 'admin', null, 'admin'),
         ('consumer', 'topic', 'consume', 'consume', 'consume', 'consume'),
         ('cursor', 'consumer', 'consume', 'consume', 'consume', null),
         ('dead_letter', 'consumer', 'consume', 'consume', 'consume', null),

@@ -9,7 +9,7 @@ as $$
         ('publish', '{publish,publish_many,check_events,copy_route,publish_cloudevent,cloudevent_id,check_cloudevent,
             captured_event,captured_columns,send_action,send_actions,
             commit_spark_batch,publish_stage}'),
-        ('consume', '{log_clock,log_head,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
+        ('consume', '{log_clock,log_head,is_archived,archived_from,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
             claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
             schedule_id,next_ticks,unknown_outputs,
             register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,
@@ -19,6 +19,7 @@ as $$
             capture,capture_rows,release_capture,table_columns,capture_key,capture_columns_exist,make_capture_trigger,drop_capture_triggers,
             create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,run_schedule,run_schedule_now,
             publish_tick,schedule_event_id,schedule_headers,plan_schedule,check_cron,cron_field_valid,check_zone,
+            keep_until_archived,record_archive,time_partitions,
             check_names,watch_topic,end_rules,check_outputs,check_output_names,watch_correlator}')
     ) l (level, names)
     cross join unnest(l.names) f (name)
@@ -32,7 +33,7 @@ language sql immutable
 as $$
     select p.privilege || case
         when p.relation = 'outbox' and p.privilege = 'select' and p_level <> 'admin' then ' (event_id, topic_id)'
-        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention, engine)' else '' end, p.relation
+        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention, engine, archive)' else '' end, p.relation
     from (
         select 'select' as privilege, g.relation, g.read_level as level from headrace.guarded() g
         union all select 'insert', g.relation, g.insert_level from headrace.guarded() g

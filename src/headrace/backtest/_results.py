@@ -1,0 +1,117 @@
+"""From the frame of outputs to the numbers, keys and samples of every subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from headrace.archive import PastRange, read_past
+from headrace.backtest._report import Day, Evidence, KeyCount, Result, Sample, TokenCount
+from headrace.backtest._subject import Subject
+from headrace.core import OutOfLog
+from headrace.db import Connection
+from headrace.spark import CorrelatorSpec, RuleSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+EVIDENCE_MAX = 10
+"""Events shown with a sample, the newest ones."""
+_EPOCH = date(1970, 1, 1)
+_COUNTS = ("sum(would) as would", "sum(live) as live", "sum(would * live) as both")
+_STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'would' else 'live' end"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads events by shard, topic and position."""
+
+    places: Mapping[tuple[str, str], tuple[Connection, PastRange]]
+    folder: str | None
+
+    def event(self, shard: str, topic: str, position: int) -> Evidence | None:
+        """The event; None for one that neither archive nor log has."""
+        conn, span = self.places[shard, topic]
+        one = replace(span, first=position, until=position + 1)
+        try:
+            found = [event for batch in read_past(conn, one, folder=self.folder) for event in batch]
+        except OutOfLog:
+            # The live correlator began with an event that is gone by now.
+            return None
+        return next((Evidence(e.position, e.type, e.key, e.emitted_at, e.payload) for e in found), None)
+
+
+def results_of(
+    compared: DataFrame, subjects: Sequence[Subject], reader: Reader, *, samples: int, keys: int
+) -> tuple[Result, ...]:
+    """One result per subject, in their order."""
+    # UTC, whatever the session's zone is.
+    by_day = _counted(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").collect()
+    by_key = _first(_counted(compared, "key"), "name", "greatest(would, live) desc, key", keys)
+    by_token = _counted(compared.where("token is not null"), "token").collect()
+    shown = _first(
+        compared.selectExpr("*", f"{_STATUS} as status", "unix_micros(time) as micros"),
+        "name, status",
+        "time desc, position desc",
+        samples,
+    )
+    return tuple(
+        Result(
+            kind="rule" if isinstance(subject.spec, RuleSpec) else "correlator",
+            name=subject.name,
+            topic=subject.topic,
+            definition=subject.definition,
+            compared=subject.live,
+            days=tuple(sorted((_day(row) for row in _of(by_day, subject)), key=lambda day: day.day)),
+            keys=tuple(KeyCount(row.key, *_numbers(row)) for row in _of(by_key, subject)),
+            tokens=tuple(sorted((TokenCount(row.token, *_numbers(row)) for row in _of(by_token, subject)), key=_token)),
+            samples=tuple(_sample(row, subject, reader) for row in _of(shown, subject)),
+        )
+        for subject in subjects
+    )
+
+
+def _counted(frame: DataFrame, column: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    return frame.groupBy("name", column).agg(*(functions.expr(count) for count in _COUNTS))
+
+
+def _first(frame: DataFrame, within: str, order: str, most: int) -> list[Row]:
+    ranked = frame.selectExpr("*", f"row_number() over (partition by {within} order by {order}) as place")
+    return ranked.where(f"place <= {most}").orderBy(*within.split(", "), "place").collect()
+
+
+def _of(rows: Iterable[Row], subject: Subject) -> list[Row]:
+    return [row for row in rows if row.name == subject.name]
+
+
+def _numbers(row: Row) -> tuple[int, int, int]:
+    return row.would, row.live, row.both
+
+
+def _token(count: TokenCount) -> str:
+    return count.token
+
+
+def _day(row: Row) -> Day:
+    return Day(_EPOCH + timedelta(days=row.day), *_numbers(row))
+
+
+def _sample(row: Row, subject: Subject, reader: Reader) -> Sample:
+    positions = list(row.evidence or [])[-EVIDENCE_MAX:]
+    found = [reader.event(row.shard, subject.topic, position) for position in positions]
+    keyless = isinstance(subject.spec, CorrelatorSpec) and subject.spec.key is None
+    return Sample(
+        status=row.status,
+        shard=row.shard,
+        position=row.position,
+        time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.micros),
+        key=None if keyless else row.key,
+        token=row.token,
+        event_id=row.event_id,
+        evidence=tuple(one for one in found if one is not None),
+        evidence_total=row.evidence_total,
+    )

@@ -1,0 +1,30 @@
+-- Archive: which days of which topics' logs stand in Parquet files. A row is written only after its file was read back and found
+-- equal to the log; all days of a time partition come in one transaction.
+create table headrace.archive (
+    archive_id  bigint      not null generated always as identity,
+    topic_id    integer     not null,
+    -- The day of appended_at, in UTC; a day that two time partitions share has a row in each.
+    day         date        not null,
+    first_position bigint   not null,
+    last_position bigint    not null,
+    first_at    timestamptz not null,
+    last_at     timestamptz not null,
+    events      bigint      not null,
+    -- Sum over the rows of 60 bits of their SHA-256; see queries/archive/days.sql.
+    checksum    numeric     not null,
+    -- Where the file was written, and its name within; who reads may look for it in another folder.
+    folder      text        not null,
+    file        text        not null,
+    file_bytes  bigint      not null,
+    archived_at timestamptz not null default headrace.clock(),
+    archived_by text        not null default session_user,
+    constraint archive_pkey primary key (archive_id),
+    constraint archive_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint archive_without_gaps check (events = last_position - first_position + 1),
+    constraint archive_not_empty check (events > 0)
+);
+-- The files that hold a range of positions.
+create unique index archive_position on headrace.archive (topic_id, first_position);
+
+-- Retention waits for the archive.
+alter table headrace.topic add column archive boolean not null default false;

@@ -1,0 +1,14 @@
+-- The closed time partitions of a topic that ended before a moment, with whether the archive holds them. Nothing is written to
+-- them any more: the log's time has passed their end by more than a sequencer takes. Index: log_position in each of them.
+select p.name::text as name, p.from_at, p.to_at, coalesce(e.events, 0) as events,
+    headrace.is_archived(t.topic_id, e.first_position, e.last_position) as archived
+from headrace.topic t
+cross join lateral headrace.time_partitions(t.topic_id) p
+cross join lateral (
+    select max(l.position) - min(l.position) + 1 as events, min(l.position) as first_position, max(l.position) as last_position
+    from headrace.log l
+    where l.topic_id = t.topic_id and l.appended_at >= p.from_at and l.appended_at < p.to_at
+) e
+where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
+    and p.to_at <= coalesce(%(before)s, headrace.clock()) and p.to_at <= headrace.clock() - interval '1 minute'
+order by p.from_at;

@@ -1,0 +1,203 @@
+"""A closed time partition becomes Parquet, equal to the log, before retention may drop it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.archive import _archive as archiving
+from headrace.archive import (
+    archive,
+    keep_until_archived,
+    list_archive,
+    past_range,
+    read_past,
+    verify_archive,
+)
+from headrace.core import ArchiveBusy, ArchiveDiffers, OutOfLog, UnknownTopic
+from headrace.db import Connection, Target
+from headrace.log import get_topic
+from tests.archive.past import archived, drop, later, three_days
+
+LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
+    from headrace.log order by position"""
+
+
+@pytest.fixture
+def three(conn: Connection) -> Connection:
+    """Positions 1 to 40 in three time partitions."""
+    three_days(conn)
+    return conn
+
+
+def test_files_hold_the_log_row_by_row(three: Connection, database: Target, tmp_path: Path) -> None:
+    before = three.execute(LOG).fetchall()
+    last = archived(three, database, tmp_path, days=6)[-1]
+    assert (last.written, last.total, last.files) == (30, 30, 2)
+    days = list_archive(three, "orders")
+    assert [(one.first_position, one.last_position, one.in_log) for one in days] == [(1, 10, True), (11, 30, True)]
+    keep_until_archived(three, "orders")
+    assert all(dropped for dropped, _ in drop(three, days=6))
+    span = past_range(three, "orders")
+    assert (span.first, span.until, span.logged) == (1, 41, 31)
+    read = [event for batch in read_past(three, span, batch=7) for event in batch]
+    assert [tuple(vars(event).values()) for event in read] == before
+
+
+def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_date(
+    three: Connection, database: Target, tmp_path: Path
+) -> None:
+    archived(three, database, tmp_path, days=6)
+    (one, _) = list_archive(three, "orders")
+    assert one.file.startswith(f"namespace=default/topic=orders/date={one.day}/000000000001-000000000010-")
+    with pq.ParquetFile(tmp_path / one.file) as file:
+        group = file.metadata.row_group(0)
+        assert group.column(0).compression == "ZSTD"
+        assert [column.column_index for column in group.sorting_columns] == [0]
+        assert file.read(["position"]).column(0).to_pylist() == list(range(1, 11))
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+        Path(one.file).name for one in list_archive(three, "orders")
+    )
+
+
+def test_topic_that_is_to_be_archived_keeps_its_log_until_it_is(three: Connection, database: Target, tmp_path: Path) -> None:
+    keep_until_archived(three, "orders")
+    assert drop(three, days=6) == [(False, "the archive")]
+    assert drop(three, days=6, force=True) == [(False, "the archive")]
+    archived(three, database, tmp_path, days=6)
+    three.execute("select headrace.create_consumer('orders', 'slow')")
+    assert drop(three, days=6) == [(False, "slow")]
+    assert get_topic(three, "orders").first_position == 1
+    keep_until_archived(three, "orders", archive=False)
+    three.execute("select headrace.drop_consumer('orders', 'slow')")
+    assert all(dropped for dropped, _ in drop(three, days=6))
+    assert get_topic(three, "orders").first_position == 31
+
+
+def test_partition_with_an_event_more_than_its_file_stays(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path, days=6)
+    keep_until_archived(three, "orders")
+    three.execute("update headrace.archive set last_position = 9, events = 9 where first_position = 1")
+    assert drop(three, days=6) == [(False, "the archive")]
+    archived(three, database, tmp_path, days=6)
+    assert [one.events for one in list_archive(three, "orders")] == [10, 20]
+    assert all(dropped for dropped, _ in drop(three, days=6))
+
+
+def test_archiving_again_writes_nothing(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path, days=6)
+    before = list_archive(three, "orders")
+    assert archived(three, database, tmp_path, days=6) == []
+    assert list_archive(three, "orders") == before
+
+
+def test_file_that_differs_from_the_log_is_not_recorded(
+    three: Connection, database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = archiving._rows
+
+    def bent(*given: object) -> object:
+        for batch in whole(*given):
+            row = batch.to_pylist()
+            row[3]["payload"] = row[3]["payload"].replace("3.140", "3.14")
+            yield type(batch).from_pylist(row, schema=batch.schema)
+
+    monkeypatch.setattr(archiving, "_rows", bent)
+    with pytest.raises(ArchiveDiffers, match=r"10 events, 1 to 10, with checksum .*; nothing was recorded"):
+        archived(three, database, tmp_path, days=6)
+    assert list_archive(three) == []
+    assert list(tmp_path.rglob("*.parquet")) == []
+    monkeypatch.undo()
+    assert archived(three, database, tmp_path, days=6)[-1].files == 2
+
+
+def test_two_archivers_do_not_meet(three: Connection, database: Target, tmp_path: Path) -> None:
+    steps = archive(later(database, days=6), "orders", folder=tmp_path)
+    next(steps)
+    with pytest.raises(ArchiveBusy, match="being archived by another process"):
+        archived(three, database, tmp_path, days=6)
+    assert [step.partition for step in steps if step.partition is not None] != []
+    assert [one.events for one in list_archive(three, "orders")] == [10, 20]
+
+
+@pytest.mark.lane("pg18")
+def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, database: Target, tmp_path: Path) -> None:
+    program = (
+        "import sys, time\nfrom headrace.archive import archive\nfrom headrace.db import Target\n"
+        "for step in archive(Target('test', sys.argv[1]), 'orders', folder=sys.argv[2]):\n"
+        "    print(step.partition, flush=True)\n    time.sleep(30 if step.partition else 0)\n"
+    )
+    for waits_for in ("None", "headrace."):
+        running = subprocess.Popen(
+            [sys.executable, "-c", program, later(database, days=6).dsn, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+        )
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith(waits_for):
+            time.sleep(0)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        recorded = [one.events for one in list_archive(three, "orders")]
+        assert recorded in ([], [10])
+        assert all(one.problem is None for one in verify_archive(three))
+    assert recorded == [10]
+    deadline = time.monotonic() + 20
+    while True:  # The server notices the end of a killed session when it next looks.
+        try:
+            archived(three, database, tmp_path, days=6)
+            break
+        except ArchiveBusy:
+            assert time.monotonic() < deadline
+    assert [one.events for one in list_archive(three, "orders")] == [10, 20]
+    assert [one.problem for one in verify_archive(three)] == [None, None]
+    assert list(tmp_path.rglob(".*")) == []
+
+
+def test_verify_names_what_is_missing_or_was_changed(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path, days=6)
+    first, second = list_archive(three, "orders")
+    (tmp_path / first.file).unlink()
+    table = pq.read_table(tmp_path / second.file, partitioning=None)
+    changed = table.set_column(7, "payload", [["{}"] * table.num_rows])
+    pq.write_table(changed, tmp_path / second.file)
+    problems = [one.problem for one in verify_archive(three, "orders")]
+    assert "is not there" in str(problems[0])
+    assert "the catalog says 20 from 11" in str(problems[1])
+    (tmp_path / second.file).write_bytes(b"PAR1 nonsense")
+    assert "cannot be read" in str(list(verify_archive(three, "orders"))[1].problem)
+
+
+def test_moved_folder_is_found_where_it_is_now(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path / "old", days=6)
+    drop(three, days=6)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert [one.problem for one in verify_archive(three, folder=tmp_path / "new")] == [None, None]
+    span = past_range(three, "orders", start="5", end="12")
+    batches = read_past(three, span, folder=str(tmp_path / "new"))
+    assert [event.position for batch in batches for event in batch] == list(range(5, 12))
+
+
+def test_what_is_in_neither_is_an_error(three: Connection, database: Target, tmp_path: Path) -> None:
+    drop(three, days=6)
+    with pytest.raises(OutOfLog, match=r"position 3 .* hold 31 to 40"):
+        past_range(three, "orders", start="3")
+    with pytest.raises(UnknownTopic):
+        list_archive(three, "nowhere")
+
+
+def test_times_find_their_position_in_the_archive_too(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path, days=6)
+    times = dict(three.execute("select position, appended_at from headrace.log where position in (1, 11, 31)").fetchall())
+    drop(three, days=6)
+    for position in (1, 11, 31):
+        assert past_range(three, "orders", start=times[position].isoformat()).first == position
+    assert past_range(three, "orders", start="2100-01-01").first == 41

@@ -1,0 +1,141 @@
+"""Spark's source reads archive and log as one: every position once, with the same rows whichever of the two has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from headrace.archive import list_archive
+from headrace.core import NotFound, OutOfLog
+from headrace.db import Connection, Target
+from headrace.spark import Extract, event_schema, extract_option
+from headrace.spark._reader import EventReader, EventStreamReader
+from headrace.spark._source import HeadraceSource
+from headrace.spark._source_options import SourceOptions
+from tests.archive.past import archived, drop, events, three_days
+from tests.spark.source import load, secret_file
+
+pytestmark = pytest.mark.lane("pg18")
+
+
+@pytest.fixture
+def secret(database: Target, tmp_path: Path) -> str:
+    return secret_file(tmp_path, database)
+
+
+@pytest.fixture
+def three(conn: Connection, database: Target, tmp_path: Path) -> Connection:
+    """Positions 1 to 40, of which 1 to 30 are archived and still in the log."""
+    three_days(conn)
+    archived(conn, database, tmp_path / "archive", days=6)
+    return conn
+
+
+def rows(secret: str, **options: str) -> list[dict[str, object]]:
+    """What the source gives, planned and read in this process."""
+    source = HeadraceSource({"secret": secret, "subscribe": "orders", **options})
+    reader = source.reader(source.schema())
+    batches = [batch for split in reader.partitions() for batch in reader.read(split)]
+    return pa.Table.from_batches(batches).sort_by("offset").to_pylist() if batches else []
+
+
+EXTRACT = extract_option(
+    [
+        Extract("n", ("n",)),
+        Extract("deep", ("odd", "a", "1", "b")),
+        Extract("deep_json", ("odd", "a", "-1", "b"), as_json=True),
+        Extract("object", ("odd",), as_json=True),
+        Extract("object_text", ("odd", "a")),
+        Extract("number", ("odd", "pi"), as_json=True),
+        Extract("null_json", ("odd", "none"), as_json=True),
+        Extract("null_text", ("odd", "none")),
+        Extract("absent", ("odd", "a", "x")),
+        Extract("beyond", ("odd", "a", "2")),
+        Extract("scalar", ("n", "x")),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"columns": ",".join(event_schema().fieldNames()) + ",producer"},
+        {"extract": EXTRACT},
+        {"types": "paid", "columns": "offset,key"},
+        {"keys": "k1,k2", "toPosition": "33"},
+        {"fromTime": "2026-01-01T00:05:00Z", "toTime": "2026-01-01T00:37:00Z"},
+        {"startingOffsets": '{"orders": 9}', "endingOffsets": '{"orders": 33}'},
+        {"minPartitions": "9"},
+        {"endingOffsets": '{"orders": 20}'},
+        {"columns": "offset,shard"},
+    ],
+)
+def test_read_gives_the_same_rows_after_the_log_was_dropped(three: Connection, secret: str, options: dict[str, str]) -> None:
+    before = rows(secret, **options)
+    assert before
+    drop(three, days=6)
+    assert rows(secret, **options) == before
+
+
+def test_times_are_found_in_the_archive(three: Connection, secret: str) -> None:
+    (at,) = three.execute("select appended_at from headrace.log where position = 11").fetchone()
+    drop(three, days=6)
+    assert [row["offset"] for row in rows(secret, startingTimestamp=at.isoformat())] == list(range(11, 41))
+    assert [row["offset"] for row in rows(secret, endingTimestamp=at.isoformat())] == list(range(1, 11))
+
+
+def test_archive_false_reads_the_log_alone(three: Connection, secret: str) -> None:
+    drop(three, days=6)
+    assert [row["offset"] for row in rows(secret, archive="false")] == list(range(31, 41))
+    with pytest.raises(OutOfLog, match="positions 1 to 30 have been dropped"):
+        rows(secret, archive="false", startingOffsets='{"orders": 1}')
+
+
+def test_archive_that_does_not_join_the_log_is_not_read_over_the_gap(three: Connection, secret: str) -> None:
+    drop(three, days=6)
+    three.execute("delete from headrace.archive where first_position = 11")
+    assert [row["offset"] for row in rows(secret)] == list(range(31, 41))
+    with pytest.raises(OutOfLog, match="positions 5 to 30 have been dropped"):
+        rows(secret, startingOffsets='{"orders": 5}')
+    assert len(rows(secret, startingOffsets='{"orders": 5}', failOnDataLoss="false")) == 10
+
+
+def test_split_dropped_between_planning_and_reading_comes_from_the_archive(three: Connection, secret: str) -> None:
+    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders"}), event_schema())
+    (split,) = reader.partitions()
+    drop(three, days=6)
+    found = [offset for batch in reader.read(split) for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(1, 41))
+
+
+def test_stream_overtaken_by_retention_goes_on_through_the_archive(three: Connection, secret: str) -> None:
+    stream = EventStreamReader({"secret": secret, "subscribe": "orders", "startingOffsets": "earliest"}, event_schema())
+    start = stream.initialOffset()
+    drop(three, days=6)
+    events(three, 41, 5, days=6)
+    end = stream.latestOffset(start, ReadAllAvailable())
+    splits = stream.partitions(start, end)
+    found = [offset for split in splits for batch in stream.read(split) for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(1, 46))
+    stream.stop()
+
+
+def test_missing_file_is_named_with_advice(three: Connection, secret: str, tmp_path: Path) -> None:
+    drop(three, days=6)
+    (one, _) = list_archive(three)
+    (tmp_path / "archive").rename(tmp_path / "moved")
+    with pytest.raises(NotFound, match=rf"{Path(one.file).name}, which is not there"):
+        rows(secret)
+    assert len(rows(secret, archive=str(tmp_path / "moved"))) == 40
+
+
+def test_frame_joins_archive_and_log(spark: SparkSession, three: Connection, secret: str) -> None:
+    drop(three, days=6)
+    frame = load(spark, secret, minPartitions="4")
+    assert [row.offset for row in frame.select("offset").orderBy("offset").collect()] == list(range(1, 41))
+    assert frame.where("type = 'paid'").count() == 13
