@@ -20,6 +20,7 @@ from headrace.cli import (
     _migrate,
     _namespace,
     _node,
+    _prove,
     _publish,
     _rule,
     _schedule,
@@ -57,7 +58,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _doctor, _demo, _prove):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
