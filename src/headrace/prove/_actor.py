@@ -33,7 +33,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 100.0
     """Events per second of a producer."""
     lease_s: float = 4.0
-    bug: str | None = None
+    bugs: tuple[str, ...] = ()
     failpoint: str | None = None
     hit: int = 1
     shards: tuple[str, ...] = ()

@@ -57,6 +57,7 @@ async def _behave(action: Action, tx: AsyncConnection) -> None:
         raise Boom("this one fails once")
     if action.action == "paint":
         await tx.execute("select pg_sleep(0.03)")
+        await tx.execute(PAUSE, ("paint",))
 
 
 def application(scribe: Scribe) -> Headrace:
@@ -86,8 +87,7 @@ def application(scribe: Scribe) -> Headrace:
 
 def run_node(orders: Orders) -> None:
     """A node until SIGTERM."""
-    if orders.bug:
-        plant_in_node(orders.bug)
+    plant_in_node(orders.bugs, orders.name)
     if orders.failpoint:
         arm(orders.failpoint, orders.hit)
     name = f"{orders.name}.{orders.number}"

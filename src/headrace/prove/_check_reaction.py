@@ -244,7 +244,8 @@ def ticks_once(evidence: Evidence) -> Verdict:
         for tick in evidence.planned_ticks:
             if tick not in over:
                 yield Violation("a tick never came", (tick.isoformat(),))
-        if len(over) != len(evidence.ticks):
-            yield Violation("a tick is on record twice", ())
+        for one, other in pairwise(sorted(evidence.ticks, key=lambda one: one.tick_at)):
+            if one.tick_at == other.tick_at:
+                yield Violation("a tick was fired twice", (str(one), str(other)))
 
     return judge("ticks-once", "exactly one event per tick", len(evidence.ticks), found())

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from headrace.prove._failpoint import NAMES
 from headrace.prove._scene import Scene
 
 DOWN_S = (0.2, 1.5)
@@ -121,7 +120,7 @@ def clock(scene: Scene, draw: random.Random) -> Iterator[str]:
     name, shift_s = draw.choice(scene.cast.of("node")), draw.choice(CLOCK_S)
     scene.cast.kill(name)
     options = f"-c headrace.clock_shift={shift_s}s"
-    scene.cast.start(name, orders=scene.orders(name, dsn=make_conninfo(scene.through, options=options)))
+    scene.cast.start(name, orders=scene.told(name, dsn=make_conninfo(scene.through, options=options)))
     try:
         yield f"{name} {shift_s:+} s"
         time.sleep(draw.uniform(3, 6))
@@ -133,9 +132,9 @@ def clock(scene: Scene, draw: random.Random) -> Iterator[str]:
 @contextmanager
 def failpoint(scene: Scene, draw: random.Random) -> Iterator[str]:
     """A node dies right before or after a statement of its loops, at the n-th time it comes there."""
-    name, point, hit = draw.choice(scene.cast.of("node")), draw.choice(NAMES), draw.randint(1, 8)
+    name, point, hit = draw.choice(scene.cast.of("node")), draw.choice(scene.failpoints), draw.randint(1, 8)
     scene.cast.kill(name)
-    scene.cast.start(name, orders=scene.orders(name, failpoint=point, hit=hit))
+    scene.cast.start(name, orders=scene.told(name, failpoint=point, hit=hit))
     yield f"{name} {point} hit {hit}"
     until = time.monotonic() + DIES_WITHIN_S
     while scene.cast.alive(name) and time.monotonic() < until:

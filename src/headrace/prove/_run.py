@@ -68,7 +68,10 @@ class Options:
     """Events per second of each producer."""
     margin: float = 0.1
     """How far the rate may stay below 95 % of the one before a fault, for a machine that others use as well."""
-    bug: str | None = None
+    bugs: Sequence[str] = ()
+    """Seeded bugs, to see that they are caught."""
+    failpoints: Sequence[str] = ()
+    """Where the fault `failpoint` may strike; empty: anywhere."""
     keep: Path | None = None
     """Where histories and logs stay; None: they are deleted."""
     drain_s: float = DRAIN_S
@@ -102,7 +105,10 @@ def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Pro
     faults = chosen_faults(options.faults, own_server=options.dsn is None)
     plan = make_plan(options.seed, seconds=options.minutes * 60, faults=faults)
     tell(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
-    with scene(seed=options.seed, dsn=options.dsn, bug=options.bug, lease_s=LEASE_S, keep=options.keep) as stage:
+    with scene(
+        seed=options.seed, dsn=options.dsn, bugs=options.bugs, lease_s=LEASE_S, minutes=options.minutes, keep=options.keep
+    ) as stage:
+        stage.failpoints = tuple(options.failpoints) or stage.failpoints
         evidence, began_at = _play(stage, options, plan, tell)
     tell("judging")
     verdicts = (*(check(evidence) for check in CHECKS), in_time.rate_returns(evidence, margin=options.margin))
@@ -140,7 +146,7 @@ def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callabl
 
 def _start(stage: Scene, options: Options) -> None:
     for number in range(1, options.nodes + 1):
-        stage.cast.add("node", stage.orders(f"node-{number}", bug=options.bug))
+        stage.cast.add("node", stage.orders(f"node-{number}", bugs=tuple(options.bugs)))
     for number in range(1, options.producers + 1):
         stage.cast.add("producer", stage.orders(f"producer-{number}", rate=options.rate))
     # Not through the proxy: what a reader sees must not depend on it.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -18,6 +19,7 @@ from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_database, server_settings
 from headrace.prove._cast import Cast
+from headrace.prove._failpoint import NAMES
 from headrace.prove._history import Ended, History, Invoked, Sent, now
 from headrace.prove._proxy import Proxy
 from headrace.prove._workload import furnish
@@ -41,6 +43,7 @@ class Scene:
     """None: a server that was given, and is not ours to kill."""
     seed: int
     lease_s: float
+    failpoints: Sequence[str] = NAMES
     small_disk: Path | None = None
     shard: Server | None = None
     nemesis: History = field(init=False)
@@ -57,6 +60,10 @@ class Scene:
     def orders(self, name: str, **more: object) -> Orders:
         given = {"name": name, "dsn": self.through, "folder": str(self.folder), "seed": self.seed, "lease_s": self.lease_s} | more
         return Orders(**given)  # type: ignore[arg-type]
+
+    def told(self, name: str, **more: object) -> Orders:
+        """What a process of the cast was told, but for this."""
+        return msgspec.structs.replace(self.cast.members[name].orders, **more)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -80,17 +87,24 @@ class Scene:
 
 @contextmanager
 def scene(
-    *, seed: int, dsn: str | None, bug: str | None, lease_s: float, small_disk: bool = False, keep: Path | None = None
+    *,
+    seed: int,
+    dsn: str | None,
+    bugs: Sequence[str] = (),
+    lease_s: float,
+    minutes: float = 1.0,
+    small_disk: bool = False,
+    keep: Path | None = None,
 ) -> Iterator[Scene]:
     """A furnished database with nobody at work yet."""
     folder = keep or Path(tempfile.mkdtemp(prefix="headrace-prove-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
-    with _database(dsn, folder, bug, small_disk) as (target, server, disk):
+    with _database(dsn, folder, bugs, small_disk) as (target, server, disk):
         with connect(target) as conn:
             migrate(conn)
-            furnish(conn)
-            plant_in_database(conn, bug)
+            furnish(conn, minutes=minutes)
+            plant_in_database(conn, bugs)
         parts = conninfo_to_dict(target.dsn)
         proxy = Proxy(str(parts.get("host") or "127.0.0.1"), int(str(parts.get("port") or 5432)))
         proxy.start()
@@ -108,13 +122,13 @@ def scene(
 
 @contextmanager
 def _database(
-    dsn: str | None, folder: Path, bug: str | None, small_disk: bool
+    dsn: str | None, folder: Path, bugs: Sequence[str], small_disk: bool
 ) -> Iterator[tuple[Target, Server | None, Path | None]]:
     if dsn:
         yield Target("given", _fresh(dsn)), None, None
         return
     with _place(folder, small_disk) as (place, disk):
-        server = Server(place, settings=SETTINGS | server_settings(bug))
+        server = Server(place, settings=SETTINGS | server_settings(bugs))
         server.start()
         try:
             yield Target("own", _fresh(server.dsn())), server, disk

@@ -25,7 +25,8 @@ POISON = "poison"
 SCHEDULE = "every-second"
 CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
-EXPIRING_DAYS, EXPIRING_PER_DAY = 6, 60
+EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 240
+"""Old events by day: so many that their slow consumer is behind for more than half of the run."""
 
 RULES = (
     Rule(name="big", topic=ORDERS, event_type="placed", action="charge", condition="(object -> 'amount')::int >= 800"),
@@ -94,7 +95,7 @@ def _event(draw: random.Random, producer: str, n: int) -> Sent:
     )
 
 
-def furnish(conn: Connection) -> None:
+def furnish(conn: Connection, *, minutes: float) -> None:
     """Gives a migrated database everything the workload needs."""
     conn.execute(query("prove/tables"))
     for topic in (ORDERS, STEPS):
@@ -107,16 +108,16 @@ def furnish(conn: Connection) -> None:
         wanted = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern}
         create_correlator(conn, Correlator(name=name, topic=STEPS, key="key", pattern=pattern, outputs=wanted))
     create_schedule(conn, SCHEDULE, cron=CRON, topic=TICKS, type="tick", missed="all", missed_max=1000, grace_s=5)
-    _fill_expiring(conn)
+    _fill_expiring(conn, max(EXPIRING_PER_DAY_MIN, round(minutes * EXPIRING_PER_MINUTE)))
 
 
-def _fill_expiring(conn: Connection) -> None:
+def _fill_expiring(conn: Connection, per_day: int) -> None:
     """Days of a log that retention may drop as soon as its slow consumer has passed them, and not before."""
     for day in range(EXPIRING_DAYS, 0, -1):
         conn.execute("select set_config('headrace.clock_shift', %s, false)", (f"-{day + 2} days",))
         if day == EXPIRING_DAYS:
             create_topic(conn, EXPIRING, time_partition="day")
-        conn.execute(query("prove/fill_expiring"), {"topic": EXPIRING, "events": EXPIRING_PER_DAY})
+        conn.execute(query("prove/fill_expiring"), {"topic": EXPIRING, "events": per_day})
         while conn.execute("select * from headrace.sequence()").fetchall():
             pass
     conn.execute("select set_config('headrace.clock_shift', '', false)")
