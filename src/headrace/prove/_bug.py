@@ -115,7 +115,7 @@ BUGS = {
             "async-commit",
             "commits are acknowledged before they are on disk",
             "acknowledged-is-logged",
-            settings={"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "0"},
+            settings={"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "100000"},
         ),
         Bug(
             "no-ledger",

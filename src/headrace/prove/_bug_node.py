@@ -32,17 +32,19 @@ def _ack_before_commit(_node: str) -> None:
 def _local_lease(node: str) -> None:
     if not node.endswith("-2"):
         return
-    plain = queue.query
+    names = vars(queue)
+    plain = names["query"]
 
     def query(name: str) -> Any:
         text = plain(name)
         return text.replace("q.vt <= headrace.clock()", f"q.vt <= {AHEAD}") if name == "work/claim_retried" else text
 
-    queue.query = query
+    names["query"] = query
 
 
 def _state_after_output(_node: str) -> None:
-    plain_write, plain_step = correlate.write_instances_async, Correlators.step_once
+    names = vars(correlate)
+    plain_write, plain_step = names["write_instances_async"], Correlators.step_once
     waiting: dict[int, Sequence[Any]] = {}
 
     async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
@@ -55,7 +57,7 @@ def _state_after_output(_node: str) -> None:
                 await plain_write(conn, watched.correlator_id, instances)
         return done
 
-    correlate.write_instances_async = write_later
+    names["write_instances_async"] = write_later
     Correlators.step_once = step_once  # type: ignore[method-assign]
 
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from headrace.prove._scene import Scene
+from headrace.prove._step import FUNCTIONS, armed, steps_of
 
 DOWN_S = (0.2, 1.5)
 CLOCK_S = (-3, 3, 5)
@@ -141,3 +142,32 @@ def failpoint(scene: Scene, draw: random.Random) -> Iterator[str]:
         time.sleep(0.1)
     scene.cast.kill(name)
     scene.cast.start(name)
+
+
+@contextmanager
+def step(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """A session dies inside one of the database's functions, before a statement of it, at the n-th time one comes there."""
+    function, hit = draw.choice(FUNCTIONS), draw.randint(1, 5)
+    with scene.connect() as conn:
+        number = draw.randint(1, steps_of(conn, function))
+        with armed(conn, function, number, hit=hit):
+            yield f"{function.partition('(')[0]} step {number} hit {hit}"
+            time.sleep(draw.uniform(2, 4))
+
+
+@contextmanager
+def disk_full(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """The server's disk has no byte left; PostgreSQL may end over it, and is started again when there is room."""
+    assert scene.small_disk is not None and scene.server is not None
+    ballast = scene.small_disk / "ballast"
+    written = 0
+    with ballast.open("wb") as file, suppress(OSError):
+        while True:
+            written += file.write(b"\0" * 1_000_000)
+            file.flush()
+    try:
+        yield f"{written // 1_000_000} MB of ballast"
+        time.sleep(draw.uniform(2, 4))
+    finally:
+        ballast.unlink()
+        scene.server.start()

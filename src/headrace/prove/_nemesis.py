@@ -19,12 +19,14 @@ from headrace.prove._scene import Scene
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault. `own`: only on a server that the checker started."""
+    """A kind of fault. `own`: only on a server that the checker started. `asked`: only where it is named, since it changes where
+    the server lives."""
 
     name: str
     act: Callable[[Scene, random.Random], AbstractContextManager[str]]
     what: str
     own: bool = False
+    asked: bool = False
 
 
 FAULTS = {
@@ -40,6 +42,14 @@ FAULTS = {
         Fault("exhaust", process.exhaust, "max_connections taken by idle connections", own=True),
         Fault("clock", process.clock, "one node's sessions with another time"),
         Fault("failpoint", process.failpoint, "a node that dies at a named statement, at its n-th time"),
+        Fault("step", process.step, "a session that dies inside a function, before a statement of it, at its n-th time"),
+        Fault(
+            "disk-full",
+            process.disk_full,
+            "a disk without room, on a small disk in memory where one can be mounted",
+            own=True,
+            asked=True,
+        ),
         Fault("cut", load.cut, "every connection cut, and none let in for a while"),
         Fault("delay", load.delay, "connections delayed both ways"),
         Fault("open-transaction", load.open_transaction, "a transaction that has published and stays open"),
@@ -54,7 +64,7 @@ FAULTS = {
 def chosen_faults(names: Sequence[str] | None, *, own_server: bool) -> tuple[str, ...]:
     """The faults asked for; all that can be done on this server where none were named."""
     if names is None:
-        return tuple(name for name, fault in FAULTS.items() if own_server or not fault.own)
+        return tuple(name for name, fault in FAULTS.items() if not fault.asked and (own_server or not fault.own))
     if unknown := [name for name in names if name not in FAULTS]:
         raise Invalid(f"there is no fault {', '.join(unknown)}; known: {', '.join(FAULTS)}")
     if not own_server and (ours := [name for name in names if FAULTS[name].own]):

@@ -106,7 +106,13 @@ def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Pro
     plan = make_plan(options.seed, seconds=options.minutes * 60, faults=faults)
     tell(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
     with scene(
-        seed=options.seed, dsn=options.dsn, bugs=options.bugs, lease_s=LEASE_S, minutes=options.minutes, keep=options.keep
+        seed=options.seed,
+        dsn=options.dsn,
+        bugs=options.bugs,
+        lease_s=LEASE_S,
+        minutes=options.minutes,
+        small_disk="disk-full" in faults,
+        keep=options.keep,
     ) as stage:
         stage.failpoints = tuple(options.failpoints) or stage.failpoints
         evidence, began_at = _play(stage, options, plan, tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +29,8 @@ DATABASE = "headrace_prove"
 MARK = "made by headrace prove; the next run drops it"
 SETTINGS = {"max_connections": "90", "shared_buffers": "128MB", "max_wal_size": "1GB"}
 """Of the checker's own server. Durability stays as PostgreSQL has it by default."""
-TMPFS_BYTES = 1_500_000_000
+TMPFS_BYTES = 700_000_000
+SMALL = {"max_wal_size": "128MB", "min_wal_size": "32MB"}
 
 
 @dataclass(kw_only=True)
@@ -128,7 +130,7 @@ def _database(
         yield Target("given", _fresh(dsn)), None, None
         return
     with _place(folder, small_disk) as (place, disk):
-        server = Server(place, settings=SETTINGS | server_settings(bugs))
+        server = Server(place, settings=SETTINGS | (SMALL if disk else {}) | server_settings(bugs))
         server.start()
         try:
             yield Target("own", _fresh(server.dsn())), server, disk
@@ -143,9 +145,11 @@ def _place(folder: Path, small_disk: bool) -> Iterator[tuple[Path, Path | None]]
     """The folder of the server: on a small disk of its own where that was asked for and can be made."""
     place = folder / "pg"
     place.mkdir()
-    if not small_disk or not mount_small(place):
+    if not small_disk:
         yield place, None
         return
+    if not mount_small(place):
+        raise Invalid("the fault disk-full needs the right to mount a small disk in memory; leave it out, or run as root")
     try:
         yield place / "server", place
     finally:
@@ -154,8 +158,6 @@ def _place(folder: Path, small_disk: bool) -> Iterator[tuple[Path, Path | None]]
 
 def mount_small(place: Path, size_bytes: int = TMPFS_BYTES) -> bool:
     """Makes the folder a disk of a fixed size in memory; False where that is not allowed."""
-    import subprocess
-
     program = shutil.which("mount")
     if program is None:
         return False
@@ -166,8 +168,6 @@ def mount_small(place: Path, size_bytes: int = TMPFS_BYTES) -> bool:
 
 
 def unmount(place: Path) -> None:
-    import subprocess
-
     subprocess.run(["umount", str(place)], check=False, capture_output=True)
 
 
