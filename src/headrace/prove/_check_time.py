@@ -23,6 +23,8 @@ RECOVERED = 0.95
 RECOVER_S = 30.0
 BEFORE_S = 10.0
 WINDOW_S = 4.0
+JUDGE_S = 20.0
+"""Where the rate was not back when the next fault came: judged if there was so much time, else nothing can be said."""
 
 
 def one_holder(evidence: Evidence) -> Verdict:
@@ -93,14 +95,13 @@ def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> Verdict:
     judged = 0
     broken: list[Violation] = []
     for place, one in enumerate(faults):
-        until = min(one.healed_at + RECOVER_S, faults[place + 1].began_at if place + 1 < len(faults) else float("inf"))
+        until = min(one.healed_at + RECOVER_S, faults[place + 1].began_at if place + 1 < len(faults) else evidence.flows_until)
         before = [rate for at, rate in rated if one.began_at - BEFORE_S <= at < one.began_at]
         if len(before) < 3 or median(before) <= 0:
             continue
         wanted = median(before) * RECOVERED * (1 - margin)
         back_s = recovery_s(rated, one, until=until, wanted=wanted)
-        if back_s is None and until < one.healed_at + RECOVER_S:
-            # The next fault came first: nothing can be said.
+        if back_s is None and until < one.healed_at + JUDGE_S:
             continue
         judged += 1
         if back_s is None:

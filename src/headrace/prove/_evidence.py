@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from uuid import UUID
 
 from headrace.core import LoggedEvent
@@ -150,6 +151,8 @@ class Evidence:
     fallen: Sequence[Fallen] = ()
     samples: Sequence[Sample] = ()
     drained_at: datetime | None = None
+    flows_until: float = inf
+    """When the producers ended."""
     left_over: Mapping[str, int] = field(default_factory=dict)
     """What was not worked off when everything was healed and waited for."""
     expired_head: int = 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,6 +89,7 @@ def read_evidence(
     samples: Sequence[Sample] = (),
     left_over: dict[str, int] | None = None,
     drained_at: datetime | None = None,
+    flows_until: float = inf,
     unexpected: Sequence[str] = (),
 ) -> Evidence:
     """All that there is."""
@@ -111,6 +113,7 @@ def read_evidence(
         fallen=fallen,
         samples=samples,
         drained_at=drained_at,
+        flows_until=flows_until,
         left_over=left_over or {},
         expired_head=get_topic(conn, EXPIRING).last_position,
         unexpected=unexpected,

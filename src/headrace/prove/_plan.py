@@ -9,8 +9,9 @@ from dataclasses import dataclass
 LEAD_S = 6.0
 """Quiet time before the first fault, so that there is a rate to compare with."""
 TAIL_S = 4.0
-PAUSE_MIN_S, PAUSE_MAX_S = 3.0, 30.0
-FAULTS_PER_RUN = 120
+PAUSE_MIN_S, PAUSE_MAX_S = 3.0, 34.0
+"""From one fault to the next. The longest leaves the rate its 30 s to come back, so in a long run every fault is judged."""
+FAULTS_PER_RUN = 100
 """How many faults a long run is to have at least; a short one has as many as its pauses allow."""
 
 
@@ -36,5 +37,5 @@ def make_plan(seed: int, *, seconds: float, faults: Sequence[str]) -> tuple[Plan
             if at_s >= seconds - TAIL_S:
                 break
             planned.append(Planned(round(at_s, 3), fault, draw.getrandbits(32)))
-            at_s += pause_s * draw.uniform(0.8, 1.2)
+            at_s += pause_s * draw.uniform(0.95, 1.05)
     return tuple(planned)

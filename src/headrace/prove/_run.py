@@ -145,6 +145,7 @@ def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callabl
             samples=watch.samples,
             left_over=left_over,
             drained_at=drained_at,
+            flows_until=until,
             unexpected=stage.cast.unexpected,
         )
     return evidence, began_at
