@@ -12,14 +12,14 @@ pytestmark = [pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 RUNS = (
     Options(minutes=0.2, faults=[], seed=1, bugs=("serial-cursor", "local-lease", "loose-schedule", "no-ledger"), drain_s=3),
     Options(
-        minutes=0.3,
-        faults=["failpoint", "kill-node"],
+        minutes=0.4,
+        faults=["failpoint", "kill-server"],
         failpoints=["before:write-instances"],
         seed=2,
-        bugs=("ack-before-commit", "state-after-output"),
+        bugs=("ack-before-commit", "state-after-output", "async-commit"),
         drain_s=10,
     ),
-    Options(minutes=0.35, faults=["kill-server", "stop-node"], seed=1, bugs=("no-fence", "async-commit"), drain_s=15),
+    Options(minutes=0.3, faults=["stop-node"], seed=1, bugs=("no-fence",), drain_s=15),
 )
 
 
