@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, call
 pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
-    "migrate", "publish", "tail", "trace", "replay", "backtest", "doctor", "demo",
+    "migrate", "publish", "tail", "trace", "replay", "backtest", "doctor", "demo", "prove",
     "topic create", "topic alter", "topic engine", "topic list", "topic show", "topic drop", "topic maintain",
     "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",

@@ -23,6 +23,7 @@ from headrace.cli import (
     _namespace,
     _node,
     _pipeline,
+    _prove,
     _publish,
     _replay,
     _rule,
@@ -61,7 +62,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo, _prove):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),

@@ -21,7 +21,7 @@ declare
     v_told  text;
 begin
     for v_topic in
-        select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.time_partition
+        select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.created_at
         from headrace.topic t
         where t.topic_id in (select w.topic_id from headrace.outbox_topics() w (topic_id))
         order by t.topic_id
@@ -29,9 +29,10 @@ begin
     loop
         select h.position, h.appended_at into v_head, v_time from headrace.log_head(v_topic.topic_id) h;
         v_head := coalesce(v_head, v_topic.dropped_to);
-        -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired.
+        -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
+        -- with the topic: before that there is no time partition.
         if v_topic.clock = 'server' then
-            v_time := greatest(v_time, v_topic.timers_to, headrace.clock());
+            v_time := greatest(v_time, v_topic.timers_to, v_topic.created_at, headrace.clock());
             if v_time >= v_topic.log_until then
                 perform headrace.extend_log(v_topic.topic_id, v_time);
             end if;
