@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -17,6 +18,7 @@ from headrace.core import Event, HeadraceError
 from headrace.db import Connection, connect, query
 from headrace.demo._correlators import Bookkeeper, CorrelatorFigures, correlator_figures
 from headrace.demo._flights import events_in_order, last_minute, read_flights, read_weather
+from headrace.demo._look_back import LookedBack, look_back
 from headrace.demo._rules import Expected, RuleFigures, expect, rule_figures
 from headrace.demo._stage import Stage, node, refuse_ended
 from headrace.demo._verify import Airport, Proof, Tally, busiest, verify, verify_correlators, verify_rules
@@ -56,6 +58,7 @@ class Figures:
     busiest: list[Airport]
     rules: list[RuleFigures]
     correlators: list[CorrelatorFigures]
+    looked_back: LookedBack | None
     dead_groups: list[DeadGroup]
     proofs: list[Proof]
 
@@ -70,12 +73,14 @@ class Demo:
 
     stage: Stage
     flights: int | None = None
+    spark: bool = True
     figures: Figures | None = None
     _tally: Tally = field(default_factory=Tally)
     _total: int = 0
     _expected: Expected = field(default_factory=lambda: expect([]))
     _bookkeeper: Bookkeeper = field(default_factory=Bookkeeper)
     _now: datetime | None = None
+    _months: Counter[tuple[int, int]] = field(default_factory=Counter)
     _sequenced_at: float = 0.0
     _rolled_back: list[UUID] = field(default_factory=list)
     _sent_at: dict[UUID, datetime] = field(default_factory=dict)
@@ -100,7 +105,11 @@ class Demo:
                 span = self._tally.events, self._sequenced_at - began
                 yield from self._live(conn, watcher, events)
                 yield from self._catch_up(watcher, process, log, "last hours live")
-            self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s))
+            looked_back = None
+            if self.spark:
+                yield self._progress(watcher, "looking back on Spark")
+                looked_back = look_back(self.stage.target, self.stage.folder / "archive" if self.stage.folder else Path(folder))
+            self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s), looked_back)
 
     def _year(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
         batches = iter(lambda: list(islice(events, BATCH)), [])
@@ -117,7 +126,9 @@ class Demo:
     def _count(self, event: Event) -> None:
         self._tally.count(event)
         self._bookkeeper.take(event)
+        assert event.emitted_at is not None
         self._now = event.emitted_at
+        self._months[self._now.year, self._now.month] += 1
 
     def _retry(self, conn: Connection, batch: Sequence[Event]) -> None:
         """A publisher whose commit got no answer sends the batch again: the ids are the same, so nothing is there twice."""
@@ -183,7 +194,14 @@ class Demo:
             self._sequenced_at = time.monotonic()
         return Progress(act=act, total=self._total, published=self._tally.events, **asdict(seen))
 
-    def _figures(self, conn: Connection, flights: int, span: tuple[int, float], times: tuple[float, float, float]) -> Figures:
+    def _figures(
+        self,
+        conn: Connection,
+        flights: int,
+        span: tuple[int, float],
+        times: tuple[float, float, float],
+        looked_back: LookedBack | None,
+    ) -> Figures:
         read_s, publish_s, end_to_end_s = times
         in_log, sequence_s = span
         tally = self._tally
@@ -211,11 +229,13 @@ class Demo:
             busiest=busiest(conn),
             rules=rule_figures(conn),
             correlators=correlator_figures(conn),
+            looked_back=looked_back,
             dead_groups=group_dead_letters(conn),
             proofs=[
                 *verify(conn, tally, self._rolled_back),
                 *verify_rules(conn, tally, self._expected),
                 *verify_correlators(conn, self._bookkeeper.total(self._now)),
+                *(looked_back.proofs(tally.events - self._months[max(self._months)]) if looked_back else ()),
             ],
         )
 

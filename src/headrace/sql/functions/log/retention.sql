@@ -17,7 +17,7 @@ begin
     select t.archive into v_archive from headrace.topic t where t.topic_id = p_topic_id for no key update;
     for v_part in
         select p.name, p.from_at, p.to_at from headrace.time_partitions(p_topic_id) p
-        where p.to_at <= p_before and p.to_at <= headrace.clock()
+        where p.to_at <= p_before and p.to_at <= headrace.log_clock(p_topic_id)
     loop
         name := v_part.name::text;
         from_at := v_part.from_at;
@@ -59,15 +59,15 @@ declare
     v_topic record;
 begin
     for v_topic in
-        select t.topic_id, t.topic, t.retention, t.log_until, t.time_partition from headrace.topic t order by t.topic_id
+        select t.topic_id, t.topic, t.retention, t.log_until, t.time_partition, t.clock from headrace.topic t order by t.topic_id
     loop
-        if v_topic.log_until < headrace.clock() + ('1 ' || v_topic.time_partition)::interval then
+        if v_topic.clock = 'server' and v_topic.log_until < headrace.clock() + ('1 ' || v_topic.time_partition)::interval then
             perform headrace.extend_log(v_topic.topic_id, headrace.clock());
         end if;
         if v_topic.retention is not null then
             return query
             select v_topic.topic, d.name, d.events, d.dropped, d.kept_for
-            from headrace.drop_expired(v_topic.topic_id, headrace.clock() - v_topic.retention) d;
+            from headrace.drop_expired(v_topic.topic_id, headrace.log_clock(v_topic.topic_id) - v_topic.retention) d;
         end if;
     end loop;
 end

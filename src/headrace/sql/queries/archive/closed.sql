@@ -10,5 +10,6 @@ cross join lateral (
     where l.topic_id = t.topic_id and l.appended_at >= p.from_at and l.appended_at < p.to_at
 ) e
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
-    and p.to_at <= coalesce(%(before)s, headrace.clock()) and p.to_at <= headrace.clock() - interval '1 minute'
+    and p.to_at <= coalesce(%(before)s, headrace.log_clock(t.topic_id))
+    and p.to_at <= headrace.log_clock(t.topic_id) - case when t.clock = 'server' then interval '1 minute' else interval '0' end
 order by p.from_at;
