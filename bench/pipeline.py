@@ -44,9 +44,8 @@ select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
 from headrace.topic t, generate_series(%(first)s::int, %(last)s::int) n where t.topic = 'bench'"""
 FILL_STEP = 250_000
 WHY = (
-    "wall-clock figures hold for an idle machine: see load_average_before and _after against the number of CPUs. CPU per event "
-    "tells what is possible: 2 cores : CPU µs × 1 000 000 is the rate at which both are busy. The serial share is stepping, "
-    "writing of states and delivery of outputs in one connection; reading and classifying run beside it."
+    "compare load_average_before and _after with the number of CPUs: on a machine that others use, wall-clock figures tell little "
+    "about the pipeline. CPU per event is the steadier figure; what an idle machine gives has to be measured on one."
 )
 MILLION = 1_000_000
 
