@@ -44,7 +44,7 @@ select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
 from headrace.topic t, generate_series(%(first)s::int, %(last)s::int) n where t.topic = 'bench'"""
 FILL_STEP = 250_000
 WHY = (
-    "compare load_average_before and _after with the number of CPUs: on a machine that others use, wall-clock figures tell little "
+    "compare load_average_before and _after with the number of CPUs: on a machine that others use, wall-clock figures say little "
     "about the pipeline. CPU per event is the steadier figure; what an idle machine gives has to be measured on one."
 )
 MILLION = 1_000_000
