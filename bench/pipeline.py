@@ -43,13 +43,17 @@ select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
     jsonb_build_object('amount', n, 'browser', 'Netscape', 'note', repeat('x', 60)), '{}'
 from headrace.topic t, generate_series(%(first)s::int, %(last)s::int) n where t.topic = 'bench'"""
 FILL_STEP = 250_000
+WHY = (
+    "compare load_average_before and _after with the number of CPUs: on a machine that others use, wall-clock figures say little "
+    "about the pipeline. CPU per event is the steadier figure; what an idle machine gives has to be measured on one."
+)
 MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
 class Plan:
     events: int
-    """In all; the first and the last tenth are compared."""
+    """In all; the first and the last batch are compared."""
     keys: tuple[int, ...]
     batch: int
     latency_s: int
@@ -82,9 +86,11 @@ def run(lab: Lab, *, quick: bool) -> None:
         ),
         Figure("latency, median", median(latencies), LATENCY_MAX_MS, unit="ms", at_most=True,
             detail=f"95 %: {quantiles(latencies, n=20)[-1]:.0f} ms, {len(latencies)} events, batch {median(batch_ms):.0f} ms"),
-        Figure("CPU per event, last tenth : first tenth", costs[-1] / costs[0], FLAT_MAX, at_most=True,
+        Figure("CPU per event, last batch : first batch", costs[-1] / costs[0], FLAT_MAX, at_most=True,
             detail=f"{costs[0]:.2f} µs → {costs[-1]:.2f} µs; {main.rounds[0].rate:,.0f}/s → {main.rounds[-1].rate:,.0f}/s"),
     ]  # fmt: skip
+    if missed := [figure.name for figure in figures if not figure.met]:
+        told["missed"], told["why"] = missed, WHY
     raw: dict[str, object] = {**sides, "pattern": PATTERN, "batch": plan.batch, "events": plan.events}
     report("pipeline", told, figures, raw)
 
