@@ -18,7 +18,7 @@ demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as event
 	$(BIN)/headrace demo
 
 test: lint  ## everything but the slow marks
-	$(BIN)/pytest -n 2 --dist loadgroup --max-worker-restart 1
+	$(BIN)/pytest -n 2 --max-worker-restart 1
 
 test-slow: setup  ## the long runs
 	$(BIN)/pytest -n 2 -m slow

@@ -7,7 +7,19 @@ import importlib
 
 from bench._lab import lab
 
-NAMES = ("publish", "batch", "end_to_end", "latency", "rules", "actions", "correlate", "spark_source")
+NAMES = (
+    "publish",
+    "batch",
+    "end_to_end",
+    "latency",
+    "rules",
+    "actions",
+    "correlate",
+    "spark_source",
+    "spark_match",
+    "spark_correlate",
+    "pipeline",
+)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ class Plan:
     """Fewer for the slower queues."""
 
 
-FULL = Plan(rounds=9, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000})
+FULL = Plan(rounds=5, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000})
 QUICK = Plan(rounds=3, actions=10_000, jobs={"procrastinate": 300, "pgqueuer": 5_000})
 
 

@@ -31,7 +31,7 @@ class Plan:
     """How often a batch is written per round."""
 
 
-FULL = Plan((1_000, 10_000, 50_000), rounds=9, repeats=3)
+FULL = Plan((1_000, 10_000, 50_000), rounds=9, repeats=1)
 QUICK = Plan((1_000, 10_000), rounds=3, repeats=1)
 
 

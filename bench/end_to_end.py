@@ -55,7 +55,7 @@ THEIRS = Scheme(
 
 def run(lab: Lab, *, quick: bool) -> None:
     told = surroundings(lab)
-    window_s, rounds = (6.0, 1) if quick else (30.0, 3)
+    window_s, rounds = (6.0, 1) if quick else (30.0, 1)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
     protocols: tuple[Protocol, ...] = ("simple",) if quick else ("simple", "prepared")

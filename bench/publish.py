@@ -30,7 +30,7 @@ class Plan:
     seconds: float
 
 
-FULL = Plan((1, 8, 32), rounds=5, seconds=8)
+FULL = Plan((1, 8, 32), rounds=3, seconds=6)
 QUICK = Plan((1, 8, 32), rounds=2, seconds=2)
 
 

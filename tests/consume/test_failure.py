@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from headrace.consume import Batch, Consumer, Failure, discard, lag, list_dead_letters, redrive, resume
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Connection
+from headrace.db import TRANSIENT, AsyncConnection, Connection
 from tests.builders import drain, fill, publish, shift_clock, topic
 from tests.consume.conftest import Start, run_dry
 
@@ -203,3 +205,26 @@ async def test_database_trouble_does_not_count_against_the_event(conn: Connectio
     assert done == ["cut", 1]
     assert [(row.state, row.attempts) for row in lag(conn)] == [("running", 0)]
     shift_clock(conn, "0")
+
+
+@pytest.mark.parametrize("batch", [None, Batch(max=10)])
+async def test_handler_that_raises_on_a_lost_connection_is_tried_again_and_ends_no_loop(
+    conn: Connection, start: Start, batch: Batch | None
+) -> None:
+    """The handler's own error came of the connection, so it counts for nothing, and the loop goes on."""
+    topic(conn)
+    fill(conn, 1)
+    lost: list[object] = []
+
+    async def handle(_: object, tx: AsyncConnection) -> None:
+        if not lost:
+            lost.append(tx)
+            conn.execute("select pg_terminate_backend(%s)", (tx.info.backend_pid,))
+            raise ValueError("what I need is gone")
+
+    runner = await start(Consumer(topic="orders", name="c", handler=handle, batch=batch, failure=Failure.stop()))
+    with pytest.raises(TRANSIENT):
+        await runner.handle_once()
+    await run_dry(runner)
+    (row,) = lag(conn)
+    assert (row.state, row.position) == ("running", 1)

@@ -249,3 +249,13 @@ def test_trim_leaves_a_slot_with_waiting_events_alone(conn: Connection) -> None:
     shift_clock(conn, "20 seconds")
     assert conn.execute("select headrace.trim_outbox()").fetchone() == (0,)
     assert drain(conn) == 1
+
+
+def test_clock_that_goes_back_behind_a_new_topic_keeps_no_event_out(conn: Connection) -> None:
+    """Before the topic's beginning there is no time partition: its log's time begins there."""
+    topic(conn)
+    shift_clock(conn, "-40 days")
+    publish(conn, 1)
+    assert drain(conn) == 1
+    shift_clock(conn, "")
+    assert numbers(conn) == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -20,7 +22,7 @@ from headrace.core import (
 )
 from headrace.db import Connection, Target, translated
 from headrace.lang.condition import ConditionError
-from headrace.lang.ecl import Event, PatternError, Status, classify, from_json, run_step
+from headrace.lang.ecl import Event, PatternError, Status, classify, compile, from_json, parse, run_step
 from headrace.react import (
     ActionOutput,
     Correlation,
@@ -38,6 +40,7 @@ from headrace.react import (
     trace,
     write_instances,
 )
+from headrace.react._step import Batch, Classified
 from tests.builders import topic
 
 from .correlator_steps import happen, pushed, settle_correlators
@@ -85,6 +88,36 @@ async def test_state_and_evidence_go_from_batch_to_batch(
     assert [(key, position, evidence) for _, _, key, token, position, evidence in pushed(cars) if token == "x"] == [
         ("j", 3, [2, 3]), ("k", 7, [1, 7] if pattern == PAIR else [1, 6, 7]), ("k", 10, [9, 10]), ("j", 11, [4, 11]),
     ]  # fmt: skip
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.parametrize("batch", [1, 3, 11, 1000])
+async def test_window_aggregate_and_the_table_s_own_function_agree_on_outputs_evidence_and_state(
+    cars: Connection, correlators: Correlators, batch: int
+) -> None:
+    rng = random.Random(batch)
+    events = [(rng.choice("aabbcd"), f"k{rng.randrange(4)}") for _ in range(150)]
+    pattern = "repeat {push(x) {do {sequential {a, push(y) {b}, a}} unless {push(z) {c}}}}"
+    create_correlator(cars, pair(pattern=pattern, evidence_max=3))
+    await settle_correlators(correlators, cars)
+    happen(cars, " ".join(f"{type_}:{key}" for type_, key in events))
+    await settle_correlators(correlators, cars, batch=batch)
+
+    table = compile(parse(pattern))
+    assert table.simple
+    stepped = Batch(table, evidence_max=3)
+    for position, (type_, key) in enumerate(events, 1):
+        (symbol,) = classify(table, Event(type_, 0))
+        stepped.take(Classified(position, key, symbol, None, datetime(2026, 1, 1, tzinfo=UTC)))
+    rows = cars.execute("select key, position, token, place, evidence, evidence_total from headrace.correlation order by 2, 4")
+    made = [(o.key, o.position, o.token, o.place, list(o.evidence), o.evidence_total) for o in stepped.outputs]
+    assert rows.fetchall() == made and len(made) > 20
+    instances = cars.execute(
+        "select key, units, evidence, evidence_total from headrace.correlator_instance order by key"
+    ).fetchall()
+    assert instances == sorted(
+        (one.key, list(one.state.units), list(one.evidence[-3:]), one.evidence_total) for one in stepped.changed
+    )
 
 
 async def test_evidence_is_cut_to_its_newest_positions(cars: Connection, correlators: Correlators) -> None:
@@ -435,3 +468,15 @@ async def test_hostile_text_is_data(database: Target, cars: Connection, correlat
     create_correlator(cars, pair(pattern=f"push(x) {{<object ->> 'v' = '{name.replace(chr(39), chr(39) * 2)}'> or \"{name}\"}}"))
     happen(cars, "z:k", payloads=[{"v": name}])
     assert await settle_correlators(correlators, cars) == 1
+
+
+async def test_classifying_is_a_part_of_the_statement_that_calls_it_and_reads_by_position(
+    cars: Connection, correlators: Correlators
+) -> None:
+    correlator_id = create_correlator(cars, pair(key="object ->> 'account'", pattern="push(x) {<object ->> 'n' = '1'>}"))
+    happen(cars, "a:k")
+    await settle_correlators(correlators, cars)
+    cars.execute("set enable_seqscan = off; set enable_bitmapscan = off")
+    plan = cars.execute(f"explain select e.symbol from headrace.symbols_{correlator_id}(0, 10) e").fetchall()
+    told = "\n".join(row[0] for row in plan)
+    assert "Function Scan" not in told and "position_idx" in told

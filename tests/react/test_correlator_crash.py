@@ -99,7 +99,7 @@ def test_killed_nodes_push_what_a_replay_of_the_log_pushes_and_nothing_twice(con
     node = start(database)
     try:
         wait_until(lambda: count(conn, "headrace.correlator where status = 'valid'") == len(PATTERNS), "compiling")
-        for _ in range(6):
+        for _ in range(4):
             seen = count(conn, "headrace.correlation")
             for _ in range(random.randint(3, 8)):
                 publish_some(conn, random.randint(50, 400))

@@ -56,7 +56,7 @@ def expected(table: Table, found: Sequence[Event]) -> Told:
 
 
 @given(patterns(timers=False), events, st.lists(st.integers(1, 23), max_size=4), st.sampled_from([0, 3, 1000]))
-@settings(max_examples=200, deadline=None, suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture])
 def test_chunks_give_what_one_machine_gives(
     monkeypatch: pytest.MonkeyPatch, pattern: Pattern, found: list[Event], cuts: list[int], most: int
 ) -> None:

@@ -27,6 +27,7 @@ from headrace.lang.ecl import (
     start_state,
 )
 from headrace.spark import _correlate_cells as cells_module
+from headrace.spark import _correlate_simple as simple_module
 from headrace.spark._correlate_rows import STATE_SCHEMA, Rows
 from headrace.spark._correlate_step import Run, step
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
@@ -131,16 +132,26 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
 
 
 @given(patterns(), keyed_events, st.integers(0, 20), st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
 def test_any_table_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int, late: bool) -> None:
     events = interleaved(sequences)
     check(compile(pattern), events, cut, events[-1][1].time + 20 * US if late and events else None)
 
 
 @given(patterns(timers=False), keyed_events, st.integers(0, 20))
-@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
 def test_table_without_timers_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int) -> None:
     check(compile(pattern), interleaved(sequences), cut, None)
+
+
+def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker can fail: where the way back to the start is not noticed, evidence goes on for ever."""
+    events = interleaved([[Event(letter, time) for time, letter in enumerate("abab")]])
+    table = compile(parse("repeat{push(x){sequential{a,b}}}"))
+    check(table, events, 2, None)
+    monkeypatch.setattr(simple_module, "TO_START", 0)
+    with pytest.raises(AssertionError):
+        check(table, events, 2, None)
 
 
 @pytest.mark.parametrize("longest", [0, 64])

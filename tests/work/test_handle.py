@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.core import Invalid
-from headrace.db import AsyncConnection, Connection
+from headrace.db import TRANSIENT, AsyncConnection, Connection
 from headrace.work import Action, Policy, list_attempts, list_dead_letters, list_results, queue_state, send_action
 from tests.work.conftest import Bench, Picky, make_due, run_dry, send, waiting, write
 
@@ -231,3 +231,25 @@ def test_policy_refuses_what_makes_no_sense() -> None:
     for wrong in ({"attempts": 0}, {"backoff_s": 0}, {"backoff_s": 2, "backoff_max_s": 1}, {"concurrency": 0}, {"rate_per_s": 0}):
         with pytest.raises(Invalid):
             Policy(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("actions", [1, 3])
+async def test_handler_that_raises_on_a_lost_connection_is_tried_again_and_ends_no_loop(
+    conn: Connection, bench: Bench, effects: Effects, actions: int
+) -> None:
+    """The handler's own error came of the connection: the step fails as a lost connection does, and is done again."""
+    lost: list[object] = []
+
+    async def handle(action: Action, tx: AsyncConnection) -> None:
+        await write(action, tx)
+        if not lost:
+            lost.append(tx)
+            conn.execute("select pg_terminate_backend(%s)", (tx.info.backend_pid,))
+            raise ValueError("what I need is gone")
+
+    send(conn, *range(actions))
+    worker = bench.worker(handle)
+    with pytest.raises(TRANSIENT):
+        await worker.handle_once()
+    await run_dry(worker)
+    assert (sorted(effects()), waiting(conn)) == (list(range(actions)), [])  # type: ignore[type-var]

@@ -22,6 +22,8 @@ from headrace.cli import (
     _migrate,
     _namespace,
     _node,
+    _pipeline,
+    _prove,
     _publish,
     _replay,
     _rule,
@@ -60,7 +62,7 @@ def root(
     """An event platform that lives inside your PostgreSQL."""
 
 
-for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo):
+for _room in (_migrate, _publish, _tail, _trace, _replay, _backtest, _doctor, _demo, _prove):
     _room.register(app)
 for _name, _group in (
     ("topic", _topic.group),
@@ -76,6 +78,7 @@ for _name, _group in (
     ("namespace", _namespace.group),
     ("archive", _archive.group),
     ("node", _node.group),
+    ("pipeline", _pipeline.group),
     ("server", _server.group),
 ):
     app.add_typer(_group, name=_name, no_args_is_help=True)

@@ -73,7 +73,7 @@ def _engine(session: Session, name: EngineName) -> Iterator[Engine]:
         from headrace.spark import session as spark_session
         from headrace.spark import spark_engine
 
-        yield spark_engine(spark_session())
+        yield spark_engine(spark_session(brief=True))
 
 
 @command(group, "explain", common=("json",))

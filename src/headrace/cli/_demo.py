@@ -15,7 +15,7 @@ from headrace.cli._session import Session, command
 from headrace.core import ProblemsFound
 from headrace.demo import Demo, Figures, Progress, Stage, own_stage, stage_on
 
-BARS = ("published", "in the log", "handled", "late flights told", "looked at by rules", "actions carried out")
+BARS = ("published", "in the log", "handled", "late flights told", "looked at by rules", "by correlators", "actions carried out")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,8 @@ def demo(
     """Play a year of flights out of New York through headrace, and check that the numbers add up.
 
     Departures, arrivals and cancellations are published in transactions, sequenced into a log, and handled by two consumers
-    in another process; rules send actions for long delays, diverted and cancelled flights. It runs on an embedded PostgreSQL
+    in another process; rules send actions for long delays, diverted and cancelled flights, and correlators find aircraft whose
+    delays grow or that are overdue, and airports in a storm. It runs on an embedded PostgreSQL
     in .headrace/demo, or in a database of its own at --dsn.
     """
     began = time.monotonic()
@@ -64,6 +65,7 @@ def _counts(progress: Progress) -> list[tuple[int, int | None]]:
         (progress.handled, progress.total),
         (progress.told, max(progress.late, 1)),
         (progress.ruled, progress.total),
+        (progress.correlated, progress.total),
         (progress.ended, max(progress.fired, 1)),
     ]
 
@@ -76,6 +78,8 @@ def _print(figures: Figures, stage: Stage, total_s: float) -> None:
     out.print(table(["busiest airports", "departures", "arrivals", "cancelled", "mean delay (min)"], airports))
     rules = [[one.rule, one.action, one.fired, one.done, one.dead] for one in figures.rules]
     out.print(table(["rule", "action", "fired", "carried out", "dead letters"], rules))
+    found = [[one.correlator, one.token, one.becomes, one.pushed, one.done] for one in figures.correlators]
+    out.print(table(["correlator", "token", "becomes", "pushed", "done"], found))
     if figures.dead_groups:
         groups = [[one.action, one.reason, one.error_group, one.dead] for one in figures.dead_groups]
         out.print(table(["dead letters of", "reason", "error", "dead"], groups))
@@ -84,7 +88,14 @@ def _print(figures: Figures, stage: Stage, total_s: float) -> None:
     )
     if stage.folder:
         out.print(f"Look around: export HEADRACE_DATA={stage.folder}", markup=False, soft_wrap=True)
-        for words in ("tail flights --no-follow", "rule list", "dead-letter groups", "dead-letter list"):
+        for words in (
+            "tail flights --no-follow",
+            "rule list",
+            "correlator list",
+            "correlator outputs overdue",
+            "dead-letter groups",
+            "dead-letter list",
+        ):
             out.print(f"  headrace {words}", markup=False)
 
 
@@ -95,6 +106,7 @@ def _happened(figures: Figures) -> list[tuple[str, object]]:
         ("  departures", figures.departures),
         ("  arrivals", figures.arrivals),
         ("  cancellations", figures.cancelled),
+        ("  storms that began or ended", figures.weather),
         ("sent twice, dropped as duplicates", figures.repeated_dropped),
         ("rolled back, never seen", figures.rolled_back),
         ("departures hours late, passengers told", figures.late),

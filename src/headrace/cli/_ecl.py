@@ -53,7 +53,7 @@ def _differences(session: Session, name: TestEngine, cases: Sequence[Case]) -> l
         from headrace.spark import run_ecl_cases
         from headrace.spark import session as spark_session
 
-        return run_ecl_cases(spark_session(), cases, name)
+        return run_ecl_cases(spark_session(brief=True), cases, name)
     return [run_case(case, name) for case in cases]
 
 

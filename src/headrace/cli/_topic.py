@@ -14,6 +14,7 @@ from headrace.consume import Lag, lag
 from headrace.core import TopicExists
 from headrace.db import Target, moment, span
 from headrace.log import (
+    Clock,
     Expired,
     Topic,
     alter_topic,
@@ -24,6 +25,7 @@ from headrace.log import (
     list_topics,
     maintain,
 )
+from headrace.pipeline import Engine, set_engine
 
 group = typer.Typer(help="Topics: named logs with partitions and a retention.")
 
@@ -41,6 +43,9 @@ def create(
     ] = 1,
     retention: Retention = None,
     time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
+    clock: Annotated[
+        Clock, typer.Option(help="Whose time the log has: the server's, or that of the events themselves.")
+    ] = "server",
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
 ) -> None:
     """Create a topic, on every shard.
@@ -52,7 +57,13 @@ def create(
         kept = span(conn, retention) if retention else None
         try:
             create_topic(
-                conn, name, partitions=partitions, retention=kept, time_partition=time_partition, namespace=session.namespace
+                conn,
+                name,
+                partitions=partitions,
+                retention=kept,
+                time_partition=time_partition,
+                clock=clock,
+                namespace=session.namespace,
             )
         except TopicExists:
             if not if_not_exists:
@@ -89,6 +100,24 @@ def alter(
     session.done(f"topic {name} changed", changed)
 
 
+@command(group, "engine")
+def engine(
+    session: Session,
+    name: Name,
+    engine: Annotated[Engine, typer.Argument(metavar="database|spark", help="Where its rules and correlators run.")],
+) -> None:
+    """Move the rules and correlators of a topic to another engine, on every shard, while it is in use.
+
+    Nothing is lost or repeated, and every correlator goes on from where its keys stand. On spark they run
+    where `headrace pipeline run` does.
+
+    Example: headrace topic engine orders spark
+    """
+    moved = [target.name for target, conn in session.shards() if set_engine(conn, name, engine, namespace=session.namespace)]
+    told = f"topic {name} runs on {engine}" if moved else f"topic {name} ran on {engine} already"
+    session.done(told, {"topic": name, "engine": engine, "moved_on": moved})
+
+
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the topics of the namespace, with how full they are."""
@@ -96,13 +125,23 @@ def list_(session: Session) -> None:
     if session.json:
         json_line([_as_json(target, topic) for target, topic in found])
         return
-    columns = ["topic", "partitions", "events", "newest position", "in outbox", "consumers", "retention", "last event at"]
+    columns = [
+        "topic",
+        "partitions",
+        "events",
+        "newest position",
+        "in outbox",
+        "consumers",
+        "retention",
+        "engine",
+        "last event at",
+    ]
     session.rows(columns, ((target, _row(topic)) for target, topic in found))
 
 
 def _row(topic: Topic) -> list[object]:
     counts = [topic.partitions, topic.events, topic.last_position, topic.waiting, topic.consumers]
-    return [topic.topic, *counts, topic.retention or "for ever", topic.last_appended_at]
+    return [topic.topic, *counts, topic.retention or "for ever", topic.engine, topic.last_appended_at]
 
 
 @command(group, "show")
@@ -130,6 +169,7 @@ def _print_topic(target: Target, topic: Topic, cursors: list[Lag]) -> None:
         ("retention", topic.retention or "for ever"),
         ("kept until archived", topic.archive),
         ("time partition", topic.time_partition),
+        ("rules and correlators run on", topic.engine),
     ]
     console().print(table([f"topic {topic.topic}", f"on {target}"], facts))
     if cursors:

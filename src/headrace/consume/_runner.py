@@ -21,7 +21,7 @@ from psycopg.rows import class_row
 from headrace.consume._consumer import Consumer, create_parameters
 from headrace.consume._handler import call
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Pool, Subscription, persist, query
+from headrace.db import AsyncConnection, Pool, Subscription, as_lost, persist, query
 from headrace.log import logged_event
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,13 @@ class Runner:
 
     async def handle_once(self, *, woken: bool = False) -> int:
         """Handles one batch, if one is due; says how many events it had. `woken`: other workers may be needed as well."""
+        try:
+            return await self._handle_once(woken)
+        except psycopg.Rollback as error:
+            # It comes out where the connection broke before the rollback; the server has rolled back by itself.
+            raise as_lost(error) from None
+
+    async def _handle_once(self, woken: bool) -> int:
         failed: Failed | None = None
         async with self._pool.connection() as conn:
             async with AsyncExitStack() as transaction:
@@ -246,6 +253,8 @@ _FOLLOWS = {
 
 def _told(conn: AsyncConnection, error: Exception) -> str:
     """The traceback of a handler's own error. What is the database's doing is raised again: it does not count."""
-    if conn.broken or conn.closed or isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
+    if conn.broken or conn.closed:
+        raise as_lost(error) from error
+    if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         raise error
     return "".join(traceback.format_exception(error))

@@ -18,7 +18,7 @@ from headrace.db._connect import (
 from headrace.db._listen import Listener, Subscription
 from headrace.db._migrate import Step, desired_schema, migrate, migration_script, pending, steps
 from headrace.db._moment import moment, span
-from headrace.db._persist import TRANSIENT, end_loops, persist, transient
+from headrace.db._persist import TRANSIENT, as_lost, end_loops, persist, transient
 from headrace.db._queue import install_pgmq
 from headrace.db._server import Server, embedded_bin, free_port
 from headrace.db._shards import Shards
@@ -36,6 +36,7 @@ __all__ = [
     "Step",
     "Subscription",
     "Target",
+    "as_lost",
     "connect",
     "connect_async",
     "data_folder",

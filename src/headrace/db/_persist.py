@@ -26,6 +26,12 @@ def transient(error: Exception) -> bool:
     return isinstance(error, TRANSIENT) and not (getattr(error, "sqlstate", None) or "").startswith("HR")
 
 
+def as_lost(error: Exception) -> Exception:
+    """What to raise where a connection was lost while a handler ran. The handler's own error would end the loop, though nothing
+    is wrong with the node: what it did is rolled back, and it is tried again."""
+    return error if transient(error) else psycopg.OperationalError(f"the connection was lost while a handler ran: {error!r}")
+
+
 async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
     """Runs one step of a loop; on a transient error it runs again, after 0.1 s growing to 5 s with jitter, for ever.
 

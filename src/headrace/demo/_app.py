@@ -3,7 +3,7 @@
 `airport-statistics` gets batches and keeps a table; for every departure that is hours late it publishes an event of its own.
 Table, new events and cursor commit together, so each flight counts once whatever crashes.
 `passenger-desk` gets those events one by one, in the order of the whole topic.
-The rules in rules.yaml send actions; the handlers below carry them out."""
+The rules in rules.yaml and the correlators in correlators.yaml send actions; the handlers below carry them out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from headrace.outbox import publish_many
 from headrace.work import Action
 
 DELAYS = "delays"
+OPERATIONS = "operations"
 LATE_MIN = 180
 
 app = Headrace()
@@ -73,6 +74,14 @@ async def send_voucher(action: Action, tx: AsyncConnection) -> None:
 async def fetch_passengers(action: Action, tx: AsyncConnection) -> None:
     """A bus to where the flight came down."""
     await _record(action, tx)
+
+
+@app.handler("CHECK_AIRCRAFT")
+@app.handler("SEARCH_AIRCRAFT")
+@app.handler("INVESTIGATE_AIRPORT")
+async def dispatch(action: Action, tx: AsyncConnection) -> None:
+    """Somebody goes and looks: at an aircraft whose delays grow or that did not arrive, at an airport where nothing leaves."""
+    await tx.execute(query("demo/record_dispatch"), {"action_id": action.id, "action": action.action, "key": action.key})
 
 
 @app.handler("REBOOK_PASSENGERS")

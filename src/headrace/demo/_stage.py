@@ -16,7 +16,8 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.core import Conflict, HeadraceError
 from headrace.db import Connection, Server, Target, connect, data_folder, migrate, query
-from headrace.demo._app import DELAYS
+from headrace.demo._app import DELAYS, OPERATIONS
+from headrace.demo._correlators import make_correlators
 from headrace.demo._flights import TOPIC
 from headrace.demo._rules import apply_rules
 from headrace.log import create_topic
@@ -112,6 +113,9 @@ def _furnish(dsn: str) -> Target:
 
 def _make_tables(conn: Connection) -> None:
     conn.execute(query("demo/tables"))
-    create_topic(conn, TOPIC, partitions=PARTITIONS)
+    # A year is played in a minute: "within 12 hours" has to mean the time of the flights.
+    create_topic(conn, TOPIC, partitions=PARTITIONS, clock="event")
     create_topic(conn, DELAYS)
+    create_topic(conn, OPERATIONS)
     apply_rules(conn)
+    make_correlators(conn)

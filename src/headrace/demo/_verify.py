@@ -12,7 +12,8 @@ from headrace.consume import lag, list_dead_letters
 from headrace.core import Event
 from headrace.db import Connection, query
 from headrace.demo._app import DELAYS, LATE_MIN
-from headrace.demo._flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
+from headrace.demo._correlators import Correlated, correlator_figures
+from headrace.demo._flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, TOPIC
 from headrace.demo._rules import Expected, rule_figures
 from headrace.demo._watch import look
 from headrace.log import get_topic
@@ -50,18 +51,20 @@ class Tally:
     departures: int = 0
     arrivals: int = 0
     cancelled: int = 0
+    weather: int = 0
     delay_min: int = 0
     late: int = 0
     repeated: int = 0
 
     @property
     def events(self) -> int:
-        return self.departures + self.arrivals + self.cancelled
+        return self.departures + self.arrivals + self.cancelled + self.weather
 
     def count(self, event: Event) -> None:
         self.departures += event.type == DEPARTED
         self.arrivals += event.type == ARRIVED
         self.cancelled += event.type == CANCELLED
+        self.weather += event.type in (CALM, STORM)
         if event.type == DEPARTED and isinstance(event.payload, dict):
             delay_min = event.payload["delay_min"]
             assert isinstance(delay_min, int)
@@ -130,6 +133,21 @@ def verify_rules(conn: Connection, tally: Tally, expected: Expected) -> list[Pro
         Proof("effects of handlers", expected.fired - expected.dead, outcome[2]),
         Proof("dead letters of actions", expected.dead, state.dead),
         Proof("left in the action queue", 0, state.due + state.in_flight + state.delayed),
+    ]
+
+
+def verify_correlators(conn: Connection, expected: Correlated) -> list[Proof]:
+    """What correlators pushed and what came of it, against a count by hand."""
+    figures = correlator_figures(conn)
+    pushed = {one.token: one.pushed for one in figures}
+    dispatched = conn.execute("select count(*) from dispatch").fetchone() or (0,)
+    return [
+        Proof("aircraft whose delays grow", expected.grows, pushed.get("grows", 0)),
+        Proof("aircraft overdue after 12 h", expected.overdue, pushed.get("overdue", 0)),
+        Proof("calm airports where nothing leaves", expected.odd, pushed.get("odd", 0)),
+        Proof("airports held in a storm", expected.hold, pushed.get("hold", 0)),
+        Proof("correlators' actions and events done", expected.actions + expected.hold, sum(one.done for one in figures)),
+        Proof("effects of their handlers", expected.actions, dispatched[0]),
     ]
 
 

@@ -18,8 +18,10 @@ class Seen:
     late: int
     told: int
     ruled: int
+    correlated: int
     fired: int
     ended: int
+    on_the_way: int
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class Progress:
     late: int
     told: int
     ruled: int
+    correlated: int
     fired: int
     ended: int
+    on_the_way: int
 
 
 def look(conn: Connection) -> Seen:

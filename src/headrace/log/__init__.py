@@ -6,9 +6,10 @@ what is visible is in order; nothing a consumer has not passed is dropped unless
 from headrace.log._read import head, logged_event, read, tail
 from headrace.log._retention import Expired, drop_expired, maintain
 from headrace.log._sequencer import Sequenced, Sequencer, sequence
-from headrace.log._topic import Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
+from headrace.log._topic import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
 
 __all__ = [
+    "Clock",
     "Expired",
     "Sequenced",
     "Sequencer",

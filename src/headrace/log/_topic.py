@@ -11,6 +11,8 @@ from psycopg.rows import class_row
 from headrace.db import Connection, query, translated
 
 TimePartition = Literal["day", "week", "month"]
+Clock = Literal["server", "event"]
+"""Where a log's time comes from: the server, or the events' own emitted_at, for events that happened before they came here."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,10 @@ class Topic:
     topic: str
     partitions: int
     time_partition: str
+    clock: str
     retention: timedelta | None
+    engine: str
+    """Where its rules and correlators run: database or spark."""
     archive: bool
     """Retention waits until the archive holds what it drops."""
     first_position: int
@@ -43,13 +48,14 @@ def create_topic(
     partitions: int = 1,
     retention: timedelta | None = None,
     time_partition: TimePartition = "month",
+    clock: Clock = "server",
     namespace: str | None = None,
 ) -> int:
     """Creates a topic and returns its id."""
     with translated():
         row = conn.execute(
-            "select headrace.create_topic(%s, %s, %s, %s, %s)",
-            (topic, partitions, retention, time_partition, namespace),
+            "select headrace.create_topic(%s, %s, %s, %s, %s, %s)",
+            (topic, partitions, retention, time_partition, namespace, clock),
         ).fetchone()
     assert row is not None
     return int(row[0])

@@ -20,6 +20,13 @@ from headrace.react._correlator import (
     list_correlators,
     read_outputs,
 )
+from headrace.react._correlator_file import (
+    CorrelatorChange,
+    CorrelatorPlan,
+    apply_correlators,
+    load_correlators,
+    plan_correlators,
+)
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
 from headrace.react._file import load_rules
@@ -28,9 +35,12 @@ from headrace.react._instance import (
     Correlation,
     Instance,
     deliver_correlations,
+    from_us,
     instance_arrays,
+    instance_of,
     output_arrays,
     read_instances,
+    to_us,
     write_instances,
 )
 from headrace.react._names import (
@@ -46,6 +56,7 @@ from headrace.react._names import (
 from headrace.react._plan import Change, Plan, apply, plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
+from headrace.react._step import Batch, Classified
 from headrace.react._tester import database_engine
 from headrace.react._trace import Firing, Look, Pushed, Trace, trace
 from headrace.react._version import RuleVersion, list_versions
@@ -53,11 +64,15 @@ from headrace.react._version import RuleVersion, list_versions
 __all__ = [
     "ActionName",
     "ActionOutput",
+    "Batch",
     "Carried",
     "Change",
+    "Classified",
     "Correlated",
     "Correlation",
     "Correlator",
+    "CorrelatorChange",
+    "CorrelatorPlan",
     "CorrelatorState",
     "Correlators",
     "EventOutput",
@@ -83,6 +98,7 @@ __all__ = [
     "alter_correlator",
     "alter_rule",
     "apply",
+    "apply_correlators",
     "create_correlator",
     "create_rule",
     "database_engine",
@@ -90,8 +106,10 @@ __all__ = [
     "drop_correlator",
     "drop_rule",
     "find_correlator",
+    "from_us",
     "get_rule",
     "instance_arrays",
+    "instance_of",
     "key_state",
     "list_actions",
     "list_correlations",
@@ -99,15 +117,18 @@ __all__ = [
     "list_event_types",
     "list_rules",
     "list_versions",
+    "load_correlators",
     "load_rules",
     "observe",
     "output_arrays",
     "plan",
+    "plan_correlators",
     "read_instances",
     "read_outputs",
     "register_action",
     "register_event_type",
     "run_cases",
+    "to_us",
     "trace",
     "unregister_action",
     "unregister_event_type",

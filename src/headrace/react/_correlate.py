@@ -81,11 +81,11 @@ class Stepper:
         return await self._stepped(conn, watched, most)
 
     async def _stepped(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> Correlated | None:
-        statement = "select version_id, from_position, upto from headrace.claim_correlator(%s, %s)"
+        statement = "select consumer_id, version_id, from_position, upto from headrace.claim_correlator(%s, %s)"
         claim = await (await conn.execute(statement, (watched.correlator_id, most))).fetchone()
         if claim is None:
             return None
-        version_id, position, upto = claim
+        consumer_id, version_id, position, upto = claim
         batch = await self._batch(conn, watched, version_id)
         read = sql.SQL(query("react/read_symbols")).format(function=sql.Identifier(symbols_name(watched.correlator_id)))
         async with conn.cursor(row_factory=class_row(Classified)) as cursor:
@@ -98,7 +98,7 @@ class Stepper:
                 break
         await self._keep(conn, watched, version_id, batch)
         if upto > position:
-            await conn.execute("select headrace.advance(%s, -1, %s)", (watched.consumer_id, upto))
+            await conn.execute("select headrace.advance(%s, -1, %s)", (consumer_id, upto))
         return Correlated(upto - position, len(batch.outputs), upto)
 
     async def fire(self, conn: AsyncConnection, watched: WatchedCorrelator, settled: datetime) -> Correlated:

@@ -23,6 +23,8 @@ from headrace.react._symbols import symbols_body, symbols_function
 
 logger = logging.getLogger(__name__)
 
+_FEEDBACK_LOCK = 0x6865616472616302
+
 
 @dataclass(frozen=True)
 class PendingVersion:
@@ -134,6 +136,8 @@ async def _without_feedback(conn: AsyncConnection, version: PendingVersion, comp
     own = links_of(version.correlator, version.topic, compiled.table, version.outputs)
     if version.allow_feedback or not own:
         return compiled
+    # Two compilers, each with one half of a loop, would not see it: one after the other.
+    await conn.execute("select pg_advisory_xact_lock(%s)", (_FEEDBACK_LOCK,))
     given = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("react/other_correlators"), given)).fetchall()
     loop = feedback(own, [link for row in rows for link in links_of(row[0], row[1], from_json(row[2]), row[3])])

@@ -34,6 +34,7 @@ class Correlators:
         self._log_bell = log_bell
         self._stop = stop
         self._woken: dict[int, asyncio.Event] = {}
+        self._in_force: dict[int, WatchedCorrelator] = {}
         self._compiled = asyncio.Event()
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._stepper = Stepper()
@@ -66,7 +67,8 @@ class Correlators:
     async def _watch(self, group: asyncio.TaskGroup) -> None:
         """Finds correlators in force and gives each a loop of its own."""
         while not self._stop.is_set():
-            for watched in await persist("correlators", self.watched):
+            self._in_force = {one.correlator_id: one for one in await persist("correlators", self.watched)}
+            for watched in self._in_force.values():
                 if watched.correlator_id not in self._woken:
                     self._woken[watched.correlator_id] = asyncio.Event()
                     group.create_task(self._run(watched))
@@ -83,10 +85,9 @@ class Correlators:
                     continue
                 if await persist(name, partial(self.tick_once, watched)):
                     continue
-                found = [one for one in await persist(name, self.watched) if one.correlator_id == watched.correlator_id]
-                if not found:
+                if watched.correlator_id not in self._in_force:
                     break
-                watched = found[0]
+                watched = self._in_force[watched.correlator_id]
                 rest_s = await persist(name, partial(self._rest_s, watched))
             with suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), rest_s)

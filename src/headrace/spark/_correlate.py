@@ -35,9 +35,11 @@ class Correlated:
 
 
 def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
-    """The outputs of a correlator over a whole frame: correlator, version, key, token, offset, time, place, evidence,
-    evidence_total, event_id. Every key starts at its first event; timers fire up to the last event of their key, or up to
-    `until`. A pattern without key runs in parallel where its table is simple. Raises PatternError, ConditionError, Invalid."""
+    """The outputs of a correlator over a whole frame of one topic and shard: correlator, version, key, token, offset, time,
+    place, evidence, evidence_total, event_id.
+
+    Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
+    runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
     made = classifier(spec)
     if spec.key is None and made.table.simple:
         from headrace.spark._chunks import correlate_chunks
@@ -78,7 +80,7 @@ def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFra
         f"{made.key} as {PREFIX}key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id"
     ).withColumnRenamed(f"{PREFIX}key", "key")
     told_apart = told_apart.where("key is not null") if spec.key is not None else told_apart
-    if idle := _idle(made.table):
+    if not spec.forgets and (idle := _idle(made.table)):
         told_apart = told_apart.where(f"symbol not in ({', '.join(map(str, idle))})")
     return told_apart
 
@@ -99,12 +101,12 @@ def _run(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime
     from headrace.spark._correlate_rows import BOTH_DDL
 
     last = None if until is None else micros_of(until)
-    evidence_max = spec.evidence_max
+    evidence_max, forgets = spec.evidence_max, spec.forgets
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.spark._correlate_step import stepped_batches
 
-        return stepped_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states)
+        return stepped_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states, forgets=forgets)
 
     keyed = rows.repartition(1) if spec.key is None else rows.repartition("key")
     return keyed.sortWithinPartitions("key", "offset").mapInArrow(step, BOTH_DDL)

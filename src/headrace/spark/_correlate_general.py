@@ -40,8 +40,9 @@ class _Live:
 class GeneralRun:
     """Steps pieces of rows, key by key; a key may go on in the next piece."""
 
-    def __init__(self, table: Table, *, evidence_max: int, until: int | None = None) -> None:
+    def __init__(self, table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False) -> None:
         self._table = table
+        self._forgets = forgets
         self._evidence_max = evidence_max
         self._until = until
         self._moves: dict[tuple[_Units, tuple[int, ...] | int], _Move] = {}
@@ -90,6 +91,7 @@ class GeneralRun:
             self._advance(live, time)
         after, tokens, started, running, moved = self._move(live.units, symbols)
         live.seen_at = time
+        live.changed |= self._forgets
         if moved:
             live.evidence.append(offset)
             live.total += 1

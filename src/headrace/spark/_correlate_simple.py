@@ -45,9 +45,10 @@ class SimpleTable:
 class SimpleRun:
     """Steps pieces of rows; the last key of a piece is carried into the next."""
 
-    def __init__(self, table: Table, *, evidence_max: int) -> None:
+    def __init__(self, table: Table, *, evidence_max: int, forgets: bool = False) -> None:
         self._table = SimpleTable.of(table)
         self._evidence_max = evidence_max
+        self._forgets = forgets
         self._carried: pa.Table | None = None
 
     def feed(self, rows: Rows) -> tuple[pa.Table, pa.Table]:
@@ -91,6 +92,7 @@ class SimpleRun:
         state = np.where(sets[ends], given[ends], table.following[found[ends]])
         moved = np.add.reduceat(marks & MOVED, begins) > 0
         moved[0] |= moved_before
+        moved |= self._forgets
         made = self._states(rows, begins, ends, state, (marks[ends] & TO_START) != 0, trail).append_column(
             "moved", pa.array(moved)
         )

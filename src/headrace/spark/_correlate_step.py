@@ -26,10 +26,10 @@ class Stepped:
 class Run:
     """One sorted run of classified rows through one table."""
 
-    def __init__(self, table: Table, *, evidence_max: int, until: int | None = None) -> None:
+    def __init__(self, table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False) -> None:
         # Timers need no event to fire, so a table with timers is never simple; `until` means nothing to one without.
-        self._simple = SimpleRun(table, evidence_max=evidence_max) if table.simple else None
-        self._general = GeneralRun(table, evidence_max=evidence_max, until=until)
+        self._simple = SimpleRun(table, evidence_max=evidence_max, forgets=forgets) if table.simple else None
+        self._general = GeneralRun(table, evidence_max=evidence_max, until=until, forgets=forgets)
 
     def feed(self, rows: Rows) -> Stepped:
         return Stepped(*(self._simple or self._general).feed(rows))
@@ -41,10 +41,16 @@ class Run:
 
 
 def stepped_batches(
-    batches: Iterable[pa.RecordBatch], table: Table, *, evidence_max: int, until: int | None, with_states: bool
+    batches: Iterable[pa.RecordBatch],
+    table: Table,
+    *,
+    evidence_max: int,
+    until: int | None,
+    with_states: bool,
+    forgets: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """A partition that is sorted by key and offset → its outputs and, if asked for, states, as rows of one schema."""
-    run = Run(table, evidence_max=evidence_max, until=until)
+    run = Run(table, evidence_max=evidence_max, until=until, forgets=forgets)
     for batch in batches:
         yield from _told(run.feed(Rows.of(batch)), with_states)
     yield from _told(run.finish(), with_states)
@@ -56,11 +62,14 @@ def _told(stepped: Stepped, with_states: bool) -> Iterator[pa.RecordBatch]:
         yield from tagged(STATE, stepped.states).to_batches()
 
 
-def step(events: pa.Table, states: pa.Table, table: Table, *, evidence_max: int, until: int | None = None) -> Stepped:
+def step(
+    events: pa.Table, states: pa.Table, table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False
+) -> Stepped:
     """One micro-batch: events (key, symbol, offset, time, event_id) in any order, and the states of their keys from before.
 
-    Gives the outputs, and the states that changed. A key of `states` without events is stepped too: its timers up to `until`."""
-    run = Run(table, evidence_max=evidence_max, until=until)
+    Gives the outputs, and the states that changed; where keys are forgotten, of all with events.
+    A key of `states` without events is stepped too: its timers up to `until`."""
+    run = Run(table, evidence_max=evidence_max, until=until, forgets=forgets)
     pieces = [run.feed(Rows.of(_sorted(events, states))), run.finish()]
     return Stepped(
         joined([piece.outputs for piece in pieces], OUTPUT_SCHEMA), joined([piece.states for piece in pieces], STATE_SCHEMA)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.lang.condition import micros_of
 from headrace.spark._correlate import classified
-from headrace.spark._correlate_symbols import CorrelatorSpec, classifier, table_of
+from headrace.spark._correlate_symbols import CorrelatorSpec, classifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,8 @@ class MicroBatch:
         from headrace.spark._correlate_step import step
 
         last = None if until is None else micros_of(until)
-        return step(self.events, states, table_of(self.spec.pattern), evidence_max=self.spec.evidence_max, until=last)
+        spec = self.spec
+        return step(self.events, states, spec.table, evidence_max=spec.evidence_max, until=last, forgets=spec.forgets)
 
 
 def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from headrace.core import Invalid
-from headrace.lang.condition import Field, Is, Node, Type, field_to_spark, fields_of, node_to_spark, spark_literal, to_spark
+from headrace.lang.condition import Compare, Field, Node, Type, field_to_spark, fields_of, node_to_spark, spark_literal, to_spark
 from headrace.lang.condition import parse as parse_condition
 from headrace.lang.ecl import Alphabet, Table, compile, parse
 from headrace.lang.ecl import _tree as t
@@ -29,6 +29,14 @@ class CorrelatorSpec:
     topic: str | None = None
     since_offset: int = 0
     evidence_max: int = 100
+    forgets: bool = False
+    """The time of a key's last event counts, so the state of every key with events is given back."""
+    compiled: Table | None = None
+    """The pattern's table where it is stored: another release may number its states in another way."""
+
+    @property
+    def table(self) -> Table:
+        return self.compiled if self.compiled is not None else table_of(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ def table_of(pattern: str) -> Table:
 def classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) -> Classifier:
     """How the events of a correlator find their key and symbols. Several share `columns`, which takes in what is new."""
     columns = {} if columns is None else columns
-    table = table_of(spec.pattern)
+    table = spec.table
     key = _key_node(spec.key) if spec.key is not None else None
     atoms = [atom for predicate in table.predicates for atom in t.atoms(predicate) if isinstance(atom, t.Condition)]
     fields = dict.fromkeys(field for atom in atoms for field in parse_condition(atom.text).fields)
@@ -71,13 +79,13 @@ def classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) ->
 
 
 def _key_node(text: str) -> Node:
-    # A key is a value, not a condition; asking whether it is null makes it one, and the parser checks it.
-    tree = parse_condition(f"({text}) is null").tree
-    if not isinstance(tree, Is) or tree.answer is not None:
+    # A key is a value, not a condition; being equal to itself makes it one, and the parser checks it.
+    tree = parse_condition(f"({text}) = ({text})").tree
+    if not isinstance(tree, Compare) or tree.operator != "=" or tree.left != tree.right:
         raise Invalid(f"the key {text!r} is not one value of the condition language; write e.g. object ->> 'account'")
-    if tree.operand.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
-        raise Invalid(f"the key {text!r} is {tree.operand.type.value}; it may be text, an integer or a boolean")
-    return tree.operand
+    if tree.left.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
+        raise Invalid(f"the key {text!r} is {tree.left.type.value}; it may be text, an integer or a boolean")
+    return tree.left
 
 
 def _key_sql(key: Node | None, columns: Mapping[Field, str]) -> str:

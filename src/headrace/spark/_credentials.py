@@ -51,6 +51,11 @@ class Access:
                 raise Invalid("options service, dsnEnv and secret take a name, not an address, which the plan would show")
         return cls(found["service"], options.get("servicefile") or None, found["dsnenv"], found["secret"])
 
+    def options(self) -> dict[str, str]:
+        """As options of a source or sink; none of them is a secret."""
+        named = {"service": self.service, "serviceFile": self.service_file, "dsnEnv": self.variable, "secret": self.secret}
+        return {name: value for name, value in named.items() if value is not None}
+
     def targets(self) -> list[Target]:
         """The databases, by the name of their shard."""
         if self.service:

@@ -1,4 +1,4 @@
-"""The ECL corpus on Spark, all cases in a few jobs: a case is a key, and its events are a topic of their own.
+"""The ECL corpus on Spark, all cases in a few jobs: a case is a key of its own machine.
 
 Engine `spark` runs them as one batch; `spark-stream` as a real streaming query of several micro-batches, with the states kept
 between them. Both classify by the Spark printer and step by the code that correlate uses."""
@@ -29,7 +29,7 @@ MICRO_BATCHES = 3
 EVIDENCE_MAX = 100
 _SCHEMA = (
     "key string, type string, payload string, topic string, `offset` bigint, timestamp timestamp, appended_at timestamp,"
-    " event_id string, headers string, batch int, way int"
+    " event_id string, headers string, batch int, machine string, way int"
 )
 
 
@@ -102,7 +102,9 @@ class _Stage:
         whens = " ".join(f"when {number} then array({', '.join(symbols)})" for number, symbols in enumerate(self._ways))
         # The lambda adds nothing; it keeps the branches out of one Java method, which would be long in compiling.
         symbols = f"concat(case way {whens} end, filter(array(0), x -> x > `offset`))"
-        return extracted.selectExpr("key", f"{symbols} as symbols", "`offset`", "unix_micros(appended_at) as time", "event_id")
+        return extracted.selectExpr(
+            "machine as key", f"{symbols} as symbols", "`offset`", "unix_micros(appended_at) as time", "event_id"
+        )
 
     def _batch(self, frame: DataFrame) -> Stepped:
         tables = self._tables
@@ -150,7 +152,8 @@ def _rows_of(number: int, case: Case) -> Iterator[tuple[object, ...]]:
         moment = moment_of(event.time)
         headers, payload = jsonb_text(dict(subject.headers)), jsonb_text(subject.payload)
         batch = place * MICRO_BATCHES // len(case.events)
-        yield (str(number), event.type, payload, "corpus", place, moment, moment, f"{number}/{place}", headers, batch)
+        event_id = f"{number}/{place}"
+        yield (subject.key, event.type, payload, "corpus", place, moment, moment, event_id, headers, batch, str(number))
 
 
 def _own_rows(events: pa.Table, table: Table) -> pa.Table:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
 from headrace.lang.condition import NUMERIC_SCALE
-from headrace.spark._match_plan import PREFIX, Entry, RuleSpec, plan
+from headrace.spark._match_plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,7 @@ HIT_COLUMNS = (
 """What a hit carries of its event, after rule, version and action; of a frame that lacks one of them, the others."""
 _NEEDED = ("type", "payload", "topic", "offset")
 # `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
-_COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
+COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 
 
 def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
@@ -31,11 +32,13 @@ def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
 
     if not rules:
         raise Invalid("match was given no rules; give at least one")
-    made = plan(rules)
+    made = planned(tuple(rules))
     check_columns(df, _NEEDED, made.reads)
     kept = [column for column in HIT_COLUMNS if column in df.columns]
     table = df.sparkSession.createDataFrame(_table(made.entries))
-    extracted = with_emitted_at(df).select("*", *(functions.expr(sql).alias(name) for name, sql in made.columns))
+    # Before any field is taken out: events of types that no rule is about cost nothing more.
+    wanted = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
+    extracted = with_emitted_at(wanted).select("*", *(functions.expr(sql).alias(name) for name, sql in made.columns))
     # explode_outer: for plain explode the optimizer asks first whether the array is empty, which evaluates everything twice.
     asking = extracted.select("*", functions.explode_outer(functions.expr(made.probes)).alias(f"{PREFIX}probe"))
     found = asking.join(
@@ -48,6 +51,12 @@ def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
     return found.where(f"{in_force} and {made.rest}").select(*names.values(), *kept)
 
 
+@lru_cache(maxsize=64)
+def planned(rules: tuple[RuleSpec, ...]) -> MatchPlan:
+    # A stream matches the same rules batch after batch, and planning a thousand of them takes longer than a small batch.
+    return plan(rules)
+
+
 def with_emitted_at(df: DataFrame) -> DataFrame:
     """The frame with the column that conditions know its `timestamp` by."""
     from pyspark.sql import functions
@@ -57,7 +66,7 @@ def with_emitted_at(df: DataFrame) -> DataFrame:
 
 def check_columns(df: DataFrame, needed: Iterable[str], roots: Iterable[str]) -> None:
     """Refuses a frame that lacks a needed column, or one that conditions over these roots read."""
-    wanted = dict.fromkeys([*needed, *sorted(_COLUMN_OF.get(root, root) for root in roots)])
+    wanted = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
     if missing := [column for column in wanted if column not in df.columns]:
         raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(df.columns)}")
 

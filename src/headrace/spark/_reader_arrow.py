@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from threading import get_ident
 from typing import TYPE_CHECKING, LiteralString
 
 from psycopg import sql
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
     from pyspark.sql.types import StructType
 
-_open: dict[tuple[int, Access, str], Connection] = {}
+_Place = tuple[int, int, Access, str]
+_open: dict[_Place, Connection] = {}
 
 
 def read_span(options: SourceOptions, schema: StructType, span: Span) -> Iterator[pa.RecordBatch]:
@@ -89,14 +92,14 @@ def _lent(options: SourceOptions, span: Span) -> Iterator[tuple[Connection, list
         yield conn, dropped
         conn.rollback()
     except BaseException:
-        _open.pop((os.getpid(), options.access, span.shard), None)
+        _open.pop(_place(options.access, span.shard), None)
         conn.close()
         raise
 
 
 def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
     """A connection in a transaction that keeps the range from being dropped, and where the archive has what is gone."""
-    reused = (os.getpid(), options.access, span.shard) in _open
+    reused = _place(options.access, span.shard) in _open
     conn = _connection(options.access, span.shard)
     try:
         with conn.cursor() as cursor:
@@ -109,7 +112,7 @@ def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
             cursor.execute(files_statement(span.topic_id, span.first, there if options.archive.used else span.first))
             files = [FileRange.of(found, span.first, there, options.archive.folder) for found in cursor.fetchall()]
     except _driver_error():
-        del _open[os.getpid(), options.access, span.shard]
+        del _open[_place(options.access, span.shard)]
         if not reused:
             raise
         # The connection was an old one; the server may have restarted since.
@@ -121,11 +124,24 @@ def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
     return conn, dropped
 
 
+def _place(access: Access, shard: str) -> _Place:
+    """Processes that were forked, and threads of a driver that runs several topics, do not share a connection."""
+    return os.getpid(), get_ident(), access, shard
+
+
+@atexit.register
+def _close_all() -> None:
+    """A driver that reads by itself leaves in order; the connections of a process that was forked are not its own."""
+    for place in [place for place in _open if place[0] == os.getpid()]:
+        with suppress(_driver_error()):
+            _open.pop(place).close()
+
+
 def _connection(access: Access, shard: str) -> Connection:
     """A process reads one split after the other: it keeps its connection."""
     from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
 
-    place = (os.getpid(), access, shard)
+    place = _place(access, shard)
     if place not in _open:
         dsn = make_conninfo(access.target(shard).dsn, fallback_application_name="headrace spark", connect_timeout=10)
         try:

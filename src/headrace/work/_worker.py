@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from headrace.core import LeaseLost
-from headrace.db import TRANSIENT, AsyncConnection, Pool, Subscription, persist, translate
+from headrace.db import TRANSIENT, AsyncConnection, Pool, Subscription, as_lost, persist, translate
 from headrace.work._action import Claim
 from headrace.work._handler import call_all
 from headrace.work._keeper import Keeper
@@ -194,7 +194,7 @@ class Worker:
             except Exception as error:
                 if conn.broken or conn.closed:
                     self._owed[True] += claims
-                    raise
+                    raise as_lost(error) from error
                 logger.info("%s: a batch of %s failed and is done one by one: %s", self._lane.name, len(claims), told(error))
                 return False
         self.handled += len(claims)
@@ -234,7 +234,7 @@ class Worker:
             except Exception as error:
                 if conn.broken or conn.closed:
                     self._owed[True].append(claim)
-                    raise
+                    raise as_lost(error) from error
                 if isinstance(ours := translate(error), LeaseLost):
                     logger.warning("%s: %s", _name(claim), ours)
                     return False

@@ -46,13 +46,14 @@ from headrace.lang.condition._shape import (
 from headrace.lang.condition._spark import equality_to_spark, field_to_spark, node_to_spark, to_spark
 from headrace.lang.condition._spark_fields import literal as spark_literal
 from headrace.lang.condition._subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition._tree import Either, Field, Is, Node, Step, Take, Type, fields_of
+from headrace.lang.condition._tree import Compare, Either, Field, Node, Step, Take, Type, fields_of
 
 __all__ = [
     "NUMERIC_SCALE",
     "Answers",
     "Case",
     "ClauseValue",
+    "Compare",
     "Condition",
     "ConditionError",
     "Constants",
@@ -64,7 +65,6 @@ __all__ = [
     "Evaluate",
     "EvaluateMany",
     "Field",
-    "Is",
     "Json",
     "Node",
     "Outcome",

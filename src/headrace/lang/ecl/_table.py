@@ -42,6 +42,12 @@ class Table:
         return len(self.units) == 1 and not self.timers
 
     @cached_property
+    def only(self) -> Flat | None:
+        """The one automaton, where there are no other units."""
+        (unit,) = self.units if len(self.units) == 1 else (None,)
+        return unit if isinstance(unit, Flat) else None
+
+    @cached_property
     def start_units(self) -> tuple[int, ...]:
         return tuple(value for root in self.components for value in initial_of(self.units[root]))
 
@@ -133,6 +139,11 @@ def moved(table: Table, state: TableState, symbols: Symbols) -> bool:
 
 def take_event(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...], bool]:
     """One event on a state whose due timers have fired: the new state, the outputs, and whether it moved the machine."""
+    if unit := table.only:
+        # Most events move nothing; two look-ups tell.
+        cell = state.units[0] * unit.symbols + symbols[unit.alphabet]
+        if unit.next[cell] == state.units[0] and not unit.action[cell]:
+            return state, (), False
     after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
     deadlines = state.deadlines
     if table.timers:

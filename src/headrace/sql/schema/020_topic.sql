@@ -7,6 +7,8 @@ create table headrace.topic (
     partitions    integer     not null default 1,
     -- Width of one time partition of the log.
     time_partition text       not null default 'month',
+    -- Where the log's time comes from: the server, or the events' own emitted_at (for events that happened before they came here).
+    clock         text        not null default 'server',
     -- Null keeps the log for ever.
     retention     interval,
     -- Retention waits for the archive: nothing goes that is not in it.
@@ -19,6 +21,8 @@ create table headrace.topic (
     asleep        boolean     not null default true,
     -- Timers of correlators have fired up to here: the log's time goes on from it, so that no event comes before them.
     timers_to     timestamptz,
+    -- Where its rules and correlators run. The cursors of their consumers are the handover from one to the other.
+    engine        text        not null default 'database',
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),
@@ -26,7 +30,9 @@ create table headrace.topic (
     constraint topic_name_rule check (topic ~ '^[a-z][a-z0-9_.-]{0,99}$'),
     constraint topic_partitions_1_to_1024 check (partitions between 1 and 1024),
     constraint topic_time_partition_known check (time_partition in ('day', 'week', 'month')),
-    constraint topic_retention_positive check (retention > interval '0')
+    constraint topic_clock_known check (clock in ('server', 'event')),
+    constraint topic_retention_positive check (retention > interval '0'),
+    constraint topic_engine_known check (engine in ('database', 'spark'))
 ) with (fillfactor = 50);
 
 -- How many partitions a topic had from which position on. A consumer passes a border only when every

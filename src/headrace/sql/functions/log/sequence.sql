@@ -16,11 +16,12 @@ declare
     v_head  bigint;
     v_time  timestamptz;
     v_bound bigint;
+    v_until timestamptz;
     v_moved integer;
     v_told  text;
 begin
     for v_topic in
-        select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to
+        select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.created_at
         from headrace.topic t
         where t.topic_id in (select w.topic_id from headrace.outbox_topics() w (topic_id))
         order by t.topic_id
@@ -28,10 +29,13 @@ begin
     loop
         select h.position, h.appended_at into v_head, v_time from headrace.log_head(v_topic.topic_id) h;
         v_head := coalesce(v_head, v_topic.dropped_to);
-        -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired.
-        v_time := greatest(v_time, v_topic.timers_to, headrace.clock());
-        if v_time >= v_topic.log_until then
-            perform headrace.extend_log(v_topic.topic_id, v_time);
+        -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
+        -- with the topic: before that there is no time partition.
+        if v_topic.clock = 'server' then
+            v_time := greatest(v_time, v_topic.timers_to, v_topic.created_at, headrace.clock());
+            if v_time >= v_topic.log_until then
+                perform headrace.extend_log(v_topic.topic_id, v_time);
+            end if;
         end if;
         if v_topic.asleep then
             update headrace.topic t set asleep = false where t.topic_id = v_topic.topic_id;
@@ -39,6 +43,11 @@ begin
 
         select o.id into v_bound
         from headrace.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+
+        if v_topic.clock = 'event' then
+            v_time := greatest(v_time, v_topic.timers_to);
+            v_until := headrace.extend_log_to_events(v_topic.topic_id, v_time, coalesce(v_bound, 9223372036854775807));
+        end if;
 
         with moved as (
             delete from headrace.outbox o
@@ -52,12 +61,15 @@ begin
                 where l.topic_id = v_topic.topic_id and l.event_id = m.event_id limit 1) is null
         ), numbered as (
             select v_head + row_number() over (order by f.id) as position,
+                -- An event that became visible just now may lie beyond the partitions made a moment ago.
+                case when v_topic.clock = 'server' then v_time else least(
+                    greatest(v_time, max(f.emitted_at) over (order by f.id)), v_until - interval '1 microsecond') end as appended_at,
                 f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
             from fresh f where f.copy = 1
         ), appended as (
             insert into headrace.log
                 (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
-            select n.position, v_time, n.emitted_at, v_topic.topic_id,
+            select n.position, n.appended_at, n.emitted_at, v_topic.topic_id,
                 case when v_topic.partitions = 1 then 0
                     when n.key is null then n.position % v_topic.partitions
                     else headrace.key_hash(n.key) % v_topic.partitions end,

@@ -15,12 +15,14 @@ end
 $$;
 
 -- Creates a topic with its branch of the log, and returns its id. Raises HR201 when it is there already.
+drop function if exists headrace.create_topic(text, integer, interval, text, text);  -- It had a parameter less.
 create or replace function headrace.create_topic(
     p_topic          text,
     p_partitions     integer default 1,
     p_retention      interval default null,
     p_time_partition text default 'month',
-    p_namespace      text default null
+    p_namespace      text default null,
+    p_clock          text default 'server'
 ) returns integer
 language plpgsql volatile
 as $$
@@ -29,8 +31,8 @@ declare
     v_path      text := current_setting('search_path');
     v_topic_id  integer;
 begin
-    insert into headrace.topic (namespace, topic, partitions, retention, time_partition)
-    values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition)
+    insert into headrace.topic (namespace, topic, partitions, retention, time_partition, clock)
+    values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock)
     on conflict on constraint topic_name_unique do nothing
     returning topic_id into v_topic_id;
     if v_topic_id is null then

@@ -33,7 +33,9 @@ as $$
         ('action_result', 'namespace', 'consume', 'consume', null, null),
         ('attempt', 'namespace', 'consume', 'consume', null, null),
         ('spark_batch', 'namespace', 'any', 'publish', null, 'publish'),
-        ('spark_stage', 'namespace', 'publish', 'publish', null, 'publish')
+        ('spark_stage', 'namespace', 'publish', 'publish', null, 'publish'),
+        ('pipeline', 'topic', 'consume', null, null, null),
+        ('pipeline_batch', 'topic', 'consume', null, null, null)
 $$;
 
 -- The condition under which the current role holds a level on a row, by what the row is owned by.

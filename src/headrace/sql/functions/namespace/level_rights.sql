@@ -9,13 +9,13 @@ as $$
         ('publish', '{publish,publish_many,check_events,copy_route,publish_cloudevent,cloudevent_id,check_cloudevent,
             captured_event,captured_columns,send_action,send_actions,
             commit_spark_batch,publish_stage}'),
-        ('consume', '{log_head,is_archived,archived_from,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
+        ('consume', '{log_clock,log_head,is_archived,archived_from,next_position,consumer_id,create_consumer,drop_consumer,consumer_bound,claim,advance,fail,bury,hold_back,
             claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
             schedule_id,next_ticks,unknown_outputs,
             register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,
             bury_unhandled,queue_state,rest_queue,action_dead_letters,group_dead_letters,error_group,edit_dead_letter,
             redrive_actions,purge_dead_letters,send_action,send_actions}'),
-        ('admin', '{create_topic,alter_topic,drop_topic,add_branch,drop_branch,
+        ('admin', '{create_topic,alter_topic,drop_topic,set_engine,add_branch,drop_branch,
             capture,capture_rows,release_capture,table_columns,capture_key,capture_columns_exist,make_capture_trigger,drop_capture_triggers,
             create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,run_schedule,run_schedule_now,
             publish_tick,schedule_event_id,schedule_headers,plan_schedule,check_cron,cron_field_valid,check_zone,
@@ -33,7 +33,7 @@ language sql immutable
 as $$
     select p.privilege || case
         when p.relation = 'outbox' and p.privilege = 'select' and p_level <> 'admin' then ' (event_id, topic_id)'
-        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention, archive)' else '' end, p.relation
+        when p.relation = 'topic' and p.privilege = 'update' then ' (partitions, retention, engine, archive)' else '' end, p.relation
     from (
         select 'select' as privilege, g.relation, g.read_level as level from headrace.guarded() g
         union all select 'insert', g.relation, g.insert_level from headrace.guarded() g
@@ -48,7 +48,7 @@ as $$
     select 'update (created_at)', 'topic' where p_level = 'consume'
     union all
     select 'select', v.relation
-    from unnest('{consumer_lag,rule_state,event_history,event_unmatched,correlator_state,correlation_history,node_state}'::text[]) v (relation)
+    from unnest('{consumer_lag,rule_state,event_history,event_unmatched,correlator_state,correlation_history,node_state,pipeline_state}'::text[]) v (relation)
     where p_level in ('consume', 'admin')
 $$;
 

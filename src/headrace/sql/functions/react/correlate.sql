@@ -14,7 +14,7 @@ create or replace aggregate headrace.run_cells(p_rows integer[], p_start integer
 );
 
 -- Claims the next events of a correlator: those after from_position up to upto. No row when nothing is due, when another session has
--- it, or when a version waits for a compiler: an event published after a change does not pass before the change is in force.
+-- it, when the topic runs on another engine, or when a version waits for a compiler: an event published after a change does not pass before the change is in force.
 -- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position backwards.
 create or replace function headrace.claim_correlator(p_correlator_id integer, p_max integer)
 returns table (consumer_id integer, topic_id integer, version_id bigint, from_position bigint, upto bigint)
@@ -31,10 +31,10 @@ begin
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    if not found then
+    -- Looked at with the cursor in hand: who moves a topic to another engine, or a compiler, may have been here just before.
+    if not found or (select t.engine from headrace.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then
         return;
     end if;
-    -- Looked at with the cursor in hand: a compiler may have been here just before.
     select t.version_id into version_id
     from headrace.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
     upto := (

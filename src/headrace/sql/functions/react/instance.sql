@@ -28,18 +28,20 @@ $$;
 
 -- Fixes the time of a topic: no event that gets its position after this has an earlier time. Then every event of an earlier time is
 -- in the log for all to see, and a timer that is due by then may fire once those are passed. Null when a sequencer has the topic.
+-- A topic whose time is that of its events goes no further than its newest one.
 -- Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
 create or replace function headrace.settle_time(p_topic_id integer) returns timestamptz
 language sql volatile
 as $$
-    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.clock())
+    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
     where t.topic_id in (select s.topic_id from headrace.topic s where s.topic_id = p_topic_id for no key update skip locked)
     returning t.timers_to
 $$;
 
--- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when a version waits for a
--- compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
-create or replace function headrace.claim_timers(p_correlator_id integer, p_settled timestamptz) returns table (version_id bigint)
+-- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when the topic does not run on
+-- the engine that asks, when a version waits for a compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
+create or replace function headrace.claim_timers(p_correlator_id integer, p_settled timestamptz, p_engine text default 'database')
+returns table (version_id bigint)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -54,7 +56,7 @@ begin
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    if not found then
+    if not found or (select t.engine from headrace.topic t where t.topic_id = v_cursor.topic_id) <> p_engine then
         return;
     end if;
     select t.version_id into version_id
@@ -80,7 +82,7 @@ declare
     v_count      bigint;
 begin
     for v_correlator in
-        select t.correlator_id, v.forget_after
+        select t.correlator_id, v.topic_id, v.forget_after
         from headrace.correlator_table t
         join headrace.correlator_version v on v.version_id = t.version_id
         join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
@@ -90,7 +92,7 @@ begin
         delete from headrace.correlator_instance i
         where i.correlator_id = v_correlator.correlator_id and i.key in (
             select o.key from headrace.correlator_instance o
-            where o.correlator_id = v_correlator.correlator_id and o.seen_at < headrace.clock() - v_correlator.forget_after
+            where o.correlator_id = v_correlator.correlator_id and o.seen_at < headrace.log_clock(v_correlator.topic_id) - v_correlator.forget_after
             limit p_max);
         get diagnostics v_count = row_count;
         v_forgotten := v_forgotten + v_count;

@@ -1,6 +1,6 @@
 -- Evaluates the rules of a topic on its next events: one batch, one transaction, firings and actions with the cursor.
 -- Returns how many events were passed and how many rules fired; no row when nothing is due, when another session holds the cursor,
--- or when a rule waits for a compiler: an event published after a rule was written does not pass before the rule is in force.
+-- when the topic runs on another engine, or when a rule waits for a compiler: an event published after a rule was written does not pass before the rule is in force.
 -- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also the match function.
 create or replace function headrace.react(p_topic_id integer, p_max integer default 1000)
 returns table (events integer, firings integer, "position" bigint)
@@ -20,7 +20,8 @@ begin
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    if not found then
+    -- Looked at with the cursor in hand: who moves a topic to another engine held it as well.
+    if not found or (select t.engine from headrace.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
     select max(d.position), count(*) into v_upto, events
@@ -46,12 +47,7 @@ begin
             firings := firings + headrace.fire(p_topic_id, v_hits);
         end loop;
     end if;
-    if exists (select from headrace.firing f where f.topic_id = p_topic_id and f.position is null) then
-        update headrace.firing f set position = l.position
-        from headrace.log l
-        where f.topic_id = p_topic_id and f.position is null
-            and l.topic_id = p_topic_id and l.event_id = f.event_id and l.position <= v_upto;
-    end if;
+    perform headrace.place_firings(p_topic_id, v_upto);
     perform headrace.advance(v_cursor.consumer_id, -1, v_upto);
     position := v_upto;
     return next;

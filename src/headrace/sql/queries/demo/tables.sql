@@ -29,3 +29,9 @@ create table care (
     delay_min integer,
     done_at   timestamptz not null default clock_timestamp()
 );
+create table dispatch (
+    action_id uuid        not null primary key,
+    action    text        not null,
+    key       text        not null,
+    done_at   timestamptz not null default clock_timestamp()
+);

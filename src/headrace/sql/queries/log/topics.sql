@@ -1,7 +1,7 @@
 -- The topics of a namespace (or one of them) with head, what waits in the outbox, and the number of consumers.
 -- Indexes: topic_name_unique, log_position backwards, outbox_order.
-select t.topic_id, t.namespace, t.topic, t.partitions, t.time_partition, t.retention,
-    t.archive, t.dropped_to + 1 as first_position,
+select t.topic_id, t.namespace, t.topic, t.partitions, t.time_partition, t.clock, t.retention, t.engine, t.archive,
+    t.dropped_to + 1 as first_position,
     coalesce(h.position, t.dropped_to) as last_position,
     h.appended_at as last_appended_at,
     (select count(*) from headrace.outbox o where o.topic_id = t.topic_id) as waiting,

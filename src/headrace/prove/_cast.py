@@ -1,0 +1,110 @@
+"""Cast: the processes of a run. Each is started with its orders, may be killed or stopped, and is started again.
+
+Owns: their process ids; it ends none but its own. A process that ends though nobody killed it is written down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from headrace.prove._actor import Orders
+
+END_S = 45.0
+
+
+@dataclass
+class Member:
+    """One role that is played, by one process after the other."""
+
+    role: str
+    orders: Orders
+    process: subprocess.Popen[bytes] | None = None
+    expected_dead: bool = False
+
+
+class Cast:
+    """All processes of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.members: dict[str, Member] = {}
+        self.unexpected: list[str] = []
+
+    def add(self, role: str, orders: Orders) -> None:
+        self.members[orders.name] = Member(role, orders)
+        self.start(orders.name)
+
+    def of(self, role: str) -> list[str]:
+        return [name for name, member in self.members.items() if member.role == role]
+
+    def start(self, name: str, *, orders: Orders | None = None) -> None:
+        """Starts a role again; `orders` only for this time."""
+        member = self.members[name]
+        told = msgspec.structs.replace(orders or member.orders, number=member.orders.number)
+        member.orders = msgspec.structs.replace(member.orders, number=member.orders.number + 1)
+        command = [sys.executable, "-m", "headrace.prove._process", member.role, msgspec.json.encode(told).decode()]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            member.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ.copy())
+        member.expected_dead = bool(told.failpoint)
+
+    def kill(self, name: str) -> None:
+        """kill -9."""
+        process = self._process(name)
+        self.members[name].expected_dead = True
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._process(name).send_signal(number)
+
+    def alive(self, name: str) -> bool:
+        return self._process(name).poll() is None
+
+    def pid(self, name: str) -> int:
+        return self._process(name).pid
+
+    def mend(self) -> None:
+        """Starts whoever is dead; notes those whom nobody killed."""
+        for name, member in self.members.items():
+            if not self.alive(name):
+                self._note(name, member)
+                self.start(name)
+
+    def _note(self, name: str, member: Member) -> None:
+        code = self._process(name).returncode
+        if not member.expected_dead:
+            told = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
+            self.unexpected.append(f"{member.role} {name} ended with exit code {code}: {' '.join(told)[:500]}")
+
+    def end(self, role: str) -> None:
+        """Tells a role's processes to finish, and waits; one that does not is killed and noted."""
+        names = self.of(role)
+        for name in names:
+            if self.alive(name):
+                self.signal(name, signal.SIGTERM)
+        for name in names:
+            try:
+                code = self._process(name).wait(END_S)
+            except subprocess.TimeoutExpired:
+                self.unexpected.append(f"{role} {name} did not end within {END_S:.0f} s of SIGTERM")
+                self.kill(name)
+                continue
+            if code not in (0, -signal.SIGTERM) and not self.members[name].expected_dead:
+                self._note(name, self.members[name])
+
+    def end_all(self) -> None:
+        for name, member in self.members.items():
+            if member.process is not None and member.process.poll() is None:
+                self.kill(name)
+
+    def _process(self, name: str) -> subprocess.Popen[bytes]:
+        process = self.members[name].process
+        assert process is not None
+        return process

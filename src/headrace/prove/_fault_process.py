@@ -1,0 +1,173 @@
+"""Faults of processes and of the server: each is a block; the fault lasts while the block runs, and is healed at its end."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from headrace.prove._scene import Scene
+from headrace.prove._step import FUNCTIONS, armed, steps_of
+
+DOWN_S = (0.2, 1.5)
+CLOCK_S = (-3, 3, 5)
+DIES_WITHIN_S = 20.0
+
+
+@contextmanager
+def kill_producer(scene: Scene, draw: random.Random) -> Iterator[str]:
+    yield from _killed(scene, draw, "producer")
+
+
+@contextmanager
+def kill_node(scene: Scene, draw: random.Random) -> Iterator[str]:
+    yield from _killed(scene, draw, "node")
+
+
+@contextmanager
+def kill_sink(scene: Scene, draw: random.Random) -> Iterator[str]:
+    yield from _killed(scene, draw, "sink")
+
+
+def _killed(scene: Scene, draw: random.Random, role: str) -> Iterator[str]:
+    name = draw.choice(scene.cast.of(role))
+    scene.cast.kill(name)
+    yield name
+    time.sleep(draw.uniform(*DOWN_S))
+    scene.cast.start(name)
+
+
+@contextmanager
+def stop_node(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """Stopped for longer than a lease: it wakes up and does not know that others have taken what it held."""
+    name = draw.choice(scene.cast.of("node"))
+    scene.cast.signal(name, signal.SIGSTOP)
+    try:
+        yield name
+        time.sleep(scene.lease_s + draw.uniform(1, 3))
+    finally:
+        scene.cast.signal(name, signal.SIGCONT)
+
+
+@contextmanager
+def kill_server(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """kill -9 of PostgreSQL with all its backends."""
+    assert scene.server is not None
+    scene.server.kill()
+    try:
+        yield "kill -9"
+        time.sleep(draw.uniform(*DOWN_S))
+    finally:
+        scene.server.start()
+
+
+@contextmanager
+def restart_server(scene: Scene, draw: random.Random) -> Iterator[str]:
+    assert scene.server is not None
+    scene.server.stop()
+    try:
+        yield "stop, start"
+        time.sleep(draw.uniform(*DOWN_S))
+    finally:
+        scene.server.start()
+
+
+@contextmanager
+def kill_backends(scene: Scene, draw: random.Random) -> Iterator[str]:
+    ended = 0
+    with scene.connect() as conn:
+        for _ in range(3):
+            pids = [row[0] for row in conn.execute(
+                "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() order by pid"
+            ).fetchall()]  # fmt: skip
+            for pid in draw.sample(pids, min(len(pids), draw.randint(1, 6))):
+                conn.execute("select pg_terminate_backend(%s)", (pid,))
+                ended += 1
+            time.sleep(0.2)
+    yield f"{ended} sessions"
+
+
+@contextmanager
+def exhaust(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """Idle connections take every place; some sessions of the workload end, and cannot come back yet."""
+    taken: list[psycopg.Connection[tuple[object, ...]]] = []
+    with scene.connect() as conn:
+        with suppress(psycopg.OperationalError):
+            while len(taken) < 500:
+                taken.append(psycopg.connect(scene.target.dsn, connect_timeout=3))
+        conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+            "and pid <> pg_backend_pid() and application_name like 'headrace%' order by pid limit 4"
+        )
+        with suppress(psycopg.OperationalError):
+            while len(taken) < 500:
+                taken.append(psycopg.connect(scene.target.dsn, connect_timeout=3))
+    try:
+        yield f"{len(taken)} connections"
+        time.sleep(draw.uniform(2, 4))
+    finally:
+        for one in taken:
+            one.close()
+
+
+@contextmanager
+def clock(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """One node's sessions have another idea of the time."""
+    name, shift_s = draw.choice(scene.cast.of("node")), draw.choice(CLOCK_S)
+    scene.cast.kill(name)
+    options = f"-c headrace.clock_shift={shift_s}s"
+    scene.cast.start(name, orders=scene.told(name, dsn=make_conninfo(scene.through, options=options)))
+    try:
+        yield f"{name} {shift_s:+} s"
+        time.sleep(draw.uniform(3, 6))
+    finally:
+        scene.cast.kill(name)
+        scene.cast.start(name)
+
+
+@contextmanager
+def failpoint(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """A node dies right before or after a statement of its loops, at the n-th time it comes there."""
+    name, point, hit = draw.choice(scene.cast.of("node")), draw.choice(scene.failpoints), draw.randint(1, 8)
+    scene.cast.kill(name)
+    scene.cast.start(name, orders=scene.told(name, failpoint=point, hit=hit))
+    yield f"{name} {point} hit {hit}"
+    until = time.monotonic() + DIES_WITHIN_S
+    while scene.cast.alive(name) and time.monotonic() < until:
+        time.sleep(0.1)
+    scene.cast.kill(name)
+    scene.cast.start(name)
+
+
+@contextmanager
+def step(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """A session dies inside one of the database's functions, before a statement of it, at the n-th time one comes there."""
+    function, hit = draw.choice(FUNCTIONS), draw.randint(1, 5)
+    with scene.connect() as conn:
+        number = draw.randint(1, steps_of(conn, function))
+        with armed(conn, function, number, hit=hit):
+            yield f"{function.partition('(')[0]} step {number} hit {hit}"
+            time.sleep(draw.uniform(2, 4))
+
+
+@contextmanager
+def disk_full(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """The server's disk has no byte left; PostgreSQL may end over it, and is started again when there is room."""
+    assert scene.small_disk is not None and scene.server is not None
+    ballast = scene.small_disk / "ballast"
+    written = 0
+    with ballast.open("wb") as file, suppress(OSError):
+        while True:
+            written += file.write(b"\0" * 1_000_000)
+            file.flush()
+    try:
+        yield f"{written // 1_000_000} MB of ballast"
+        time.sleep(draw.uniform(2, 4))
+    finally:
+        ballast.unlink()
+        scene.server.start()

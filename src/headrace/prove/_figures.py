@@ -1,0 +1,91 @@
+"""Figures of a run: rates, latencies and lag over time, from the samples and histories."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from headrace.prove._check_time import BEFORE_S, RECOVER_S, RECOVERED, rates, recovery_s
+from headrace.prove._evidence import Evidence
+
+BUCKET_S = 2.0
+Line = list[tuple[float, float]]
+"""Points (seconds after the start, value)."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A fault and how the rate came back: seconds after healing; None where it was not judged, or did not."""
+
+    fault: str
+    at_s: float
+    lasted_s: float
+    detail: str
+    before_per_s: float
+    back_s: float | None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles in milliseconds."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+def latency(values_s: Sequence[float]) -> Latency:
+    if len(values_s) < 2:
+        return Latency(len(values_s), 0.0, 0.0, 0.0)
+    cuts = quantiles(values_s, n=100)
+    return Latency(len(values_s), cuts[49] * 1000, cuts[98] * 1000, max(values_s) * 1000)
+
+
+def publish_times(evidence: Evidence) -> list[tuple[float, float]]:
+    """When a transaction was acknowledged, and how long after it was begun first."""
+    return [(one.ended_at, one.ended_at - one.began_at) for one in evidence.operations if one.acknowledged]
+
+
+def visible_times(evidence: Evidence) -> list[tuple[float, float]]:
+    """When an acknowledged event was seen by the reader, and how long after."""
+    acknowledged = {sent.id: one.ended_at for one in evidence.operations if one.acknowledged for sent in one.events}
+    return [(one.at, max(one.at - acknowledged[one.id], 0.0)) for one in evidence.seen if one.id in acknowledged]
+
+
+def medians(points: Sequence[tuple[float, float]], began_at: float, *, scale: float = 1.0) -> Line:
+    """The median of each bucket."""
+    buckets: dict[int, list[float]] = defaultdict(list)
+    for at, value in points:
+        buckets[int((at - began_at) / BUCKET_S)].append(value * scale)
+    return [((bucket + 0.5) * BUCKET_S, median(values)) for bucket, values in sorted(buckets.items()) if bucket >= 0]
+
+
+def rate_line(evidence: Evidence, began_at: float) -> Line:
+    return [(at - began_at, max(rate, 0.0)) for at, rate in rates(evidence.samples) if at >= began_at]
+
+
+def lag_line(evidence: Evidence, began_at: float) -> Line:
+    return [(one.at - began_at, float(one.lag)) for one in evidence.samples if one.at >= began_at]
+
+
+def queue_line(evidence: Evidence, began_at: float) -> Line:
+    return [(one.at - began_at, float(one.queue)) for one in evidence.samples if one.at >= began_at]
+
+
+def recoveries(evidence: Evidence, began_at: float, margin: float) -> list[Recovery]:
+    """Every fault with the time after which the rate was back."""
+    rated = rates(evidence.samples)
+    found: list[Recovery] = []
+    for one in evidence.fallen:
+        before = [rate for at, rate in rated if one.began_at - BEFORE_S <= at < one.began_at]
+        usual = median(before) if before else 0.0
+        back_s = (
+            recovery_s(rated, one, until=one.healed_at + RECOVER_S, wanted=usual * RECOVERED * (1 - margin))
+            if usual > 0
+            else None
+        )
+        found.append(Recovery(one.fault, one.began_at - began_at, one.healed_at - one.began_at, one.detail, usual, back_s))
+    return found

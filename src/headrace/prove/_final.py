@@ -1,0 +1,120 @@
+"""Final: reads everything that a run has left, the log from position 0 on, and the histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from math import inf
+from pathlib import Path
+from typing import TypeVar
+
+from psycopg.rows import class_row
+
+from headrace.core import LoggedEvent
+from headrace.db import Connection, query
+from headrace.log import get_topic, read
+from headrace.prove._evidence import (
+    Consumed,
+    Effect,
+    Evidence,
+    Fallen,
+    Fired,
+    Letter,
+    Operation,
+    Pushed,
+    Result,
+    Sample,
+    Ticked,
+)
+from headrace.prove._history import Began, Ended, Invoked, Left, Seen, read_history
+from headrace.prove._reader import digest
+from headrace.prove._workload import CRON, EXPIRING, SCHEDULE, WHOLE
+from headrace.schedule import ticks
+
+T = TypeVar("T")
+PAGE = 5000
+
+
+def read_operations(folder: Path, who: str) -> list[Operation]:
+    """The transactions of the actors whose names begin like that, with what became of each."""
+    found: dict[tuple[str, int], Operation] = {}
+    for path in sorted(folder.glob(f"{who}*.jsonl")):
+        producer = path.name.split(".")[0]
+        for one in read_history(folder, path.name.removesuffix(".jsonl")):
+            if isinstance(one, Invoked):
+                known = found.get((producer, one.op))
+                found[producer, one.op] = (
+                    replace(known, tries=known.tries + 1)
+                    if known
+                    else Operation(producer=producer, op=one.op, events=one.events, commits=one.commits, began_at=one.at)
+                )
+            elif isinstance(one, Ended):
+                known = found[producer, one.op]
+                found[producer, one.op] = replace(known, outcomes=(*known.outcomes, one.outcome), ended_at=one.at)
+    return list(found.values())
+
+
+def whole_log(conn: Connection, topic: str) -> list[LoggedEvent]:
+    """A topic's log from position 0 on."""
+    return list(_pages(conn, topic))
+
+
+def _pages(conn: Connection, topic: str) -> Iterator[LoggedEvent]:
+    after = 0
+    while events := read(conn, topic, after=after, limit=PAGE):
+        yield from events
+        after = events[-1].position
+
+
+def _rows(conn: Connection, name: str, kind: type[T], given: dict[str, str] | None = None) -> list[T]:
+    with conn.cursor(row_factory=class_row(kind)) as cursor:
+        return cursor.execute(query(f"prove/{name}"), given).fetchall()
+
+
+def _planned(ticked: Sequence[Ticked]) -> list[datetime]:
+    """Every tick between the first and the last that is over."""
+    if len(ticked) < 2:
+        return []
+    found = ticks(CRON, "UTC", ticked[0].tick_at)
+    return [tick for tick in islice(found, len(ticked) * 4 + 1000) if tick <= ticked[-1].tick_at]
+
+
+def read_evidence(
+    conn: Connection,
+    folder: Path,
+    *,
+    fallen: Sequence[Fallen] = (),
+    samples: Sequence[Sample] = (),
+    left_over: dict[str, int] | None = None,
+    drained_at: datetime | None = None,
+    flows_until: float = inf,
+    unexpected: Sequence[str] = (),
+) -> Evidence:
+    """All that there is."""
+    log = {topic: whole_log(conn, topic) for topic in WHOLE}
+    ticked = _rows(conn, "ticked", Ticked, {"schedule": SCHEDULE})
+    return Evidence(
+        operations=read_operations(folder, "producer"),
+        batches=read_operations(folder, "sink"),
+        log=log,
+        digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
+        seen=[one for one in read_history(folder, "reader") if isinstance(one, Seen)],
+        consumed=_rows(conn, "consumed", Consumed),
+        letters=_rows(conn, "letters", Letter),
+        effects=_rows(conn, "effects", Effect),
+        results=_rows(conn, "results", Result),
+        fired=_rows(conn, "fired", Fired),
+        pushed=_rows(conn, "pushed", Pushed),
+        ticks=ticked,
+        planned_ticks=_planned(ticked),
+        handlings=[one for one in read_history(folder, "node") if isinstance(one, Began | Left)],
+        fallen=fallen,
+        samples=samples,
+        drained_at=drained_at,
+        flows_until=flows_until,
+        left_over=left_over or {},
+        expired_head=get_topic(conn, EXPIRING).last_position,
+        unexpected=unexpected,
+    )

@@ -1,0 +1,20 @@
+"""A process of the workload: `python -m headrace.prove._process ROLE SETTINGS`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import msgspec
+
+from headrace.prove._actor import Orders
+from headrace.prove._app import run_node
+from headrace.prove._producer import produce
+from headrace.prove._reader import follow
+from headrace.prove._sink import sink
+
+ROLES = {"producer": produce, "reader": follow, "sink": sink, "node": run_node}
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    ROLES[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Orders))

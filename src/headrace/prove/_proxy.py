@@ -1,0 +1,81 @@
+"""Proxy: a TCP relay between processes and server, which can cut every connection, refuse new ones, or delay what passes.
+
+Runs on an event loop in a thread of its own. Promises: bytes pass unchanged and in order until they are cut."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+CHUNK_BYTES = 65536
+
+
+class Proxy:
+    """A relay to one port of this machine, or of another host."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._upstream = (host, port)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.delay_s = 0.0
+        self.open = True
+
+    def start(self) -> None:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+
+    def stop(self) -> None:
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    def cut(self) -> None:
+        """Ends every connection at once, in the middle of whatever passes."""
+        self._call(self._abort_all)
+
+    def _call(self, act: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            act()
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        done.wait(5)
+
+    def _abort_all(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.open:
+            writer.transport.abort()
+            return
+        try:
+            up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, up_writer}
+        try:
+            await asyncio.gather(self._pass(reader, up_writer), self._pass(up_reader, writer))
+        finally:
+            self._writers -= {writer, up_writer}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while data := await reader.read(CHUNK_BYTES):
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -1,0 +1,2 @@
+-- What handlers of actions wrote.
+select e.seq, e.action_id, e.action, e.attempt from headrace_prove.effect e order by e.seq;

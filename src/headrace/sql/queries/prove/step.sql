@@ -1,0 +1,15 @@
+-- The failpoint inside functions: the session that comes to the armed step for the n-th time dies there. The count is a sequence,
+-- since that does not roll back.
+create table if not exists headrace_prove.armed (step integer not null, hit bigint not null);
+create sequence if not exists headrace_prove.hits;
+create or replace function headrace_prove.hit(p_step integer) returns void
+language plpgsql volatile
+as $$
+begin
+    if exists (select from headrace_prove.armed a where a.step = p_step)
+        and nextval('headrace_prove.hits') = (select a.hit from headrace_prove.armed a) then
+        perform pg_terminate_backend(pg_backend_pid());
+        perform pg_sleep(10);
+    end if;
+end
+$$;

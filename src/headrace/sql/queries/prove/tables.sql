@@ -1,0 +1,23 @@
+-- The checker's own tables, as an application has them: what handlers wrote through their transactions. No constraint that would
+-- hide a repetition; the identity only tells the order of writing.
+create schema headrace_prove;
+create table headrace_prove.consumed (
+    seq       bigint  not null generated always as identity primary key,
+    consumer  text    not null,
+    partition integer not null,
+    position  bigint  not null,
+    event_id  uuid    not null,
+    node      text    not null
+);
+create table headrace_prove.effect (
+    seq       bigint  not null generated always as identity primary key,
+    action_id uuid    not null,
+    action    text    not null,
+    attempt   integer not null,
+    node      text    not null
+);
+-- What the nemesis tells handlers: be slow.
+create table headrace_prove.switch (
+    name    text             not null primary key,
+    pause_s double precision not null
+);

@@ -1,0 +1,166 @@
+"""Checks: each holds on a whole run, and is seen to fail on a hand-made violation, with an example that shows it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.prove import CHECKS, Evidence
+from headrace.prove._check_time import rate_returns
+from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Letter, Operation, Pushed, Result, Sample, Ticked
+from headrace.prove._history import Began, Left, Seen
+from tests.prove.evidence import CHARGE, EXPLODE, NOTIFY, ORDERS, ROWS, START, TROUBLE, but, sent, swapped, uid, whole, without
+
+BY_NAME = {check(Evidence()).check: check for check in CHECKS}
+LATE = START + timedelta(hours=1)
+
+
+def logs(**changed: object) -> Evidence:
+    return but(log=whole().log | changed)
+
+
+VIOLATIONS: list[tuple[str, str, Evidence]] = [
+    ("acknowledged-is-logged", "lost", but(log=without("orders", 2))),
+    (
+        "acknowledged-is-logged",
+        "changed",
+        but(operations=[Operation(producer="p", op=1, events=(sent(1, amount=5),), outcomes=("ok",))]),
+    ),
+    ("rolled-back-is-unseen", "in the log", but(operations=[Operation(producer="p", op=1, events=(ORDERS[0],), commits=False)])),
+    (
+        "rolled-back-is-unseen",
+        "seen for a moment",
+        but(seen=[*whole().seen, Seen(at=1.0, topic="orders", position=4, id=uid(9), digest=0)]),
+    ),
+    ("known-events-only", "nobody sent it", but(operations=whole().operations[1:])),
+    ("positions-without-gaps", "gap", but(log=without("orders", 2))),
+    ("positions-without-gaps", "begins late", but(log=without("orders", 1))),
+    ("one-event-per-id", "twice", logs(orders=[*whole().log["orders"], whole().log["orders"][0]])),
+    ("producer-order-per-key", "inverted", but(log=swapped("orders", 1, 3))),
+    ("live-reads-are-final", "skipped", but(seen=[one for one in whole().seen if (one.topic, one.position) != ("orders", 2)])),
+    ("live-reads-are-final", "other event", but(log=swapped("orders", 1, 3))),
+    ("live-reads-are-final", "other content", but(digests={})),
+    ("live-reads-are-final", "twice", but(seen=[*whole().seen, whole().seen[0]])),
+    ("sink-wrote-once", "twice", logs(sunk=[*whole().log["sunk"], *whole().log["sunk"]])),
+    ("sink-wrote-once", "half", but(log=without("sunk", 1), batches=[Operation(producer="s", op=1, events=ROWS)])),
+    ("consumed-once", "twice", but(consumed=[*whole().consumed, Consumed(9, "ledger", 0, 3, uid(3))])),
+    ("consumed-once", "not at all", but(consumed=whole().consumed[1:])),
+    ("consumed-once", "handled and buried", but(letters=[*whole().letters, Letter("ledger", 1, uid(1), "x", None, "dead", 1)])),
+    ("consumed-in-order", "later first", but(consumed=[Consumed(n, "ledger", 0, 4 - n, uid(4 - n)) for n in (1, 2, 3)])),
+    ("consumed-what-is-there", "other event", but(consumed=[Consumed(1, "ledger", 0, 1, uid(3))])),
+    ("poison-is-put-aside", "overtaken", but(letters=whole().letters[:1])),
+    ("poison-is-put-aside", "handled", but(letters=[])),
+    (
+        "poison-is-put-aside",
+        "tried too often",
+        but(letters=[Letter("careful", 1, uid(21), "poison", "t", "dead", 3), whole().letters[1]]),
+    ),
+    ("firings-are-the-rules", "missing", but(fired=whole().fired[1:])),
+    ("firings-are-the-rules", "twice", but(fired=[*whole().fired, whole().fired[0]])),
+    ("firings-are-the-rules", "where it is not true", but(fired=[*whole().fired, Fired("big", "orders", 1, uid(1), uid(2))])),
+    ("outputs-are-the-replay", "missing", but(pushed=whole().pushed[1:])),
+    ("outputs-are-the-replay", "missing timer", but(pushed=whole().pushed[:2])),
+    ("outputs-are-the-replay", "twice", but(pushed=[*whole().pushed, whole().pushed[0]])),
+    (
+        "outputs-are-the-replay",
+        "at another time",
+        but(pushed=[*whole().pushed[:2], Pushed("timed", "p-0", "late", LATE, None, None, uid(1))]),
+    ),
+    ("outputs-arrive", "no event", but(log=without("alerts", 1))),
+    ("outputs-arrive", "event without output", but(pushed=whole().pushed[:1])),
+    ("actions-end-once", "never", but(results=whole().results[1:])),
+    ("actions-end-once", "twice", but(results=[*whole().results, Result(CHARGE, "charge", "done", 2)])),
+    ("actions-end-once", "not asked for", but(fired=whole().fired[1:])),
+    ("actions-end-once", "buried early", but(results=[*whole().results[:2], Result(EXPLODE, "explode", "dead", 1)])),
+    ("actions-end-once", "tried too often", but(results=[*whole().results[1:], Result(CHARGE, "charge", "done", 6)])),
+    ("effects-once", "twice", but(effects=[*whole().effects, Effect(3, NOTIFY, "notify", 2)])),
+    ("effects-once", "never", but(effects=whole().effects[1:])),
+    ("effects-once", "of a dead one", but(effects=[*whole().effects, Effect(3, EXPLODE, "explode", 1)])),
+    ("ticks-once", "twice", but(ticks=[*whole().ticks, whole().ticks[0]])),
+    ("ticks-once", "without event", but(log=without("ticks", 1))),
+    ("ticks-once", "event without tick", but(ticks=whole().ticks[1:], planned_ticks=())),
+    ("ticks-once", "never", but(planned_ticks=[*whole().planned_ticks, LATE])),
+    (
+        "one-holder",
+        "two at once",
+        but(
+            handlings=[
+                *whole().handlings[:2],
+                Began(at=1.5, node="n2", action_id=CHARGE, attempt=2),
+                Left(at=3.0, node="n2", action_id=CHARGE, attempt=2),
+            ]
+        ),
+    ),
+    ("worked-off", "left over", but(left_over={"events in the outbox": 1})),
+    ("processes-live", "a node ended", but(unexpected=["node n1 ended with exit code 1"])),
+]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_check_holds_where_every_promise_held(name: str) -> None:
+    verdict = BY_NAME[name](whole())
+    assert verdict.holds, verdict.smallest
+    assert verdict.examined > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"), [(name, one) for name, _, one in VIOLATIONS], ids=[f"{n}: {w}" for n, w, _ in VIOLATIONS]
+)
+def test_check_fails_on_a_violation_and_shows_it(name: str, evidence: Evidence) -> None:
+    verdict = BY_NAME[name](evidence)
+    assert not verdict.holds
+    assert verdict.smallest is not None and verdict.smallest.what and verdict.smallest.example
+
+
+def test_every_check_is_seen_to_fail() -> None:
+    assert {name for name, _, _ in VIOLATIONS} == set(BY_NAME)
+
+
+def test_smallest_example_is_shown() -> None:
+    twice = [*whole().log["orders"], *whole().log["orders"], whole().log["orders"][0]]
+    verdict = BY_NAME["one-event-per-id"](logs(orders=twice))
+    assert verdict.broken == 3
+    assert verdict.smallest is not None and len(verdict.smallest.example) == 2, "one is there three times, the others twice"
+
+
+def test_stopped_node_may_be_overtaken() -> None:
+    """A lease that ends because its node is stopped is what leases are for; the fence is checked by effects-once."""
+    overlap = [
+        Began(at=1.0, node="n1", action_id=CHARGE, attempt=1), Left(at=9.0, node="n1", action_id=CHARGE, attempt=1),
+        Began(at=6.0, node="n2", action_id=CHARGE, attempt=2), Left(at=6.5, node="n2", action_id=CHARGE, attempt=2),
+    ]  # fmt: skip
+    check = BY_NAME["one-holder"]
+    assert not check(but(handlings=overlap, fallen=[Fallen("poison", 0.5, 9.0)])).holds
+    assert check(but(handlings=overlap, fallen=[Fallen("stop-node", 0.5, 9.0)])).holds
+
+
+def samples(rate_after: float, *, until: int = 80) -> list[Sample]:
+    """A hundred a second up to 20, none while the fault lasts, then another rate."""
+    consumed, found = 0.0, []
+    for at in range(until):
+        consumed += 100 if at < 20 else 0 if at < 22 else rate_after
+        found.append(Sample(float(at), 0, int(consumed), 0, 0, 0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rate_after", "margin", "holds"), [(100, 0.0, True), (80, 0.0, False), (80, 0.2, True), (0, 0.5, False), (95, 0.0, True)]
+)
+def test_rate_has_to_return_within_the_margin_told(rate_after: float, margin: float, holds: bool) -> None:
+    verdict = rate_returns(but(samples=samples(rate_after), fallen=[Fallen("kill-node", 20.0, 21.0)]), margin=margin)
+    assert (verdict.holds, verdict.examined) == (holds, 1)
+    assert f"margin {margin:.0%}" in verdict.note
+
+
+def test_rate_is_not_judged_where_the_next_fault_came_first() -> None:
+    faults = [Fallen("kill-node", 20.0, 21.0), Fallen("cut", 24.0, 25.0)]
+    verdict = rate_returns(but(samples=samples(0, until=40), fallen=faults))
+    assert "0 of 2" in verdict.note or "1 of 2" in verdict.note
+
+
+def test_ticked_twice_is_told_with_both() -> None:
+    twice = [*whole().ticks, Ticked(whole().ticks[0].tick_at, "fired", uid(900))]
+    smallest = BY_NAME["ticks-once"](but(ticks=twice)).smallest
+    assert smallest is not None
+    assert TROUBLE and smallest.example

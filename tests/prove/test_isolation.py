@@ -1,0 +1,266 @@
+"""Below the chaos: two or three real sessions through every order of publish, sequence, claim, ack and seek."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from headrace.db import Connection, Target
+from tests.builders import drain, fill, topic
+from tests.prove.isolation import Sessions, Step, orders
+
+pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
+ORDERS_MAX = 120
+"""Orders of one play in the normal run, drawn by a fixed seed where there are more; the slow run plays them all."""
+
+
+def sql(text: str, *given: object) -> Step:
+    def step(conn: Connection) -> object:
+        cursor = conn.execute(text, given)
+        return cursor.fetchall() if cursor.description else None
+
+    return step
+
+
+def published(key: str, n: int) -> Step:
+    return sql("select headrace.publish('orders', 'placed', to_jsonb(%s::int), p_key => %s)", n, key)
+
+
+BEGIN, COMMIT, ROLLBACK = sql("begin"), sql("commit"), sql("rollback")
+SEQUENCE = sql("select * from headrace.sequence()")
+
+
+def chosen(scripts: Sequence[Sequence[Step]], *, every: bool) -> list[tuple[int, ...]]:
+    found = list(orders([len(script) for script in scripts]))
+    return found if every or len(found) <= ORDERS_MAX else random.Random(1).sample(found, ORDERS_MAX)
+
+
+EVERY = [False, pytest.param(True, marks=pytest.mark.slow)]
+
+
+class Log:
+    """Follows the log between steps: what stood at a position stays there, and nothing comes in before it."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self.seen: list[tuple[int, UUID]] = []
+
+    def look(self) -> None:
+        now = self._conn.execute("select position, event_id from headrace.log order by position").fetchall()
+        assert now[: len(self.seen)] == self.seen, "a position changed, or an event came in before one that was read"
+        assert [position for position, _ in now] == list(range(1, len(now) + 1))
+        self.seen = now
+
+
+@pytest.fixture
+def log(conn: Connection) -> Iterator[Log]:
+    topic(conn)
+    yield Log(conn)
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(
+    conn: Connection, database: Target, log: Log, every: bool
+) -> None:
+    """One publishes twice and commits, one rolls back or commits, one sequences between them."""
+    for last in (COMMIT, ROLLBACK):
+        scripts = (
+            (BEGIN, published("a", 1), published("a", 2), COMMIT),
+            (BEGIN, published("a", 3), last),
+            (SEQUENCE, SEQUENCE),
+        )
+        with Sessions(database.dsn, len(scripts)) as sessions:
+            for order in chosen(scripts, every=every):
+                before = len(log.seen)
+                assert sessions.play(scripts, order, log.look) is not None, "nobody waits for anybody here"
+                drain(conn)
+                log.look()
+                rows = conn.execute(
+                    "select payload from headrace.log where position > %s order by position", (before,)
+                ).fetchall()
+                numbers = [row[0] for row in rows]
+                assert sorted(numbers) == ([1, 2, 3] if last is COMMIT else [1, 2]), order
+                assert numbers.index(1) < numbers.index(2), "a producer's own order"
+            assert sessions.waited == 0
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_every_order_of_two_sequencers_gives_each_event_one_position(
+    conn: Connection, database: Target, log: Log, every: bool
+) -> None:
+    scripts = ((BEGIN, SEQUENCE, COMMIT), (BEGIN, SEQUENCE, ROLLBACK, SEQUENCE), (published("a", 1), published("b", 2)))
+    with Sessions(database.dsn, len(scripts)) as sessions:
+        for order in chosen(scripts, every=every):
+            before = len(log.seen)
+            assert sessions.play(scripts, order, log.look) is not None
+            drain(conn)
+            log.look()
+            assert len(log.seen) == before + 2, order
+
+
+def handling(name: str) -> tuple[Step, ...]:
+    """What a consumer does with a batch: claim, effects, cursor, commit."""
+    claimed: list[tuple[int, int, int]] = []
+
+    def claim(conn: Connection) -> object:
+        claimed[:] = conn.execute("select partition, position, upto from headrace.claim(1, 2)").fetchall()
+        return list(claimed)
+
+    def effect(conn: Connection) -> object:
+        for partition, position, upto in claimed:
+            conn.execute(
+                "insert into effect (node, position) select %s, l.position from headrace.log l "
+                "where l.partition = %s and l.position > %s and l.position <= %s",
+                (name, partition, position, upto),
+            )
+        return None
+
+    def advance(conn: Connection) -> object:
+        for partition, _, upto in claimed:
+            conn.execute("select headrace.advance(1, %s, %s)", (partition, upto))
+        return None
+
+    return (BEGIN, claim, effect, advance, COMMIT)
+
+
+def finish(conn: Connection) -> None:
+    """Handles what is left."""
+    last = handling("end")
+    while True:
+        for step in last[:2]:
+            found = step(conn)
+        for step in last[2:]:
+            step(conn)
+        if not found:
+            return
+
+
+@pytest.fixture
+def consumed(conn: Connection) -> Connection:
+    topic(conn)
+    conn.execute("create table effect (id bigint generated always as identity, node text, position bigint)")
+    conn.execute("select headrace.create_consumer('orders', 'c')")
+    return conn
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_every_order_of_two_consumers_handles_each_event_once_and_in_order(
+    consumed: Connection, database: Target, every: bool
+) -> None:
+    scripts = (handling("one"), handling("two"))
+    with Sessions(database.dsn, 2) as sessions:
+        for order in chosen(scripts, every=every):
+            consumed.execute("truncate effect")
+            head = positions(consumed)
+            fill(consumed, 4)
+            sessions.play(scripts, order, lambda: None)
+            finish(consumed)
+            done = [row[0] for row in consumed.execute("select position from effect order by id").fetchall()]
+            assert done == list(range(head + 1, head + 5)), order
+        assert sessions.waited == 0, "a held cursor is skipped, not waited for"
+
+
+def positions(conn: Connection) -> int:
+    row = conn.execute("select coalesce(max(position), 0) from headrace.log").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(
+    consumed: Connection, database: Target, every: bool
+) -> None:
+    """The seek waits for the handler, or comes first: then all that follows its target is handled after it."""
+    seek = sql("select * from headrace.seek('orders', 'c', 'earliest')")
+    scripts = (handling("one"), (BEGIN, seek, COMMIT))
+    with Sessions(database.dsn, 2) as sessions:
+        for order in chosen(scripts, every=every):
+            fill(consumed, 2)
+            finish(consumed)
+            head = positions(consumed)
+            fill(consumed, 1)
+            consumed.execute("truncate effect")
+            sessions.play(scripts, order, lambda: None)
+            finish(consumed)
+            done = [row[0] for row in consumed.execute("select position from effect order by id").fetchall()]
+            assert set(done) == set(range(1, head + 2)), order
+            falls = sum(other <= one for one, other in pairwise(done))
+            assert falls <= 1, f"it went back more than once: {done}"
+
+
+def worker(name: str, *, lapsed: bool) -> tuple[Step, ...]:
+    """What a worker does with an action: claim (a lease that has ended, or a fresh one), effect, ack, commit."""
+    held: list[tuple[int, int]] = []
+
+    def claim(conn: Connection) -> object:
+        due = "read_ct > 0" if lapsed else "read_ct = 0"
+        held[:] = conn.execute(
+            "update pgmq.q_hr_default set read_ct = read_ct + 1, vt = now() + interval '1 hour' "
+            f"where {due} returning msg_id, read_ct"
+        ).fetchall()
+        return list(held)
+
+    def effect(conn: Connection) -> object:
+        for msg_id, _ in held:
+            conn.execute("insert into effect (node, position) values (%s, %s)", (name, msg_id))
+        return None
+
+    def ack(conn: Connection) -> object:
+        if held:
+            (msg_id, attempt), *_ = held
+            try:
+                conn.execute("select headrace.ack_actions(%s, %s, %s::real[])", ([msg_id], [attempt], [0.0]))
+            except Exception as error:  # noqa: BLE001 - what is refused is looked at below
+                return str(error)
+        return None
+
+    return (claim, BEGIN, effect, ack, COMMIT)
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection, database: Target, every: bool) -> None:
+    """The second worker takes what the first holds, as if its lease had ended: whoever acks, the effect is there once."""
+    scripts = (worker("first", lapsed=False), worker("second", lapsed=True))
+    with Sessions(database.dsn, 2) as sessions:
+        for order in chosen(scripts, every=every):
+            consumed.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace.action_result")
+            consumed.execute("select headrace.send_action('work')")
+            sessions.play(scripts, order, lambda: None)
+            ended = consumed.execute("select count(*) from headrace.action_result").fetchone()
+            effects = consumed.execute("select count(*) from effect").fetchone()
+            assert (ended, effects) == ((1,), (1,)), order
+
+
+def test_tester_plays_every_order_once() -> None:
+    assert sorted(orders([2, 1])) == [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
+    assert len(list(orders([4, 3, 2]))) == 1260
+
+
+def test_tester_leaves_a_step_that_waits_and_goes_on(conn: Connection, database: Target) -> None:
+    conn.execute("create table t (n int); insert into t values (0)")
+    add: Callable[[int], Step] = lambda n: sql("update t set n = n + %s", n)  # noqa: E731
+    scripts = ((BEGIN, add(1), COMMIT), (BEGIN, add(10), COMMIT))
+    with Sessions(database.dsn, 2) as sessions:
+        played = [sessions.play(scripts, order, lambda: None) is not None for order in orders([3, 3])]
+        assert sessions.waited > 0 and not all(played) and any(played)
+    assert conn.execute("select n from t").fetchone() == (11 * 20,)
+
+
+def test_tester_catches_a_serial_cursor(conn: Connection, database: Target) -> None:
+    """The classic: a reader that asks for ids greater than the last it saw loses what commits later."""
+    conn.execute("create table queue (id bigint generated always as identity, n int)")
+    conn.execute("create table seen (id bigint)")
+    read = sql("insert into seen select id from queue where id > (select coalesce(max(id), 0) from seen)")
+    insert = sql("insert into queue (n) values (1)")
+    lost = 0
+    with Sessions(database.dsn, 3) as sessions:
+        for order in orders([3, 3, 1]):
+            conn.execute("truncate queue; truncate seen")
+            sessions.play(((BEGIN, insert, COMMIT), (BEGIN, insert, COMMIT), (read,)), order, lambda: None)
+            read(conn)
+            lost += conn.execute("select count(*) from seen").fetchone() != (2,)
+    assert lost > 0
