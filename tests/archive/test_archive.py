@@ -24,8 +24,8 @@ from headrace.archive import (
 )
 from headrace.core import ArchiveBusy, ArchiveDiffers, OutOfLog, UnknownTopic
 from headrace.db import Connection, Target
-from headrace.log import get_topic
-from tests.archive.past import archived, drop, later, three_days
+from headrace.log import create_topic, get_topic
+from tests.archive.past import archived, drop, events, later, three_days
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
     from headrace.log order by position"""
@@ -187,6 +187,14 @@ def test_moved_folder_is_found_where_it_is_now(three: Connection, database: Targ
     span = past_range(three, "orders", start="5", end="12")
     batches = read_past(three, span, folder=str(tmp_path / "new"))
     assert [event.position for batch in batches for event in batch] == list(range(5, 12))
+
+
+def test_log_by_the_events_own_time_is_closed_by_later_events_only(conn: Connection, database: Target, tmp_path: Path) -> None:
+    create_topic(conn, "orders", time_partition="day", clock="event")
+    events(conn, 1, 1440 * 2, days=0)
+    assert archived(conn, database, tmp_path, days=0)[-1].partition is not None
+    days = [(one.day.isoformat(), one.first_position, one.last_position) for one in list_archive(conn)]
+    assert days == [("2026-01-01", 1, 1439), ("2026-01-02", 1440, 2879)]
 
 
 def test_single_positions_are_found_in_archive_and_log(three: Connection, database: Target, tmp_path: Path) -> None:
