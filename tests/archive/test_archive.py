@@ -19,12 +19,13 @@ from headrace.archive import (
     list_archive,
     past_range,
     read_past,
+    read_positions,
     verify_archive,
 )
 from headrace.core import ArchiveBusy, ArchiveDiffers, OutOfLog, UnknownTopic
 from headrace.db import Connection, Target
-from headrace.log import get_topic
-from tests.archive.past import archived, drop, later, three_days
+from headrace.log import create_topic, get_topic
+from tests.archive.past import archived, drop, events, later, three_days
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
     from headrace.log order by position"""
@@ -84,10 +85,12 @@ def test_topic_that_is_to_be_archived_keeps_its_log_until_it_is(three: Connectio
 def test_partition_with_an_event_more_than_its_file_stays(three: Connection, database: Target, tmp_path: Path) -> None:
     archived(three, database, tmp_path, days=6)
     keep_until_archived(three, "orders")
-    three.execute("update headrace.archive set last_position = 9, events = 9 where first_position = 1")
+    (tmp_path / "old.parquet").touch()
+    three.execute("update headrace.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1")
     assert drop(three, days=6) == [(False, "the archive")]
     archived(three, database, tmp_path, days=6)
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]
+    assert not (tmp_path / "old.parquet").exists()
     assert all(dropped for dropped, _ in drop(three, days=6))
 
 
@@ -184,6 +187,24 @@ def test_moved_folder_is_found_where_it_is_now(three: Connection, database: Targ
     span = past_range(three, "orders", start="5", end="12")
     batches = read_past(three, span, folder=str(tmp_path / "new"))
     assert [event.position for batch in batches for event in batch] == list(range(5, 12))
+
+
+def test_log_by_the_events_own_time_is_closed_by_later_events_only(conn: Connection, database: Target, tmp_path: Path) -> None:
+    create_topic(conn, "orders", time_partition="day", clock="event")
+    events(conn, 1, 1440 * 2, days=0)
+    assert archived(conn, database, tmp_path, days=0)[-1].partition is not None
+    days = [(one.day.isoformat(), one.first_position, one.last_position) for one in list_archive(conn)]
+    assert days == [("2026-01-01", 1, 1439), ("2026-01-02", 1440, 2879)]
+
+
+def test_single_positions_are_found_in_archive_and_log(three: Connection, database: Target, tmp_path: Path) -> None:
+    archived(three, database, tmp_path, days=6)
+    before = {row[0]: row for row in three.execute(LOG).fetchall()}
+    drop(three, days=6)
+    found = read_positions(three, past_range(three, "orders"), {2, 17, 30, 31, 40, 99})
+    assert {position: tuple(vars(event).values()) for position, event in found.items()} == {
+        position: before[position] for position in (2, 17, 30, 31, 40)
+    }
 
 
 def test_what_is_in_neither_is_an_error(three: Connection, database: Target, tmp_path: Path) -> None:

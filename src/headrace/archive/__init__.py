@@ -5,7 +5,7 @@ equal to the log, row by row; what is in the catalog may leave the log; archive 
 
 from headrace.archive._archive import Closed, Progress, archive, closed_partitions, keep_until_archived
 from headrace.archive._catalog import Archived, files_of, files_statement, list_archive
-from headrace.archive._past import Past, PastRange, past_range, read_past
+from headrace.archive._past import Past, PastRange, past_range, read_past, read_positions
 from headrace.archive._read import FileRange, RowFilter, first_at, read_file
 from headrace.archive._replay import REPLAY_HEADER, Replayed, replay
 from headrace.archive._verify import Verified, verify_archive
@@ -31,6 +31,7 @@ __all__ = [
     "past_range",
     "read_file",
     "read_past",
+    "read_positions",
     "replay",
     "verify_archive",
 ]

@@ -174,7 +174,11 @@ def _name_and_record(conn: Connection, topic: Topic, root: Path, files: Sequence
         _sync_folder(path.parent)
     rows = msgspec.json.encode(files).decode()
     with translated():
-        conn.execute(query("archive/record"), {"topic_id": topic.topic_id, "folder": str(root), "files": rows})
+        given = {"topic_id": topic.topic_id, "folder": str(root), "files": rows}
+        replaced = conn.execute(query("archive/record"), given).fetchall()
+    # Whoever reads the folder as a whole would find their events twice.
+    for path in {Path(folder) / file for folder, file in replaced} - {root / one.file for one in files}:
+        path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -13,6 +14,9 @@ from headrace.archive._catalog import files_of
 from headrace.archive._read import FileRange, RowFilter, first_at, read_file
 from headrace.core import OutOfLog
 from headrace.db import Connection, moment, query, translated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH = 5000
 _COLUMNS = ("position", "event_id", "type", "key", "payload", "headers", "emitted_at", "appended_at", "producer")
@@ -102,7 +106,7 @@ def read_past(
         if at < logged:
             for piece in _archived(conn, span, at, min(logged, span.until), folder):
                 for some in read_file(piece, _COLUMNS, rows):
-                    yield [Past(**{**row, "event_id": UUID(row["event_id"])}) for row in some.to_pylist()]
+                    yield _pasts(some)
             at = min(logged, span.until)
             continue
         found = _from_log(conn, span, rows, at, batch)
@@ -111,6 +115,28 @@ def read_past(
         if found:
             yield found
         at = found[-1].position + 1 if len(found) == batch else span.until
+
+
+def read_positions(
+    conn: Connection, span: PastRange, positions: Collection[int], *, folder: str | None = None
+) -> dict[int, Past]:
+    """The events at these positions, wherever they are; what neither archive nor log has is left out."""
+    found: dict[int, Past] = {}
+    if not positions:
+        return found
+    with translated(), conn.cursor(row_factory=class_row(Past)) as cursor:
+        given = {"topic_id": span.topic_id, "positions": list(positions)}
+        found |= {event.position: event for event in cursor.execute(query("archive/positions"), given)}
+    missing = set(positions) - set(found)
+    for piece in files_of(conn, span.topic_id, min(missing), max(missing) + 1, folder=folder) if missing else []:
+        wanted = [position for position in missing if piece.first <= position < piece.until]
+        for some in read_file(piece, _COLUMNS, RowFilter(positions=tuple(wanted))) if wanted else []:
+            found |= {event.position: event for event in _pasts(some)}
+    return found
+
+
+def _pasts(batch: pa.RecordBatch) -> list[Past]:
+    return [Past(**{**row, "event_id": UUID(row["event_id"])}) for row in batch.to_pylist()]
 
 
 def _archived(conn: Connection, span: PastRange, first: int, until: int, folder: str | None) -> list[FileRange]:

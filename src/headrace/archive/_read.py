@@ -40,6 +40,7 @@ class RowFilter:
     keys: tuple[str, ...] | None = None
     from_time: datetime | None = None
     to_time: datetime | None = None
+    positions: tuple[int, ...] | None = None
 
 
 def read_file(piece: FileRange, columns: Sequence[str], rows: RowFilter = RowFilter()) -> Iterator[pa.RecordBatch]:
@@ -83,6 +84,8 @@ def _condition(piece: FileRange, rows: RowFilter) -> ds.Expression:
         passes &= pc.field("type").isin(list(rows.types))
     if rows.keys is not None:
         passes &= pc.field("key").isin(list(rows.keys))
+    if rows.positions is not None:
+        passes &= pc.field("position").isin(list(rows.positions))
     if rows.from_time is not None:
         passes &= pc.field("emitted_at") >= rows.from_time
     if rows.to_time is not None:

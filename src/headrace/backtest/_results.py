@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.archive import PastRange, read_past
+from headrace.archive import PastRange, read_positions
 from headrace.backtest._report import Day, Evidence, KeyCount, Result, Sample, TokenCount
 from headrace.backtest._subject import Subject
-from headrace.core import OutOfLog
 from headrace.db import Connection
 from headrace.spark import CorrelatorSpec, RuleSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
+Found = dict[tuple[str, int], Evidence]
+"""By shard and position."""
 EVIDENCE_MAX = 10
 """Events shown with a sample, the newest ones."""
 _EPOCH = date(1970, 1, 1)
@@ -26,21 +27,20 @@ _STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'wou
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads events by shard, topic and position."""
+    """Reads events by shard and position."""
 
     places: Mapping[tuple[str, str], tuple[Connection, PastRange]]
     folder: str | None
 
-    def event(self, shard: str, topic: str, position: int) -> Evidence | None:
-        """The event; None for one that neither archive nor log has."""
-        conn, span = self.places[shard, topic]
-        one = replace(span, first=position, until=position + 1)
-        try:
-            found = [event for batch in read_past(conn, one, folder=self.folder) for event in batch]
-        except OutOfLog:
-            # The live correlator began with an event that is gone by now.
-            return None
-        return next((Evidence(e.position, e.type, e.key, e.emitted_at, e.payload) for e in found), None)
+    def events(self, rows: Sequence[Row], topic: str) -> Found:
+        """The evidence of samples, all of a shard at once."""
+        found: Found = {}
+        for shard in {row.shard for row in rows}:
+            wanted = {position for row in rows if row.shard == shard for position in _evidence(row)}
+            conn, span = self.places[shard, topic]
+            for position, e in read_positions(conn, span, wanted, folder=self.folder).items():
+                found[shard, position] = Evidence(position, e.type, e.key, e.emitted_at, e.payload)
+        return found
 
 
 def results_of(
@@ -57,6 +57,8 @@ def results_of(
         "time desc, position desc",
         samples,
     )
+    topics = {subject.topic: {one.name for one in subjects if one.topic == subject.topic} for subject in subjects}
+    found = {topic: reader.events([row for row in shown if row.name in names], topic) for topic, names in topics.items()}
     return tuple(
         Result(
             kind="rule" if isinstance(subject.spec, RuleSpec) else "correlator",
@@ -67,7 +69,7 @@ def results_of(
             days=tuple(sorted((_day(row) for row in _of(by_day, subject)), key=lambda day: day.day)),
             keys=tuple(KeyCount(row.key, *_numbers(row)) for row in _of(by_key, subject)),
             tokens=tuple(sorted((TokenCount(row.token, *_numbers(row)) for row in _of(by_token, subject)), key=_token)),
-            samples=tuple(_sample(row, subject, reader) for row in _of(shown, subject)),
+            samples=_samples(_of(shown, subject), subject, found[subject.topic]),
         )
         for subject in subjects
     )
@@ -100,18 +102,24 @@ def _day(row: Row) -> Day:
     return Day(_EPOCH + timedelta(days=row.day), *_numbers(row))
 
 
-def _sample(row: Row, subject: Subject, reader: Reader) -> Sample:
-    positions = list(row.evidence or [])[-EVIDENCE_MAX:]
-    found = [reader.event(row.shard, subject.topic, position) for position in positions]
+def _evidence(row: Row) -> list[int]:
+    return list(row.evidence or [])[-EVIDENCE_MAX:]
+
+
+def _samples(rows: Sequence[Row], subject: Subject, found: Found) -> tuple[Sample, ...]:
     keyless = isinstance(subject.spec, CorrelatorSpec) and subject.spec.key is None
-    return Sample(
-        status=row.status,
-        shard=row.shard,
-        position=row.position,
-        time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.micros),
-        key=None if keyless else row.key,
-        token=row.token,
-        event_id=row.event_id,
-        evidence=tuple(one for one in found if one is not None),
-        evidence_total=row.evidence_total,
+    return tuple(
+        Sample(
+            status=row.status,
+            shard=row.shard,
+            position=row.position,
+            time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.micros),
+            key=None if keyless else row.key,
+            token=row.token,
+            event_id=row.event_id,
+            # What the live one began with may be gone by now.
+            evidence=tuple(found[row.shard, position] for position in _evidence(row) if (row.shard, position) in found),
+            evidence_total=row.evidence_total,
+        )
+        for row in rows
     )

@@ -1,5 +1,6 @@
 -- The closed time partitions of a topic that ended before a moment, with whether the archive holds them. Nothing is written to
--- them any more: the log's time has passed their end by more than a sequencer takes. Index: log_position in each of them.
+-- them any more: the server's time has passed their end by more than a sequencer takes; or, where the log's time is the events'
+-- own, the newest event has. Index: log_position in each of them, backwards for the newest.
 select p.name::text as name, p.from_at, p.to_at, coalesce(e.events, 0) as events,
     headrace.is_archived(t.topic_id, e.first_position, e.last_position) as archived
 from headrace.topic t
@@ -10,6 +11,7 @@ cross join lateral (
     where l.topic_id = t.topic_id and l.appended_at >= p.from_at and l.appended_at < p.to_at
 ) e
 where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
-    and p.to_at <= coalesce(%(before)s, headrace.log_clock(t.topic_id))
-    and p.to_at <= headrace.log_clock(t.topic_id) - case when t.clock = 'server' then interval '1 minute' else interval '0' end
+    and p.to_at <= coalesce(%(before)s, headrace.clock())
+    and p.to_at <= case when t.clock = 'server' then headrace.clock() - interval '1 minute'
+        else (select h.appended_at from headrace.log_head(t.topic_id) h) end
 order by p.from_at;
