@@ -133,6 +133,19 @@ def test_every_function_has_steps_and_is_put_back(conn: Connection) -> None:
         assert definition_of(conn, function) == plain
 
 
+def test_failpoint_changes_nothing_else(conn: Connection, database: Target) -> None:
+    """An ack asks how many rows its statement had, and a sequencer whether it found any: both right after a failpoint."""
+    conn.execute("create schema headrace_prove")
+    conn.execute("select headrace.send_action('work'); update pgmq.q_hr_default set read_ct = 1")
+    with (
+        armed(conn, next(one for one in FUNCTIONS if "ack_actions" in one), 99),
+        pytest.raises(psycopg.Error, match="no longer held"),
+    ):
+        conn.execute("select headrace.ack_actions(array[1::bigint, 2], array[1, 1], array[0::real, 0])")
+    with armed(conn, "headrace.correlate(integer,integer)", 99):
+        assert conn.execute("select * from headrace.correlate(7, 10)").fetchall() == []
+
+
 def test_failpoint_strikes_at_its_nth_time_and_once(conn: Connection, database: Target) -> None:
     conn.execute("create schema headrace_prove")
     create_topic(conn, "orders")
