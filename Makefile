@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow prove lint bench clean
 
 setup: $(STAMP)
 
@@ -22,6 +22,9 @@ test: lint  ## everything but the slow marks
 
 test-slow: setup  ## the long runs
 	$(BIN)/pytest -n 2 -m slow
+
+prove: setup  ## an hour under faults: at least a million operations and a hundred faults
+	$(BIN)/headrace prove --minutes 60 --producers 3 --rate 120 --report proof.html
 
 lint: setup
 	$(BIN)/ruff check src tests bench

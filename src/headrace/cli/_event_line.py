@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core import Event, HeadraceError, Invalid, RawJSON, from_cloudevent
+from headrace.core import Event, HeadraceError, Invalid, PayloadTooDeep, RawJSON, from_cloudevent
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -30,7 +30,9 @@ def read_event(line: bytes, number: int, given: Event, *, cloudevent: bool) -> E
         if cloudevent:
             return from_cloudevent(line, topic=given.topic)
         return _read(_decoder.decode(line), given)
-    except msgspec.MsgspecError as error:
+    except RecursionError:
+        raise PayloadTooDeep(f"line {number}: payload nests too deeply; flatten it, or store it elsewhere") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Invalid(f"line {number}: {error}; a line is an object with type, payload and other members of an event") from None
     except HeadraceError as error:
         raise type(error)(f"line {number}: {error}") from None
@@ -42,7 +44,8 @@ def _read(line: _Line, given: Event) -> Event:
         type=line.type or given.type,
         # A copy: the line's buffer is not kept.
         payload=line.payload.copy(),
-        key=line.key or given.key,
+        # An empty key is a mistake to be told, not a key left out.
+        key=given.key if line.key is None else line.key,
         headers=line.headers if line.headers is not None else given.headers,
         emitted_at=line.emitted_at,
         producer=line.producer or given.producer,

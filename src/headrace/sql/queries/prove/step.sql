@@ -2,7 +2,7 @@
 -- since that does not roll back.
 create table if not exists headrace_prove.armed (step integer not null, hit bigint not null);
 create sequence if not exists headrace_prove.hits;
-create or replace function headrace_prove.hit(p_step integer) returns void
+create or replace function headrace_prove.hit(p_step integer) returns boolean
 language plpgsql volatile
 as $$
 begin
@@ -11,5 +11,6 @@ begin
         perform pg_terminate_backend(pg_backend_pid());
         perform pg_sleep(10);
     end if;
+    return false;
 end
 $$;

@@ -1,0 +1,300 @@
+"""Hostile input by every way in: each text, name and size is taken and comes back unchanged, or is refused with an error of ours,
+the same way by every door; and whatever was refused, the rest flows on to the consumer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from headrace.consume import Batch, Consumer, Runner
+from headrace.core import Event, HeadraceError, LoggedEvent
+from headrace.core._limits import PAYLOAD_BYTES_MAX
+from headrace.db import AsyncConnection, Connection, Target, connect, translate
+from headrace.log import read
+from headrace.outbox import publish, publish_many
+from tests.builders import drain, topic
+from tests.cli.conftest import call
+from tests.consume.conftest import Start, run_dry, start
+
+__all__ = ["start"]
+pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(200), pytest.mark.xdist_group("prove")]
+
+TAKEN = [
+    "null",
+    "true",
+    "0",
+    "-0",
+    "1E+2",
+    "1e-400",
+    "123456789012345678901234567890",
+    "0.1000000000000000055511151231257827",
+    '""',
+    '"\\u0061\\/\\b\\f\\n\\r\\t\\"\\\\"',
+    '"\\ud83d\\ude00"',
+    '"\u2028\u2029\ufeff\u202e"',
+    '"\\\\u0000"',
+    '"\u00e9"',
+    '"e\u0301"',
+    "[]",
+    "{}",
+    '{"":0}',
+    '{"a":1,"a":2}',
+    '{"__proto__":{"x":1},"constructor":null}',
+    '[[[[]]],{"a":{"b":[null]}}]',
+    " \n\t\r [ 1 , 2 ] ",
+    '{"$ref":"#","%s":"%(x)s","{0}":"{}","?":"$1"}',
+    '"\'; drop table headrace.log; --"',
+    '"' + "x" * 100_000 + '"',
+    "[" * 128 + "]" * 128,
+    "[" + "0," * 50_000 + "0]",
+    '{"' + "k" * 50_000 + '":1}',
+    "9" * 300,
+]
+REFUSED = [
+    "",
+    " ",
+    "{",
+    "}",
+    "[1,]",
+    "[,1]",
+    '{"a"}',
+    '{"a":}',
+    '{"a":1,}',
+    "{a:1}",
+    "'a'",
+    "nul",
+    "True",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "+1",
+    ".5",
+    "5.",
+    "01",
+    "0x10",
+    "1e",
+    "--1",
+    "1 2",
+    "[1]x",
+    '"\n"',
+    '"\x01"',
+    '"\\x41"',
+    '"\\u12"',
+    '"\\ud800"',
+    '"\\udc00\\ud800"',
+    '"\\u0000"',
+    '{"\\u0000":1}',
+    '"unended',
+    "[" * 129 + "]" * 129,
+    "[" * 100_000,
+    "1e400",
+    "-1e400",
+    "9" * 400,
+    "// c\n1",
+    "/* c */1",
+    "\ufeff1",
+    "\u00a01",
+    "[1 2]",
+    '"a""b"',
+    "undefined",
+    "#",
+    "\\u0031",
+]
+KEYS_TAKEN = [
+    "a",
+    " ",
+    "\t\n",
+    "'",
+    '"',
+    "\\",
+    "%s",
+    "{}",
+    "$1",
+    "; drop table headrace.log;--",
+    "../../etc/passwd",
+    "NULL",
+    "null",
+    "0",
+    "-1",
+    "😀",
+    "e\u0301",
+    "\u00e9",
+    "\u202eabc",
+    "\u200b",
+    "ﷺ",
+    "İ",
+    "ß",
+    "k" * 1024,
+    "é" * 512,
+    "\x7f",
+    "\x1b[31m",
+    "CON",
+    "a" + "\u0301" * 200,
+]
+KEYS_REFUSED = ["", "k" * 1025, "é" * 513, "a\0b", "\ud800"]
+
+Door = Callable[[Target, str, str | None, Path], None]
+
+
+def by_sql(database: Target, text: str, key: str | None, _folder: Path) -> None:
+    with connect(database) as conn:
+        conn.execute("select headrace.publish('orders', 'x', %s::jsonb, p_key => %s)", (text, key))
+
+
+def by_sql_many(database: Target, text: str, key: str | None, _folder: Path) -> None:
+    told = {"topic": "orders", "type": "x"} | ({} if key is None else {"key": key})
+    with connect(database) as conn:
+        conn.execute("select headrace.publish_many(jsonb_build_array(%s::jsonb || jsonb_build_object('payload', %s::jsonb)))",
+            (json.dumps(told), text))  # fmt: skip
+
+
+def by_python(database: Target, text: str, key: str | None, _folder: Path) -> None:
+    with connect(database) as conn:
+        publish(conn, "orders", "x", msgspec.Raw(text.encode()), key=key)
+
+
+def by_copy(database: Target, text: str, key: str | None, _folder: Path) -> None:
+    with connect(database) as conn:
+        publish_many(conn, [Event(topic="orders", type="x", payload=msgspec.Raw(text.encode()), key=key)] * 1)
+
+
+def by_command(database: Target, text: str, key: str | None, _folder: Path) -> None:
+    _asked("publish", "orders", "x", *([] if key is None else [f"--key={key}"]), "--dsn", database.dsn, "--json", "--", text)
+
+
+def by_file(database: Target, text: str, key: str | None, folder: Path) -> None:
+    line = '{"type":"x",' + ("" if key is None else f'"key":{json.dumps(key)},') + f'"payload":{text}}}'
+    path = folder / "events.jsonl"
+    # A line is a line: a break between values is white space, one inside a text would be another mistake.
+    path.write_bytes(line.replace("\n", " ").replace("\r", " ").encode() + b"\n")
+    _asked("publish", "orders", "--file", str(path), "--dsn", database.dsn, "--json")
+
+
+def _asked(*words: str) -> None:
+    answer = call(*words)
+    if answer.code:
+        assert answer.code in (2, 3, 5), answer
+        raise HeadraceError(answer.err)
+
+
+DOORS: dict[str, Door] = {
+    "sql": by_sql,
+    "sql-many": by_sql_many,
+    "python": by_python,
+    "copy": by_copy,
+    "command": by_command,
+    "file": by_file,
+}
+
+
+def taken(door: Door, database: Target, text: str, key: str | None, folder: Path) -> bool:
+    """Whether the door took it. What it refuses must be an error of ours, or PostgreSQL's own word on what is no JSON text."""
+    try:
+        door(database, text, key, folder)
+    except HeadraceError as error:
+        assert str(error)
+        return False
+    except psycopg.Error as error:
+        # Without a code: psycopg itself refuses what no PostgreSQL text can hold.
+        assert translate(error) is not None or (error.sqlstate or "22").startswith("22"), error
+        return False
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_stored(conn: Connection, text: str) -> object:
+    row = conn.execute("select %s::jsonb::text", (text,)).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.fixture
+def orders(conn: Connection) -> Iterator[Connection]:
+    topic(conn)
+    yield conn
+
+
+def payloads(conn: Connection) -> list[object]:
+    drain(conn)
+    return [row[0] for row in conn.execute("select payload::text from headrace.log order by position").fetchall()]
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_text_is_taken_unchanged_or_refused_and_the_rest_flows(
+    orders: Connection, database: Target, tmp_path: Path, name: str
+) -> None:
+    expected: list[object] = []
+    for text in TAKEN:
+        assert taken(DOORS[name], database, text, None, tmp_path), f"{name} refused {text[:60]!r}"
+        expected.append(as_stored(orders, text))
+    for text in REFUSED:
+        if name == "file" and text in ('"\n"', "// c\n1"):
+            continue  # A line break cannot be inside a line.
+        assert not taken(DOORS[name], database, text, None, tmp_path), f"{name} took {text[:60]!r}"
+    assert taken(DOORS[name], database, '"the rest flows"', None, tmp_path)
+    assert payloads(orders) == [*expected, '"the rest flows"']
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_key_is_kept_or_refused(orders: Connection, database: Target, tmp_path: Path, name: str) -> None:
+    for key in KEYS_TAKEN:
+        assert taken(DOORS[name], database, "1", key, tmp_path), f"{name} refused {key[:40]!r}"
+    for key in KEYS_REFUSED:
+        if name == "command" and "\0" in key:
+            continue  # The system itself has no such arguments.
+        assert not taken(DOORS[name], database, "1", key, tmp_path), f"{name} took {key[:40]!r}"
+    drain(orders)
+    assert [event.key for event in read(orders, "orders")] == KEYS_TAKEN
+
+
+@pytest.mark.parametrize("name", [name for name in DOORS if name != "command"])
+def test_payloads_of_many_megabytes_are_refused_and_the_largest_passes(
+    orders: Connection, database: Target, tmp_path: Path, name: str
+) -> None:
+    largest = '"' + "y" * (PAYLOAD_BYTES_MAX - 2) + '"'
+    assert taken(DOORS[name], database, largest, None, tmp_path)
+    for size in (PAYLOAD_BYTES_MAX - 1, 20_000_000):
+        assert not taken(DOORS[name], database, '"' + "y" * size + '"', None, tmp_path)
+    assert taken(DOORS[name], database, "1", None, tmp_path)
+    assert [len(str(one)) for one in payloads(orders)] == [PAYLOAD_BYTES_MAX, 1]
+
+
+@pytest.mark.parametrize(
+    "bytes_", [b"\xff", b'"\xff"', b'"\xc0\xaf"', b'"\xed\xa0\x80"', b"\x00", b"\xff\xfe1\x00", b"\x80" * 1000]
+)
+def test_bytes_that_are_no_text_are_refused_by_the_file_and_python(
+    orders: Connection, database: Target, tmp_path: Path, bytes_: bytes
+) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"type":"x","payload":' + bytes_ + b"}\n")
+    with pytest.raises(HeadraceError):
+        _asked("publish", "orders", "--file", str(path), "--dsn", database.dsn, "--json")
+    with pytest.raises(HeadraceError), connect(database) as conn:
+        publish(conn, "orders", "x", msgspec.Raw(bytes_))
+    assert payloads(orders) == []
+
+
+async def test_whatever_was_taken_reaches_the_consumer_and_every_reader(
+    orders: Connection, database: Target, tmp_path: Path, start: Start
+) -> None:
+    for text in TAKEN:
+        by_sql(database, text, "k", tmp_path)
+    drain(orders)
+    got: list[LoggedEvent] = []
+
+    async def keep(events: list[LoggedEvent], _tx: AsyncConnection) -> None:
+        got.extend(events)
+
+    runner: Runner = await start(Consumer(topic="orders", name="c", handler=keep, batch=Batch(max=7)))  # type: ignore[arg-type]
+    await run_dry(runner)
+    assert [event.payload for event in got] == [event.payload for event in read(orders, "orders")]
+    assert len(got) == len(TAKEN)
+    shown = call("tail", "orders", "--no-follow", "--from", "earliest", "--json", "--dsn", database.dsn)
+    # By line feeds: a text may hold other characters that Python takes for the end of a line.
+    assert (shown.code, [json.loads(line)["key"] for line in shown.out.strip().split("\n")]) == (0, ["k"] * len(TAKEN))

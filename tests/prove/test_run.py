@@ -1,0 +1,110 @@
+"""Runs of the checker on the product: every promise holds under faults, the report tells, and escapes what it tells."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from headrace.db import Server
+from headrace.prove import FAULTS, Options, Proved, Violation, prove, summary, write_report
+from headrace.prove._verdict import judge
+from tests.cli.conftest import call
+from tests.prove.evidence import whole
+
+pytestmark = [pytest.mark.timeout(235), pytest.mark.xdist_group("prove"), pytest.mark.lane("pg18")]
+
+
+def assert_held(proved: Proved) -> None:
+    for verdict in proved.verdicts:
+        assert verdict.holds or verdict.check == "rate-returns", f"{verdict.check}: {verdict.smallest}"
+
+
+def test_every_promise_holds_under_the_faults_of_a_short_run(tmp_path: Path) -> None:
+    """Ten kinds of faults one after the other; the long runs have them all, again and again."""
+    kinds = [
+        "kill-node",
+        "step",
+        "kill-backends",
+        "cut",
+        "kill-server",
+        "failpoint",
+        "poison",
+        "migrate",
+        "retention",
+        "kill-producer",
+    ]
+    proved = prove(Options(minutes=0.5, faults=kinds, seed=4))
+    assert_held(proved)
+    assert len({one.fault for one in proved.evidence.fallen}) >= 3
+    assert {one.check for one in proved.verdicts if one.examined == 0} <= {"poison-is-put-aside", "rate-returns"}
+    write_report(proved, tmp_path / "proof.html")
+    assert "every promise held" in (tmp_path / "proof.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", [21, 22])
+def test_every_promise_holds_under_every_fault(seed: int) -> None:
+    proved = prove(Options(minutes=5, seed=seed))
+    assert_held(proved)
+    assert {one.fault for one in proved.evidence.fallen} == {name for name, fault in FAULTS.items() if not fault.asked}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_full_disk_loses_nothing() -> None:
+    assert_held(prove(Options(minutes=1, faults=["disk-full", "kill-node"], seed=3)))
+
+
+def test_command_runs_on_a_server_that_was_given_and_answers_json(server: Server, tmp_path: Path) -> None:
+    page = tmp_path / "proof.html"
+    answer = call(
+        "prove", "--minutes", "0.1", "--faults", "", "--dsn", server.dsn(), "--report", str(page), "--json", "--rate", "40"
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    told = answer.json
+    assert (told["holds"], told["seed"], told["faults"]) == (True, 1, {})
+    assert told["operations"] > 100 and len(told["verdicts"]) >= 20
+    assert page.exists()
+
+
+def test_command_refuses_what_it_cannot_do(server: Server) -> None:
+    assert call("prove", "--faults", "nonsense").code == 5
+    assert call("prove", "--faults", "kill-server", "--dsn", server.dsn()).code == 5
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def broken_run() -> Proved:
+    verdict = judge("effects-once", "a <b>promise</b>", 3, [Violation("it broke", ("<script>alert(1)</script>", "a & b"))])
+    return Proved(Options(seed=9), (), whole(), (verdict,), 10.0, 70.0)
+
+
+def test_report_is_one_page_that_loads_nothing_and_escapes_everything(tmp_path: Path) -> None:
+    write_report(broken_run(), tmp_path / "proof.html")
+    text = (tmp_path / "proof.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.links == [] and "script" not in page.tags and "b" not in page.tags
+    assert page.tags.count("svg") == 5
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "a promise was broken" in text
+    assert re.search(r'class="fault"[^>]*><title>kill-node at 10.0 s, 1.0 s', text)
+
+
+def test_summary_counts_what_happened() -> None:
+    told = summary(broken_run())
+    assert (told.holds, told.faults, told.outcomes) == (False, {"kill-node": 1}, {"unknown": 1, "ok": 2, "rolled_back": 1})
