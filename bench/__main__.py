@@ -7,7 +7,7 @@ import importlib
 
 from bench._lab import lab
 
-NAMES = ("publish", "batch", "end_to_end", "latency", "rules", "actions", "correlate", "spark_source")
+NAMES = ("publish", "batch", "end_to_end", "latency", "rules", "actions", "correlate", "spark_source", "recovery")
 
 
 def main() -> None:
