@@ -49,8 +49,14 @@ def _pgmq(dsn: str) -> None:
     from pgmq import PGMQueue
 
     parts = conninfo_to_dict(dsn)
+    # Its SQL is there without the extension.
     queue = PGMQueue(
-        host=str(parts["host"]), port=str(parts["port"]), database=str(parts["dbname"]), username=str(parts["user"]), password=""
+        init_extension=False,
+        host=str(parts["host"]),
+        port=str(parts["port"]),
+        database=str(parts["dbname"]),
+        username=str(parts["user"]),
+        password="",
     )
     with psycopg.connect(dsn, autocommit=True) as conn:
         while True:
