@@ -19,6 +19,7 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "pipeline",
+    "recovery",
 )
 
 

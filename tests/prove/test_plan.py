@@ -10,12 +10,14 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS
+from headrace.prove._actor import Orders
 from headrace.prove._final import read_operations
 from headrace.prove._history import Ended, History, Invoked, Seen, read_history
 from headrace.prove._nemesis import chosen_faults
@@ -154,3 +156,20 @@ def test_proxy_passes_delays_cuts_and_refuses() -> None:
     finally:
         proxy.stop()
         echo.socket.close()
+
+
+def test_processes_end_when_the_checker_is_killed(tmp_path: Path) -> None:
+    orders = Orders(name="producer-1", dsn="postgresql://nobody@127.0.0.1:1/none", folder=str(tmp_path), seed=1)
+    child = [sys.executable, "-m", "headrace.prove._process", "producer", msgspec.json.encode(orders).decode()]
+    program = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+    checker = subprocess.Popen([sys.executable, "-c", program, *child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert checker.stdout is not None
+    pid = int(checker.stdout.readline())
+    until = time.monotonic() + 30
+    while not (tmp_path / "producer-1.0001.jsonl").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    checker.kill()
+    checker.wait()
+    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < until, "it works on for nobody"
+        time.sleep(0.1)

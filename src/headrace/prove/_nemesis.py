@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from headrace.core import Invalid
+import psycopg
+
+from headrace.core import DatabaseUnavailable, Invalid
 from headrace.prove import _fault_load as load
 from headrace.prove import _fault_process as process
 from headrace.prove._evidence import Fallen
@@ -91,7 +93,12 @@ class Nemesis:
 
     def _do(self, planned: Planned) -> None:
         fault = FAULTS[planned.fault]
-        at = now()
-        with fault.act(self._scene, random.Random(planned.seed)) as detail:
-            self._tell(f"{planned.fault}: {detail}")
+        at, detail = now(), ""
+        try:
+            with fault.act(self._scene, random.Random(planned.seed)) as detail:
+                self._tell(f"{planned.fault}: {detail}")
+        except (psycopg.Error, DatabaseUnavailable) as error:
+            # The server was not to be reached for it, after an earlier fault: each heals what it has broken all the same.
+            detail = f"{detail}, cut short: {' '.join(str(error).split())[:200]}"
+            self._tell(f"{planned.fault} {detail}")
         self.fallen.append(Fallen(planned.fault, at, now(), detail))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
+import time
 
 import msgspec
 
@@ -15,6 +18,20 @@ from headrace.prove._sink import sink
 
 ROLES = {"producer": produce, "reader": follow, "sink": sink, "node": run_node}
 
+
+def end_with_parent() -> None:
+    """Ends this process when the checker is gone, so that a killed checker leaves nobody at work."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
 if __name__ == "__main__":
+    end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     ROLES[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=Orders))
