@@ -52,6 +52,10 @@ def happen(conn: Connection, count: int, *, seed: int, ago_s: int = 3600) -> Non
     """Random events, in the log, in a few pieces with up to a minute between them, the first so many seconds ago."""
     chance = random.Random(seed)
     at = ago_s
+    # A log has no time before its topic.
+    conn.execute(
+        "update headrace.topic set created_at = least(created_at, headrace.clock() - make_interval(secs => %s))", (ago_s + 60,)
+    )
     while count > 0:
         piece = min(count, chance.randint(1, max(2, count // 6)))
         with conn.transaction():
