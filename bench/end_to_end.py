@@ -58,7 +58,7 @@ def run(lab: Lab, *, quick: bool) -> None:
     window_s, rounds = (6.0, 1) if quick else (30.0, 1)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
-    protocols: tuple[Protocol, ...] = ("simple",) if quick else ("simple", "prepared")
+    protocols: tuple[Protocol, ...] = ("simple",) if quick else ("prepared",)
     for protocol in protocols:
         ours, theirs, bare = Side(OURS.name, []), Side(THEIRS.name, []), Side("bare insert", [])
         for _ in range(rounds):
