@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID, uuid4
@@ -10,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from headrace.archive import PastRange, RowFilter, past_range, read_past, replay
+from headrace.archive import PastRange, Replayed, RowFilter, past_range, read_past, replay
 from headrace.cli._output import console, json_line, note
 from headrace.cli._session import Session, command
 from headrace.db import Connection
@@ -70,30 +72,36 @@ def replay_(
     replay_name = name or uuid4()
     if not session.json:
         note(f"If it is broken off, go on with: --name {replay_name}")
-    done = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console(stderr=True), disable=session.json) as bars:
-        task = bars.add_task("events", total=total)
-        for (_, span, _), (_, conn) in zip(found, session.shards(), strict=True):
-            before = done
-            for step in replay(
-                conn,
-                span,
-                into=into or topic,
-                name=replay_name,
-                same_ids=same_ids,
-                rate=rate,
-                rows=rows,
-                folder=place,
-                namespace=session.namespace,
-            ):
-                done = before + step.events
-                bars.update(task, completed=done)
+    play = partial(
+        replay,
+        into=into or topic,
+        name=replay_name,
+        same_ids=same_ids,
+        rate=rate,
+        rows=rows,
+        folder=place,
+        namespace=session.namespace,
+    )
+    done = _played(session, [span for _, span, _ in found], play, total)
     result = {"events": done, "into": into or topic, "name": str(replay_name), "ranges": told}
     if session.json:
         json_line(result)
     else:
         console().print(f"{done} events of {topic} published into {into or topic}", markup=False)
+
+
+def _played(session: Session, spans: Sequence[PastRange], play: Callable[..., Iterator[Replayed]], total: int) -> int:
+    """Replays shard after shard under a progress bar, and says how many events that were."""
+    done = 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console(stderr=True), disable=session.json) as bars:
+        task = bars.add_task("events", total=total)
+        for span, (_, conn) in zip(spans, session.shards(), strict=True):
+            before = done
+            for step in play(conn, span):
+                done = before + step.events
+                bars.update(task, completed=done)
+    return done
 
 
 def _count(conn: Connection, span: PastRange, rows: RowFilter, folder: str | None) -> int:
