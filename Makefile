@@ -21,7 +21,7 @@ test: lint  ## everything but the slow marks
 	$(BIN)/pytest -n 2 --max-worker-restart 1
 
 test-slow: setup  ## the long runs
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 -m slow --hypothesis-profile explore
 
 prove: setup  ## an hour under faults: at least a million operations and a hundred faults
 	$(BIN)/headrace prove --minutes 60 --producers 3 --rate 120 --report proof.html

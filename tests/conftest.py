@@ -20,8 +20,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 from filelock import FileLock
+from hypothesis import settings as hypothesis_settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.spark import session
@@ -36,6 +38,11 @@ PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
 FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB"}
 CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres", "cron.use_background_workers": "on"}
 
+# What passed once passes again: the same examples every time. `--hypothesis-profile explore` looks for new ones.
+hypothesis_settings.register_profile("repeatable", derandomize=True)
+hypothesis_settings.register_profile("explore")
+hypothesis_settings.load_profile("repeatable")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lane(name): run on this lane only")
@@ -48,6 +55,24 @@ class OneSpark(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if _uses_spark(nodeid.split("::", 1)[0]) else nodeid
+
+    def _reschedule(self, node: WorkerController) -> None:
+        super()._reschedule(node)
+        # A worker begins a test only once it knows the one after it, or that there is none.
+        if self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test a worker died in, which is not run again. xdist hands out what was done as well, and waits for ever."""
+        left = [(scope, tests) for scope, tests in self.assigned_work.pop(node).items() if not all(tests.values())]
+        if not left:
+            return None
+        crashed = next(test for test, done in left[0][1].items() if not done)
+        left[0][1][crashed] = True
+        self.workqueue.update((scope, tests) for scope, tests in left if not all(tests.values()))
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed
 
 
 @cache

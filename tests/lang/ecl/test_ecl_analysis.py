@@ -169,6 +169,13 @@ def test_analysis_has_a_limit() -> None:
         vacuity(compile(parse("push(x){loop(1000){a}}")), limit=100)
 
 
+def test_analysis_has_a_limit_of_steps() -> None:
+    # Fourteen timers can come due in 2^14 different sets, from a handful of configurations.
+    branches = ",".join(f"after {n} s" for n in range(1, 15))
+    with pytest.raises(StateLimitExceeded, match="at least 5001 steps, allowed are 5000"):
+        vacuity(compile(parse(f"push(x){{sequential{{parallel{{{branches}}},never}}}}")), limit=100)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "relation"),
     [

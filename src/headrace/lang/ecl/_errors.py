@@ -21,14 +21,14 @@ class PatternError(Invalid):
 
 
 class StateLimitExceeded(Invalid):
-    """Compiling or analysing the pattern needs more states than allowed."""
+    """Compiling or analysing the pattern needs more states, or more steps between them, than allowed."""
 
     sqlstate = "HR321"
 
-    def __init__(self, what: str, *, needed: int, allowed: int, hint: str) -> None:
+    def __init__(self, what: str, *, needed: int, allowed: int, hint: str, unit: str = "states") -> None:
         self.needed = needed
         self.allowed = allowed
-        super().__init__(f"{what} needs at least {needed} states, allowed are {allowed}; {hint}")
+        super().__init__(f"{what} needs at least {needed} {unit}, allowed are {allowed}; {hint}")
 
 
 class TableError(Invalid):

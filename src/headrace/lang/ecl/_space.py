@@ -22,6 +22,7 @@ from headrace.lang.ecl._zone import EMPTY_ZONE, Moment, Zone, due_together, elap
 
 CONFIGURATIONS_MAX = 20_000
 SITUATIONS_MAX = 20_000
+STEPS_PER_CONFIGURATION_MAX = 50
 _Units = tuple[tuple[int, ...], ...]
 _HINT = "compare or check smaller parts of the pattern, or raise the limit"
 
@@ -81,6 +82,7 @@ class Space:
         self._numbers: dict[Configuration, int] = {} if self._fresh else {first: 0}
         self._came: list[tuple[int, Edge] | None] = [None]
         self._edges: dict[int, tuple[Edge, ...]] = {}
+        self._steps = 0
 
     def edges(self, number: int) -> tuple[Edge, ...]:
         if number not in self._edges:
@@ -120,14 +122,23 @@ class Space:
         fresh = self._fresh and number == 0
         zone = configuration.zone if fresh else elapsed(configuration.zone)
         for given in self.events:
+            self._count_step()
             yield self._edge(number, given, zone)
         if fresh:
             # The instance begins at its first event's time, when no timer can be due yet.
             return
         for due in submasks(sum(1 << timer for timer in configuration.zone.timers)):
+            self._count_step()
             left = due_together(configuration.zone, due)
             if left is not None:
                 yield self._edge(number, Input((), None, due), left)
+
+    def _count_step(self) -> None:
+        # Few configurations can have many inputs: every set of timers may come due together.
+        self._steps += 1
+        allowed = self._limit * STEPS_PER_CONFIGURATION_MAX
+        if self._steps > allowed:
+            raise StateLimitExceeded("the analysis", needed=self._steps, allowed=allowed, hint=_HINT, unit="steps")
 
     def _edge(self, number: int, given: Input, zone: Zone) -> Edge:
         units: list[tuple[int, ...]] = []
