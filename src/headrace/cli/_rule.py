@@ -15,8 +15,8 @@ from headrace.cli._session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import Target
 from headrace.react import (
-    Plan,
     Rule,
+    RulePlan,
     RuleState,
     RuleVersion,
     alter_rule,
@@ -223,14 +223,14 @@ def apply_(session: Session, file: File, source: Source = None, yes: Yes = False
         console().print(f"the rules of {file.name} are applied; a running node puts them into force within a second")
 
 
-def _plans(session: Session, file: Path, source: str | None) -> list[tuple[Target, Plan]]:
+def _plans(session: Session, file: Path, source: str | None) -> list[tuple[Target, RulePlan]]:
     rules = load_rules(file)
     # By the file's name: two files must not drop each other's rules.
     source = source or file.name
     return [(target, plan(conn, rules, source=source, namespace=session.namespace)) for target, conn in session.shards()]
 
 
-def _print_plans(session: Session, plans: list[tuple[Target, Plan]]) -> None:
+def _print_plans(session: Session, plans: list[tuple[Target, RulePlan]]) -> None:
     if session.json:
         json_line([_plan_json(target, made) for target, made in plans])
         return
@@ -243,7 +243,7 @@ def _print_plans(session: Session, plans: list[tuple[Target, Plan]]) -> None:
         console().print(f"{target.name}: {counts}" if len(plans) > 1 else counts)
 
 
-def _plan_json(target: Target, made: Plan) -> dict[str, object]:
+def _plan_json(target: Target, made: RulePlan) -> dict[str, object]:
     return {
         "shard": target.name,
         "source": made.source,
@@ -254,7 +254,7 @@ def _plan_json(target: Target, made: Plan) -> dict[str, object]:
     }
 
 
-def _plan_rows(made: Plan) -> Iterator[list[object]]:
+def _plan_rows(made: RulePlan) -> Iterator[list[object]]:
     for rule in made.create:
         yield ["+", rule.name, rule.topic, "create", None, f"{rule.event_type}: {rule.condition} → {rule.action}"]
     for change in made.change:
