@@ -100,12 +100,9 @@ def _shown(session: Session, target: Target, steps: Iterator[Progress]) -> Progr
 @command(group, "list")
 def list_(session: Session, name: SomeName = None) -> None:
     """List what is archived, by topic and day."""
-    found = [(target, one) for target, conn in session.shards() for one in list_archive(conn, name, namespace=session.namespace)]
-    if session.json:
-        json_line([_as_json(target, one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_archive(conn, name, namespace=session.namespace))
     columns = ["topic", "day", "positions", "events", "bytes", "in the log too", "archived at", "file"]
-    session.rows(columns, ((target, _row(one)) for target, one in found))
+    session.show(columns, found, _row)
 
 
 def _row(one: Archived) -> list[object]:
