@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from headrace.prove._run import _left_over
 from headrace.prove._verdict import Verdict
 from headrace.prove._workload import SCHEDULE, furnish
 from headrace.schedule import pause_schedule
+from tests.builders import wait_until
 from tests.conftest import temporary_folder
 
 pytestmark = [pytest.mark.timeout(200), pytest.mark.xdist_group("prove")]
@@ -50,13 +50,6 @@ def consumed(server: Server) -> int:
         row = conn.execute("select count(*) from headrace_prove.consumed where consumer = 'ledger'").fetchone()
     assert row is not None
     return int(row[0])
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
-        time.sleep(0.1)
 
 
 def judged(conn: Connection, folder: Path, producer: str) -> list[Verdict]:
