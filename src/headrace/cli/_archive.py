@@ -117,11 +117,7 @@ def verify(session: Session, name: SomeName = None, folder: Folder = None) -> No
 
     Exits with 6 where a file is missing or differs.
     """
-    looked = [
-        (target, one)
-        for target, conn in session.shards()
-        for one in verify_archive(conn, name, folder=folder, namespace=session.namespace)
-    ]
+    looked = session.found(lambda conn: verify_archive(conn, name, folder=folder, namespace=session.namespace))
     wrong = [one.problem for _, one in looked if one.problem]
     if session.json:
         json_line([_as_json(target, one.archived) | {"problem": one.problem} for target, one in looked])

@@ -151,11 +151,7 @@ def seek_(
 
 
 def _seek(session: Session, topic: str, name: str, to: str, *, preview: bool) -> list[tuple[Target, Seek]]:
-    return [
-        (target, one)
-        for target, conn in session.shards()
-        for one in seek(conn, topic, name, to, preview=preview, namespace=session.namespace)
-    ]
+    return session.found(lambda conn: seek(conn, topic, name, to, preview=preview, namespace=session.namespace))
 
 
 def _print_seek(session: Session, moves: list[tuple[Target, Seek]], *, moved: bool) -> None:
