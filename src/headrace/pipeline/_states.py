@@ -1,5 +1,5 @@
-"""The rows of headrace.correlator_instance as Arrow, and back, by whole columns: a batch may have 100 000 keys, and a Python object
-for each of their values would take longer than stepping them."""
+"""The rows of headrace.correlator_instance as Arrow, and back, by whole columns: a batch may have 100 000 keys, and a Python
+object for each of their values would take longer than stepping them."""
 
 from __future__ import annotations
 
