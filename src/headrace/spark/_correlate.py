@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.lang.condition import micros_of
+from headrace.lang.condition import micros_of, spark_literal
 from headrace.lang.ecl import Table
-from headrace.spark._correlate_symbols import PREFIX, Classifier, CorrelatorSpec, classifier, extractions
+from headrace.spark._correlate_symbols import Classifier, CorrelatorSpec, classifier, extractions
 from headrace.spark._match import check_columns, with_emitted_at
 
 if TYPE_CHECKING:
@@ -67,22 +67,21 @@ def correlate_batch(
 
 def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFrame:
     """The events that can matter, as the table sees them: key, symbol (symbol1, … for more alphabets), offset, time, event_id."""
-    from pyspark.sql import functions
-
-    time = "appended_at" if "appended_at" in df.columns else "timestamp"
-    check_columns(df, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], made.roots)
-    wanted = df if spec.topic is None else df.where(functions.col("topic") == spec.topic)
-    if spec.since_offset:
-        wanted = wanted.where(functions.col("offset") >= spec.since_offset)
-    extracted = with_emitted_at(wanted).selectExpr("*", *extractions(made.fields))
+    columns = df.columns
+    time = "appended_at" if "appended_at" in columns else "timestamp"
+    check_columns(columns, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], made.roots)
+    # Few steps: Spark analyses the frame anew at each, and a micro-batch must not wait for that.
+    began = [f"topic = {spark_literal(spec.topic)}"] if spec.topic is not None else []
+    began += [f"`offset` >= {spec.since_offset}"] if spec.since_offset else []
+    wanted = df.where(" and ".join(began)) if began else df
+    fields = extractions(made.fields)
+    extracted = with_emitted_at(wanted, made.roots).selectExpr("*", *fields) if fields else wanted
     symbols = [f"{sql} as {name}" for sql, name in zip(made.symbols, _symbol_names(made), strict=True)]
-    told_apart = extracted.selectExpr(
-        f"{made.key} as {PREFIX}key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id"
-    ).withColumnRenamed(f"{PREFIX}key", "key")
-    told_apart = told_apart.where("key is not null") if spec.key is not None else told_apart
+    told_apart = extracted.selectExpr(f"{made.key} as key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id")
+    ended = ["key is not null"] if spec.key is not None else []
     if not spec.forgets and (idle := _idle(made.table)):
-        told_apart = told_apart.where(f"symbol not in ({', '.join(map(str, idle))})")
-    return told_apart
+        ended.append(f"symbol not in ({', '.join(map(str, idle))})")
+    return told_apart.where(" and ".join(ended)) if ended else told_apart
 
 
 def _idle(table: Table) -> tuple[int, ...]:

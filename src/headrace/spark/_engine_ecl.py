@@ -84,7 +84,8 @@ class _Stage:
 
     def _classified(self, frame: DataFrame) -> DataFrame:
         """The events as the table of their own case sees them."""
-        extracted = with_emitted_at(frame).selectExpr("*", *extractions(self._columns))
+        roots = {field.root for field in self._columns}
+        extracted = with_emitted_at(frame, roots).selectExpr("*", *extractions(self._columns))
         whens = " ".join(f"when {number} then array({', '.join(symbols)})" for number, symbols in enumerate(self._ways))
         # The lambda adds nothing; it keeps the branches out of one Java method, which would be long in compiling.
         symbols = f"concat(case way {whens} end, filter(array(0), x -> x > `offset`))"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -33,12 +33,13 @@ def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
     if not rules:
         raise Invalid("match was given no rules; give at least one")
     made = planned(tuple(rules))
-    check_columns(df, _NEEDED, made.reads)
-    kept = [column for column in HIT_COLUMNS if column in df.columns]
+    columns = df.columns
+    check_columns(columns, _NEEDED, made.reads)
+    kept = [column for column in HIT_COLUMNS if column in columns]
     table = df.sparkSession.createDataFrame(_table(made.entries))
     # Before any field is taken out: events of types that no rule is about cost nothing more.
     wanted = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
-    extracted = with_emitted_at(wanted).select("*", *(functions.expr(sql).alias(name) for name, sql in made.columns))
+    extracted = with_emitted_at(wanted, made.reads).selectExpr("*", *(f"{sql} as {name}" for name, sql in made.columns))
     # explode_outer: for plain explode the optimizer asks first whether the array is empty, which evaluates everything twice.
     asking = extracted.select("*", functions.explode_outer(functions.expr(made.probes)).alias(f"{PREFIX}probe"))
     found = asking.join(
@@ -57,18 +58,18 @@ def planned(rules: tuple[RuleSpec, ...]) -> MatchPlan:
     return plan(rules)
 
 
-def with_emitted_at(df: DataFrame) -> DataFrame:
-    """The frame with the column that conditions know its `timestamp` by."""
+def with_emitted_at(df: DataFrame, roots: Collection[str]) -> DataFrame:
+    """The frame with the column that conditions know its `timestamp` by, where they read it."""
     from pyspark.sql import functions
 
-    return df if "timestamp" not in df.columns else df.withColumn("emitted_at", functions.col("timestamp"))
+    return df.withColumn("emitted_at", functions.col("timestamp")) if "emitted_at" in roots else df
 
 
-def check_columns(df: DataFrame, needed: Iterable[str], roots: Iterable[str]) -> None:
+def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable[str]) -> None:
     """Refuses a frame that lacks a needed column, or one that conditions over these roots read."""
     wanted = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
-    if missing := [column for column in wanted if column not in df.columns]:
-        raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(df.columns)}")
+    if missing := [column for column in wanted if column not in columns]:
+        raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(columns)}")
 
 
 def _table(entries: Sequence[Entry]) -> pa.Table:

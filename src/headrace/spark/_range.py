@@ -52,15 +52,13 @@ def columns_read(rules: Sequence[RuleSpec], correlators: Sequence[CorrelatorSpec
 
 def read_range(session: SparkSession, access: Access, span: Range, columns: Sequence[str]) -> DataFrame:
     """The events of a range. Columns of events that were not asked for are there, and null: nothing may read them."""
-    from pyspark.sql import functions
-
     from headrace.spark._source_options import SourceOptions
 
     given = {**access.options(), "subscribe": span.topic, "columns": ",".join(columns)}
     read = _read_here if len(span) <= SHORT_MAX else _read_there
     frame = read(session, SourceOptions.of(given), span, columns)
     left_out = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
-    return frame.select("*", *(functions.lit(None).cast(column.type).alias(column.name) for column in left_out))
+    return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in left_out))
 
 
 def _read_here(session: SparkSession, options: SourceOptions, span: Range, columns: Sequence[str]) -> DataFrame:
