@@ -29,6 +29,9 @@ def prove_(
     producers: Annotated[int, typer.Option(min=1, help="Processes that publish.")] = 2,
     nodes: Annotated[int, typer.Option(min=1, help="Node processes.")] = 2,
     rate: Annotated[float, typer.Option(min=1, help="Events per second of each producer.")] = 100,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With a pipeline on Spark, and its kill -9; needs Java and about 1 GB of memory.")
+    ] = False,
     margin: Annotated[
         float,
         typer.Option(min=0, max=0.9, help="How far below 95 % the rate after a fault may stay: for a machine in other use."),
@@ -53,6 +56,7 @@ def prove_(
         nodes=nodes,
         rate=rate,
         margin=margin,
+        spark=spark,
         keep=keep.absolute() if keep else None,
     )
     proved = prove(options, tell=(lambda _: None) if session.json else note)

@@ -21,6 +21,7 @@ from headrace.prove._evidence import (
     Evidence,
     Fallen,
     Fired,
+    Ledger,
     Letter,
     Operation,
     Pushed,
@@ -30,7 +31,7 @@ from headrace.prove._evidence import (
 )
 from headrace.prove._history import Began, Ended, Invoked, Left, Seen, read_history
 from headrace.prove._reader import digest
-from headrace.prove._workload import CRON, EXPIRING, SCHEDULE, WHOLE
+from headrace.prove._workload import CRON, EXPIRING, SCHEDULE, TRIPS, WHOLE
 from headrace.schedule import ticks
 
 T = TypeVar("T")
@@ -107,6 +108,7 @@ def read_evidence(
         results=_rows(conn, "results", Result),
         fired=_rows(conn, "fired", Fired),
         pushed=_rows(conn, "pushed", Pushed),
+        ledger=next(iter(_rows(conn, "ledger", Ledger, {"topic": TRIPS})), None),
         ticks=ticked,
         planned_ticks=_planned(ticked),
         handlings=[one for one in read_history(folder, "node") if isinstance(one, Began | Left)],

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from headrace.core import Invalid
 from headrace.db import Connection, query
 from headrace.prove import _check_log as log
 from headrace.prove import _check_reaction as reaction
 from headrace.prove import _check_time as in_time
+from headrace.prove._bug import known
 from headrace.prove._evidence import Evidence
 from headrace.prove._final import read_evidence
 from headrace.prove._history import now
@@ -44,6 +46,7 @@ CHECKS: tuple[Callable[[Evidence], Verdict], ...] = (
     reaction.firings_are_the_rules,
     reaction.outputs_are_the_replay,
     reaction.outputs_arrive,
+    reaction.pipeline_did_it_once,
     reaction.actions_end_once,
     reaction.effects_once,
     reaction.ticks_once,
@@ -68,6 +71,8 @@ class Options:
     """Events per second of each producer."""
     margin: float = 0.1
     """How far the rate may stay below 95 % of the one before a fault, for a machine that others use as well."""
+    spark: bool = False
+    """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
     bugs: Sequence[str] = ()
     """Seeded bugs, to see that they are caught."""
     failpoints: Sequence[str] = ()
@@ -102,7 +107,9 @@ class Proved:
 
 def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Proved:
     """Runs it all and judges. What is told are lines for people."""
-    faults = chosen_faults(options.faults, own_server=options.dsn is None)
+    faults = chosen_faults(options.faults, own_server=options.dsn is None, spark=options.spark)
+    if not options.spark and (its := [bug.name for bug in known(options.bugs) if bug.spark]):
+        raise Invalid(f"the seeded bug {', '.join(its)} is a pipeline's; give spark=True")
     plan = make_plan(options.seed, seconds=options.minutes * 60, faults=faults)
     tell(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
     with scene(
@@ -112,6 +119,7 @@ def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Pro
         lease_s=LEASE_S,
         minutes=options.minutes,
         small_disk="disk-full" in faults,
+        spark=options.spark,
         keep=options.keep,
     ) as stage:
         stage.failpoints = tuple(options.failpoints) or stage.failpoints
@@ -125,7 +133,7 @@ def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callabl
     watch = Watch(stage.target.dsn)
     _start(stage, options)
     watch.start()
-    _await_flow(stage)
+    _await_flow(stage, options)
     began_at = now()
     tell("everything flows")
     until = began_at + options.minutes * 60
@@ -159,15 +167,17 @@ def _start(stage: Scene, options: Options) -> None:
     # Not through the proxy: what a reader sees must not depend on it.
     stage.cast.add("reader", stage.orders("reader", dsn=stage.target.dsn))
     stage.cast.add("sink", stage.orders("sink"))
+    if options.spark:
+        stage.cast.add("pipeline", stage.orders("pipeline", bugs=tuple(options.bugs)))
 
 
-def _await_flow(stage: Scene) -> None:
-    """Until events are handled: processes take a while to start."""
+def _await_flow(stage: Scene, options: Options) -> None:
+    """Until events are handled everywhere: processes take a while to start, Spark longer."""
     deadline = now() + START_S
     with stage.connect() as conn:
         while now() < deadline:
-            row = conn.execute("select count(*) from headrace_prove.consumed c where c.consumer = 'ledger'").fetchone()
-            if row and row[0] > 0:
+            row = conn.execute(query("prove/flows")).fetchone()
+            if row and row[0] and (row[1] or not options.spark):
                 return
             time.sleep(0.1)
 
@@ -184,6 +194,7 @@ def _drain(stage: Scene, drain_s: float) -> tuple[dict[str, int], datetime]:
         row = conn.execute("select headrace.clock()").fetchone()
     assert row is not None
     stage.cast.end("reader")
+    stage.cast.end("pipeline")
     stage.cast.end("node")
     return left_over, row[0]
 

@@ -96,6 +96,7 @@ def scene(
     lease_s: float,
     minutes: float = 1.0,
     small_disk: bool = False,
+    spark: bool = False,
     keep: Path | None = None,
 ) -> Iterator[Scene]:
     """A furnished database with nobody at work yet."""
@@ -105,7 +106,7 @@ def scene(
     with _database(dsn, folder, bugs, small_disk) as (target, server, disk):
         with connect(target) as conn:
             migrate(conn)
-            furnish(conn, minutes=minutes)
+            furnish(conn, minutes=minutes, spark=spark)
             plant_in_database(conn, bugs)
         parts = conninfo_to_dict(target.dsn)
         proxy = Proxy(str(parts.get("host") or "127.0.0.1"), int(str(parts.get("port") or 5432)))
