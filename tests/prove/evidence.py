@@ -122,7 +122,7 @@ def whole() -> Evidence:
             Began(at=3.0, node="n2", action_id=CHARGE, attempt=2),
             Left(at=4.0, node="n2", action_id=CHARGE, attempt=2),
         ],
-        fallen=[Fallen("kill-node", 20.0, 21.0)],
+        fallen=[Fallen("kill-node", 20.0, 21.0), Fallen("shard-down", 40.0, 45.0)],
         samples=[Sample(float(at), at * 100, at * 100, 0, 0, 0) for at in range(60)],
         drained_at=START + timedelta(hours=1),
         left_over={"events in the outbox": 0},

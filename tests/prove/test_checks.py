@@ -10,6 +10,7 @@ from headrace.prove import CHECKS, Evidence
 from headrace.prove._check_time import rate_returns
 from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Ledger, Letter, Operation, Pushed, Result, Sample, Ticked
 from headrace.prove._history import Began, Left, Seen
+from headrace.prove._verdict import join
 from tests.prove.evidence import CHARGE, EXPLODE, NOTIFY, ORDERS, ROWS, START, TROUBLE, but, sent, swapped, uid, whole, without
 
 BY_NAME = {check(Evidence()).check: check for check in CHECKS}
@@ -100,6 +101,11 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
         ),
     ),
     ("worked-off", "left over", but(left_over={"events in the outbox": 1})),
+    (
+        "other-shards-go-on",
+        "the first stood still",
+        but(samples=[Sample(float(at), 0, 100 * (at if at <= 40 else 40 + (at - 40) // 5), 0, 0, 0) for at in range(60)]),
+    ),
     ("processes-live", "a node ended", but(unexpected=["node n1 ended with exit code 1"])),
 ]
 
@@ -123,6 +129,19 @@ def test_check_fails_on_a_violation_and_shows_it(name: str, evidence: Evidence) 
 def test_run_without_a_pipeline_has_no_ledger_to_judge() -> None:
     verdict = BY_NAME["pipeline-did-it-once"](but(ledger=None))
     assert (verdict.holds, verdict.examined) == (True, 0)
+
+
+def test_shard_beside_a_dead_one_is_not_judged_by_the_rate_after_another_fault() -> None:
+    faults = [Fallen("kill-node", 35.0, 39.0), Fallen("shard-down", 40.0, 45.0)]
+    verdict = BY_NAME["other-shards-go-on"](but(samples=samples(0, until=60), fallen=faults))
+    assert (verdict.holds, verdict.examined) == (True, 0)
+
+
+def test_violation_on_another_shard_breaks_the_promise_and_tells_where() -> None:
+    check = BY_NAME["acknowledged-is-logged"]
+    verdict = join({"main": check(whole()), "shard2": check(but(log=without("orders", 2)))})
+    assert (verdict.holds, verdict.broken, verdict.examined) == (False, 1, 2 * check(whole()).examined)
+    assert verdict.smallest is not None and verdict.smallest.what.startswith("on shard2: ")
 
 
 def test_every_check_is_seen_to_fail() -> None:

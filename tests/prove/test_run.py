@@ -40,7 +40,7 @@ def test_every_promise_holds_under_the_faults_of_a_short_run(tmp_path: Path) -> 
     assert_held(proved)
     assert len({one.fault for one in proved.evidence.fallen}) >= 3
     assert {one.check for one in proved.verdicts if one.examined == 0} <= {
-        "poison-is-put-aside", "rate-returns", "pipeline-did-it-once",
+        "poison-is-put-aside", "rate-returns", "pipeline-did-it-once", "other-shards-go-on",
     }  # fmt: skip
     write_report(proved, tmp_path / "proof.html")
     assert "every promise held" in (tmp_path / "proof.html").read_text()
@@ -121,4 +121,8 @@ def test_report_is_one_page_that_loads_nothing_and_escapes_everything(tmp_path: 
 
 def test_summary_counts_what_happened() -> None:
     told = summary(broken_run())
-    assert (told.holds, told.faults, told.outcomes) == (False, {"kill-node": 1}, {"unknown": 1, "ok": 2, "rolled_back": 1})
+    assert (told.holds, told.faults, told.outcomes) == (
+        False,
+        {"kill-node": 1, "shard-down": 1},
+        {"unknown": 1, "ok": 2, "rolled_back": 1},
+    )

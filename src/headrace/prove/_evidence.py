@@ -141,8 +141,11 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a run left behind."""
+    """What a run left behind on one database; on the first of them also what it left in its processes."""
 
+    shard: str = "main"
+    others: Sequence[Evidence] = ()
+    """The other shards."""
     operations: Sequence[Operation] = ()
     batches: Sequence[Operation] = ()
     log: Mapping[str, Sequence[LoggedEvent]] = field(default_factory=dict)

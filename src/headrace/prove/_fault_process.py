@@ -82,6 +82,18 @@ def kill_server(scene: Scene, draw: random.Random) -> Iterator[str]:
 
 
 @contextmanager
+def shard_down(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """kill -9 of the second shard's PostgreSQL, and a start after seconds."""
+    assert scene.shard is not None
+    scene.shard.kill()
+    try:
+        yield "kill -9 of the second shard"
+        time.sleep(draw.uniform(3, 5))
+    finally:
+        scene.shard.start()
+
+
+@contextmanager
 def restart_server(scene: Scene, draw: random.Random) -> Iterator[str]:
     assert scene.server is not None
     scene.server.stop()

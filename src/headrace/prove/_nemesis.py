@@ -41,6 +41,7 @@ FAULTS = {
         Fault("kill-spark", process.kill_spark, "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True),
         Fault("stop-node", process.stop_node, "SIGSTOP of a node for longer than a lease"),
         Fault("kill-server", process.kill_server, "kill -9 of PostgreSQL, and a start", own=True),
+        Fault("shard-down", process.shard_down, "kill -9 of one shard of two, down for seconds", own=True),
         Fault("restart-server", process.restart_server, "restart of PostgreSQL", own=True),
         Fault("kill-backends", process.kill_backends, "sessions ended by pg_terminate_backend"),
         Fault("exhaust", process.exhaust, "max_connections taken by idle connections", own=True),
