@@ -30,10 +30,14 @@ RUNS = (
     ),
     Options(minutes=0.3, faults=["stop-node"], seed=1, bugs=("no-fence",), drain_s=15),
 )
-ON_SPARK = Options(minutes=0.7, faults=["kill-spark"], seed=1, bugs=("batch-before-cursor",), spark=True, drain_s=60)
+ON_SPARK = Options(minutes=0.7, faults=["kill-spark"], seed=1, bugs=("batch-before-cursor",), spark=True, drain_s=120)
 
 
-@pytest.mark.parametrize("options", [*RUNS, pytest.param(ON_SPARK, marks=pytest.mark.slow)], ids=lambda run: " ".join(run.bugs))
+@pytest.mark.parametrize(
+    "options",
+    [*RUNS, pytest.param(ON_SPARK, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    ids=lambda run: " ".join(run.bugs),
+)
 def test_seeded_bugs_are_caught_by_the_checks_meant_for_them(options: Options) -> None:
     proved = prove(options)
     broken = {verdict.check for verdict in proved.verdicts if not verdict.holds}

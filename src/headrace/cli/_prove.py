@@ -43,7 +43,7 @@ def prove_(
     It starts a PostgreSQL of its own, or makes the database headrace_prove at --dsn; there it leaves out the faults for which
     the server itself must be killed. Exits with 6 where a promise was broken, and shows the smallest counter-example.
 
-    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --faults kill-node,cut --seed 7
+    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --spark · headrace prove --faults cut --seed 7
     """
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise Invalid(f"{keep} is not empty; give a new folder, so that the histories of two runs do not mix")

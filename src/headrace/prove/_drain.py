@@ -24,7 +24,7 @@ class Drained:
 
 
 def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
-    """Producers end, then everything is worked off, then pipeline, nodes and reader end. By shard."""
+    """Producers end, then everything is worked off, then pipeline, nodes and at last the reader end. By shard."""
     for role in ("producer", "sink"):
         stage.cast.end(role)
     with ExitStack() as stack:
@@ -35,7 +35,7 @@ def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
         while any(any(left_over(conn).values()) for conn in conns.values()) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
         drained = {name: Drained(left_over(conn), _clock(conn)) for name, conn in conns.items()}
-    for role in ("reader", "pipeline", "node"):
+    for role in ("pipeline", "node", "reader"):
         stage.cast.end(role)
     return drained
 

@@ -24,7 +24,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
-    # The only executor lives in the driver's JVM: after a sleep of more than two minutes (a laptop's) it would be given up, for good.
+    # The one executor lives in the driver's JVM: after two minutes of sleep (a laptop's) it would be given up for good.
     "spark.network.timeout": "24h",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # A micro-batch takes 100 ms instead of 160.
