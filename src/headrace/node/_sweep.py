@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 SWEEP_S = 2.0
 AWAY_S = 30.0
-"""So long after its last look it was away. Signs of life come every 30 s and count for 90: a shorter absence makes nobody lost."""
+"""So long after its last look it was away. Signs of life come every 30 s and count for 90: a shorter absence loses nobody."""
 BACK_S = 60.0
 """By then every node that is back has given a sign of life."""
 
