@@ -28,6 +28,8 @@ def test_one_shard_down_stops_no_other_and_it_catches_up() -> None:
     proved = prove(Options(minutes=0.2, faults=["shard-down"], seed=5, rate=60))
     for verdict in proved.verdicts:
         assert verdict.holds or verdict.check == "rate-returns", f"{verdict.check}: {verdict.smallest}"
+    examined = {verdict.check: verdict.examined for verdict in proved.verdicts}
+    assert examined["other-shards-go-on"] == len(proved.evidence.fallen) == 1
     (other,) = proved.evidence.others
     down = proved.evidence.fallen[0]
     refused = [one for one in other.operations if "failed" in one.outcomes and one.acknowledged]
