@@ -126,9 +126,9 @@ BUGS = {
             edits=(Edit("headrace.commit_spark_batch(text,bigint,uuid[],bigint,text)", "v_fresh := found;", "v_fresh := true;"),),
         ),
         Bug(
-            "batch-before-cursor",
-            "a pipeline writes a batch in one transaction and moves its cursors in the next",
-            "outputs-are-the-replay",
+            "cursor-before-batch",
+            "a pipeline moves its cursors in one transaction and writes the batch in the next",
+            "firings-are-the-rules",
             spark=True,
         ),
     )

@@ -8,23 +8,20 @@ from typing import Any
 
 from headrace.db import Connection
 
-BUG = "batch-before-cursor"
-GAP_S = 1.0
+BUG = "cursor-before-batch"
+ADVANCE = "headrace.advance("
+GAP_S = 2.0
 """Between the two transactions, so that a kill meets it."""
 
 
-class _Late:
-    """A connection that keeps the moves of cursors for later."""
+class _Still:
+    """A connection that moves no cursor."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        self.moves: list[tuple[Any, ...]] = []
 
     def execute(self, text: Any, *given: Any) -> object:
-        if "headrace.advance(" in str(text):
-            self.moves.append((text, *given))
-            return None
-        return self._conn.execute(text, *given)
+        return None if ADVANCE in str(text) else self._conn.execute(text, *given)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._conn, name)
@@ -38,16 +35,18 @@ def plant_in_pipeline(names: Sequence[str]) -> None:
 
     plain = TopicPipeline._commit
 
-    def commit(self: TopicPipeline, *given: Any) -> Any:
-        conn, late = self._conn, _Late(self._conn)
-        self._conn = late  # type: ignore[assignment]
+    def commit(self: TopicPipeline, parts: Sequence[Any], *given: Any) -> Any:
+        conn = self._conn
+        for part in parts:
+            conn.execute(f"select {ADVANCE}%s, -1, %s)", (part.standing.consumer_id, part.upto))
+        time.sleep(GAP_S)
+        self._conn = _Still(conn)  # type: ignore[assignment]
+        # That the cursors have moved since is no surprise here.
+        self._held = list  # type: ignore[method-assign, assignment]
         try:
-            done = plain(self, *given)
+            return plain(self, parts, *given)
         finally:
             self._conn = conn
-        time.sleep(GAP_S)
-        for move in late.moves:
-            conn.execute(*move)
-        return done
+            del self._held
 
     TopicPipeline._commit = commit  # type: ignore[method-assign, assignment]

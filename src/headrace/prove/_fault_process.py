@@ -38,13 +38,18 @@ def kill_sink(scene: Scene, draw: random.Random) -> Iterator[str]:
 
 @contextmanager
 def kill_spark(scene: Scene, draw: random.Random) -> Iterator[str]:
-    """The driver, its JVM and their workers at once: none is left to finish a batch. It is given the time to begin one."""
-    name = draw.choice(scene.cast.of("pipeline"))
+    """The driver, its JVM and their workers at once: none is left to finish a batch. It comes a moment after a cursor has moved,
+    so that it meets a pipeline at work, not one that starts."""
+    given = {"pid": str(scene.cast.pid(draw.choice(scene.cast.of("pipeline"))))}
     with scene.connect() as conn:
         until = time.monotonic() + WORKS_WITHIN_S
-        given = {"pid": str(scene.cast.pid(name))}
-        while conn.execute(query("prove/piped"), given).fetchone() is None and time.monotonic() < until:
-            time.sleep(0.1)
+        first = None
+        while time.monotonic() < until:
+            here = conn.execute(query("prove/piped"), given).fetchone()
+            first = first or here
+            if here != first:
+                break
+            time.sleep(0.05)
     time.sleep(draw.uniform(0, 0.6))
     yield from _killed(scene, draw, "pipeline")
 
