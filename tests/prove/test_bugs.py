@@ -30,7 +30,7 @@ RUNS = (
     ),
     Options(minutes=0.3, faults=["stop-node"], seed=1, bugs=("no-fence",), drain_s=15),
 )
-ON_SPARK = Options(minutes=0.7, faults=["kill-spark"], seed=1, bugs=("cursor-before-batch",), spark=True)
+ON_SPARK = Options(minutes=0.7, faults=["kill-spark"], seed=1, rate=60, bugs=("cursor-before-batch",), spark=True)
 
 
 @pytest.mark.parametrize(

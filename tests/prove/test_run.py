@@ -59,7 +59,7 @@ def test_every_promise_holds_under_every_fault(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_spark_driver_killed_with_its_jvm_does_every_batch_once() -> None:
-    proved = prove(Options(minutes=0.7, faults=["kill-spark"], seed=6, spark=True))
+    proved = prove(Options(minutes=0.7, faults=["kill-spark"], seed=6, rate=30, spark=True))
     assert_held(proved)
     ledger = proved.evidence.ledger
     assert ledger is not None and ledger.firings > 10 and ledger.outputs > 10
