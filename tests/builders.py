@@ -2,8 +2,49 @@
 
 from __future__ import annotations
 
-from headrace.db import Connection
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+
+from headrace.db import Connection, Server, Target
 from headrace.log import create_topic, read, sequence
+
+ROOT = Path(__file__).parents[1]
+
+
+@contextmanager
+def own_database(server: Server, name: str = "test", *, template: str = "template1") -> Iterator[Target]:
+    """A database of a test's own, dropped at its end."""
+    database = f"{name}_{uuid4().hex}"
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"create database {database} template {template} strategy file_copy")
+    try:
+        yield Target(name, server.dsn(database))
+    finally:
+        with psycopg.connect(server.dsn(), autocommit=True) as admin:
+            admin.execute(f"drop database {database} with (force)")
+
+
+def start_python(module: str, *words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """A process that runs a module of ours; whoever starts it ends it."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env=environment)
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60, every_s: float = 0.02) -> None:
+    """Waits for what another process does."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
+        time.sleep(every_s)
 
 
 def topic(conn: Connection, name: str = "orders", *, partitions: int = 1) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -27,6 +26,7 @@ from xdist.workermanage import WorkerController
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.spark import session
+from tests.builders import own_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,12 +161,15 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def database(server: Server) -> Iterator[Target]:
     """A fresh, migrated database."""
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {name} template headrace_template strategy file_copy")
-    yield Target("test", server.dsn(name))
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"drop database {name} with (force)")
+    with own_database(server, template="headrace_template") as target:
+        yield target
+
+
+@pytest.fixture
+def empty(server: Server) -> Iterator[Target]:
+    """A database without headrace."""
+    with own_database(server, "empty") as target:
+        yield target
 
 
 @pytest.fixture

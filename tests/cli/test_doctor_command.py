@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from headrace.consume import Consumer, Failure, create_consumer
@@ -14,7 +13,7 @@ from headrace.doctor import Check, compare_shards, examine
 from headrace.react import Rule, create_rule
 from headrace.schedule import create_schedule
 from headrace.work import send_action
-from tests.builders import fill, topic
+from tests.builders import fill, own_database, topic
 from tests.cli.conftest import Answer, Cli, call
 
 LATE_ID = "01890000-0000-7000-8000-000000000001"
@@ -66,11 +65,8 @@ def test_unreachable_server_is_a_problem() -> None:
     assert found(answer, "reachable") == ["problem"]
 
 
-def test_unmigrated_database_is_a_problem(server: Server) -> None:
-    name = f"bare_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {name}")
-    [check] = problems(Target("bare", server.dsn(name)), "migrated")
+def test_unmigrated_database_is_a_problem(empty: Target) -> None:
+    [check] = problems(empty, "migrated")
     assert check.advice == "run: headrace migrate"
 
 
@@ -145,11 +141,8 @@ def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch)
 
 def test_shards_that_differ_are_found(server: Server, database: Target, conn: Connection) -> None:
     topic(conn)
-    name = f"shard_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {name} template headrace_template")
-    other = Target("other", server.dsn(name))
-    [mine, theirs] = compare_shards([database, other])
+    with own_database(server, "other", template="headrace_template") as other:
+        [mine, theirs] = compare_shards([database, other])
     assert (mine.level, theirs.level) == ("ok", "problem")
     assert "default/orders" in theirs.message
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from uuid import uuid4
 
 import psycopg
 import pytest
 
 from headrace.core import HeadraceError
-from headrace.db import Server, Target
+from headrace.db import Target
 from tests.builders import topic
 from tests.cli.conftest import Cli, call
 
@@ -119,11 +118,8 @@ def test_unreadable_address_exits_with_5_and_keeps_the_password_in() -> None:
 
 
 @pytest.mark.parametrize("words", [["topic", "list"], ["publish", "orders", "placed", "1"], ["consumer", "lag"], ["node", "run"]])
-def test_unmigrated_database_gets_advice(server: Server, words: list[str]) -> None:
-    name = f"bare_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {name}")
-    answer = call(*words, "--dsn", Target("bare", server.dsn(name)).dsn)
+def test_unmigrated_database_gets_advice(empty: Target, words: list[str]) -> None:
+    answer = call(*words, "--dsn", empty.dsn)
     assert answer.code == 1
     assert answer.err.splitlines()[-1].rstrip().endswith("run: headrace migrate"), answer.err
 

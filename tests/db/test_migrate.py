@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from headrace.core import MigrationChanged
-from headrace.db import Connection, Server, Target, connect, desired_schema, install_pgmq, migrate, pending, query
+from headrace.db import Connection, Target, connect, desired_schema, install_pgmq, migrate, pending, query
 
 CATALOG = {
     "columns": """
@@ -44,17 +41,6 @@ def catalog(conn: Connection) -> dict[str, set[tuple[object, ...]]]:
         what: {tuple(map(str, row)) for row in conn.execute(text).fetchall() if "migration" not in str(row[:2])}
         for what, text in CATALOG.items()
     }
-
-
-@pytest.fixture
-def empty(server: Server) -> Iterator[Target]:
-    """A database without headrace."""
-    name = f"empty_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {name}")
-    yield Target("empty", server.dsn(name))
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"drop database {name} with (force)")
 
 
 def test_migrations_lead_to_the_desired_schema(conn: Connection, empty: Target) -> None:

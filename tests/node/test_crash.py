@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.log import read
-from tests.builders import topic
+from tests.builders import start_python, topic, wait_until
 from tests.conftest import temporary_folder
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
 
 
@@ -34,14 +30,7 @@ class Processes:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, role: str, name: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.node.processes", role, self.target.dsn, name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        )
+        process = start_python("tests.node.processes", role, self.target.dsn, name, stdout=subprocess.PIPE)
         self.started.append(process)
         return process
 
@@ -65,13 +54,6 @@ def acknowledged(publisher: subprocess.Popen[str]) -> list[int]:
     publisher.kill()
     out, _ = publisher.communicate()
     return [int(line) for line in out.splitlines()]
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
-        time.sleep(0.02)
 
 
 def count(conn: Connection, table: str) -> int:

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.db import Connection, Server, Subscription, Target, connect, pool
+from headrace.db import Connection, Server, Subscription, Target, pool
 from headrace.pipeline import TopicPipeline
 from headrace.react import Correlators, Reactor
 from headrace.spark import Access
-from tests.react.conftest import REMEMBER
+from tests.react.conftest import remembering
 from tests.spark.source import secret_file
 
 Made = Callable[..., TopicPipeline]
@@ -24,10 +24,7 @@ Made = Callable[..., TopicPipeline]
 
 @pytest.fixture
 def conn(database: Target) -> Iterator[Connection]:
-    """A connection to a database whose queue remembers, with no word about unregistered names."""
-    with connect(database) as connection:
-        connection.execute(REMEMBER)
-        connection.execute("update headrace.namespace set unknown_names = 'allow'")
+    with remembering(database) as connection:
         yield connection
 
 

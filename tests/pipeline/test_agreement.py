@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.pipeline import _topic, set_engine
+from headrace.pipeline import _computing, set_engine
 from headrace.spark import _range
 from tests.builders import topic
 
@@ -40,7 +40,7 @@ async def test_engines_leave_the_same_behind(
     short_max: int,
 ) -> None:
     """In one batch, in many, and in many that tasks read, the next one while the last is written."""
-    for module in (_range, _topic):
+    for module in (_range, _computing):
         monkeypatch.setattr(module, "SHORT_MAX", short_max)
     await prepared(conn, database, events=events, seed=seed)
     conn.close()

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.pipeline import TopicPipeline, set_engine
+from headrace.pipeline import set_engine
+from headrace.pipeline._computing import Computing
 from tests.builders import topic
 
 from .conftest import Made
@@ -54,16 +55,16 @@ async def test_transaction_cut_at_any_statement_is_done_again(
         theirs.execute("update headrace.topic set engine = 'database'")
     await run_database(other)
     known: dict[str, object] = {}
-    compute = TopicPipeline._compute
+    compute = Computing.compute
 
-    def remembered(self: TopicPipeline, parts: Sequence[object]) -> object:
+    def remembered(self: Computing, parts: Sequence[object]) -> object:
         """Spark's part is not what is cut here, and is the same every time."""
         of = repr(parts)
         if of not in known:
             known[of] = compute(self, parts)  # type: ignore[arg-type]
         return known[of]
 
-    monkeypatch.setattr(TopicPipeline, "_compute", remembered)
+    monkeypatch.setattr(Computing, "compute", remembered)
     cuts = 0
     while True:
         with connect(database) as dying:

@@ -106,7 +106,7 @@ async def test_batch_that_something_came_before_is_thrown_away(
     await prepared(conn, database, events=20, seed=10)
     set_engine(conn, "cars", "spark")
     one, rival = pipelines(database, conn), pipelines(database, second)
-    compute = one._compute
+    compute = one._computing.compute
 
     def disturbed(parts: Sequence[object]) -> object:
         done = compute(parts)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ async def test_batch_that_something_came_before_is_thrown_away(
             rival.step()
         return done
 
-    monkeypatch.setattr(one, "_compute", disturbed)
+    monkeypatch.setattr(one._computing, "compute", disturbed)
     before = looks(conn)
     done = one.step()
     assert done is not None

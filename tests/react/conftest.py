@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
@@ -25,12 +25,18 @@ $$;
 """
 
 
-@pytest.fixture
-def conn(database: Target) -> Iterator[Connection]:
+@contextmanager
+def remembering(database: Target) -> Iterator[Connection]:
     """A connection to a database whose queue remembers, with no word about unregistered names."""
     with connect(database) as connection:
         connection.execute(REMEMBER)
         connection.execute("update headrace.namespace set unknown_names = 'allow'")
+        yield connection
+
+
+@pytest.fixture
+def conn(database: Target) -> Iterator[Connection]:
+    with remembering(database) as connection:
         yield connection
 
 

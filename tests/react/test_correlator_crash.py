@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +13,8 @@ from headrace.db import Connection, Target
 from headrace.lang.condition import Sample
 from headrace.lang.ecl import Event, Interpreter, parse
 from headrace.react import ActionOutput, Correlator, EventOutput, create_correlator
-from tests.builders import topic
+from tests.builders import start_python, topic, wait_until
 
-ROOT = Path(__file__).parents[2]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PATTERNS = {
     "simple": "repeat {push(x) {do {sequential {a, b, a}} unless {c}}}",
@@ -45,25 +40,14 @@ def conn(database: Target, conn: Connection) -> Connection:
     return conn
 
 
-def start(database: Target) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.react.correlator_processes", database.dsn],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-    )  # fmt: skip
+def start(database: Target) -> subprocess.Popen[str]:
+    return start_python("tests.react.correlator_processes", database.dsn)
 
 
 def count(conn: Connection, text: str) -> int:
     row = conn.execute(f"select count(*) from {text}").fetchone()
     assert row is not None
     return int(row[0])
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
-        time.sleep(0.02)
 
 
 def publish_some(conn: Connection, events: int) -> None:

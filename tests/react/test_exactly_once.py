@@ -90,3 +90,15 @@ async def test_batch_that_the_queue_refuses_is_tried_again_and_loses_nothing(hun
     hundred.execute("select headrace.resume('cars', 'headrace.rules')")
     await settle(reactor, hundred)
     assert_once_each(hundred)
+
+
+async def test_batch_that_ends_in_an_error_of_ours_is_recorded_and_ends_no_loop(hundred: Connection, reactor: Reactor) -> None:
+    hundred.execute(
+        """create function public.refuse() returns trigger language plpgsql
+           as $$ begin raise exception 'not today' using errcode = 'HR001'; end $$;
+           create trigger refuse before insert on public.sent execute function public.refuse()"""
+    )
+    (watched,) = await reactor.watched()
+    assert await reactor.react_once(watched) is None
+    lag = hundred.execute("select position, error from headrace.consumer_lag where consumer = 'headrace.rules'").fetchone()
+    assert reactor.failures == 1 and lag is not None and lag[0] == 0 and "not today" in lag[1]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.work import list_dead_letters
+from tests.builders import start_python, wait_until
 from tests.conftest import temporary_folder
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
 
 
@@ -28,12 +24,10 @@ class Nodes:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[str]] = []
 
-    def start(self, name: str, *, lease_s: float = 1.0) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.work.processes", self._target.dsn, name, str(lease_s)]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        self._started.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL))
+    def start(self, name: str, *, lease_s: float = 1.0) -> subprocess.Popen[str]:
+        self._started.append(start_python("tests.work.processes", self._target.dsn, name, str(lease_s)))
         return self._started[-1]
 
     def end(self) -> None:
@@ -71,13 +65,6 @@ def send(conn: Connection, action: str, first: int, last: int) -> None:
            from generate_series(%s::int, %s::int) n""",
         (action, first, last),
     )
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
-        time.sleep(0.02)
 
 
 def count(conn: Connection, table: str) -> int:

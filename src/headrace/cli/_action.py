@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from headrace.cli._output import json_line
 from headrace.cli._publish import raw_json
 from headrace.cli._session import Session, command
 from headrace.db import Shards, connect, span
@@ -22,13 +20,9 @@ Name = Annotated[str, typer.Argument(metavar="ACTION", help="Name of the action.
 @command(group, "list")
 def list_(session: Session) -> None:
     """List actions: registered ones, and those that only rules name or only nodes handle."""
-    found = [(t, one) for t, conn in session.shards() for one in list_actions(conn, namespace=session.namespace)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_actions(conn, namespace=session.namespace))
     columns = ["action", "registered", "rules", "nodes that handle it", "description"]
-    rows = ((target, [one.name, one.registered, one.rules, one.nodes, one.description]) for target, one in found)
-    session.rows(columns, rows)
+    session.show(columns, found, lambda one: [one.name, one.registered, one.rules, one.nodes, one.description])
 
 
 @command(group, "create")
@@ -77,9 +71,6 @@ def send(
 @command(group, "queue")
 def queue(session: Session) -> None:
     """Show how full the namespace's queue is: due, in flight, delayed, dead, and how long the oldest due one waits."""
-    found = [(target, queue_state(conn, namespace=session.namespace)) for target, conn in session.shards()]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: [queue_state(conn, namespace=session.namespace)])
     columns = ["due", "in flight", "delayed", "dead", "oldest due (s)"]
-    session.rows(columns, ((target, [o.due, o.in_flight, o.delayed, o.dead, o.oldest_due_s]) for target, o in found))
+    session.show(columns, found, lambda one: [one.due, one.in_flight, one.delayed, one.dead, one.oldest_due_s])

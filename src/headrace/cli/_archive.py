@@ -100,12 +100,9 @@ def _shown(session: Session, target: Target, steps: Iterator[Progress]) -> Progr
 @command(group, "list")
 def list_(session: Session, name: SomeName = None) -> None:
     """List what is archived, by topic and day."""
-    found = [(target, one) for target, conn in session.shards() for one in list_archive(conn, name, namespace=session.namespace)]
-    if session.json:
-        json_line([_as_json(target, one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_archive(conn, name, namespace=session.namespace))
     columns = ["topic", "day", "positions", "events", "bytes", "in the log too", "archived at", "file"]
-    session.rows(columns, ((target, _row(one)) for target, one in found))
+    session.show(columns, found, _row)
 
 
 def _row(one: Archived) -> list[object]:
@@ -120,11 +117,7 @@ def verify(session: Session, name: SomeName = None, folder: Folder = None) -> No
 
     Exits with 6 where a file is missing or differs.
     """
-    looked = [
-        (target, one)
-        for target, conn in session.shards()
-        for one in verify_archive(conn, name, folder=folder, namespace=session.namespace)
-    ]
+    looked = session.found(lambda conn: verify_archive(conn, name, folder=folder, namespace=session.namespace))
     wrong = [one.problem for _, one in looked if one.problem]
     if session.json:
         json_line([_as_json(target, one.archived) | {"problem": one.problem} for target, one in looked])

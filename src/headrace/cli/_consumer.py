@@ -31,16 +31,13 @@ OnFailure = Literal["retry", "stop", "dead-letter"]
 @command(group, "list")
 def list_(session: Session, topic: SomeTopic = None) -> None:
     """List consumers, each with its lag over all partitions."""
-    found = [
-        (target, _summary(list(cursors)))
-        for target, conn in session.shards()
-        for _, cursors in groupby(_lags(session, conn, topic, None), key=lambda one: (one.topic, one.consumer))
-    ]
-    if session.json:
-        json_line([{"shard": target.name, **summary} for target, summary in found])
-        return
+    found = session.found(lambda conn: _summaries(_lags(session, conn, topic, None)))
     columns = ["topic", "consumer", "cursors", "lag (events)", "lag (s)", "state"]
-    session.rows(columns, ((target, list(summary.values())) for target, summary in found))
+    session.show(columns, found, lambda summary: list(summary.values()), facts=lambda summary: summary)
+
+
+def _summaries(lags: Sequence[Lag]) -> list[dict[str, object]]:
+    return [_summary(list(cursors)) for _, cursors in groupby(lags, key=lambda one: (one.topic, one.consumer))]
 
 
 def _summary(cursors: Sequence[Lag]) -> dict[str, object]:
@@ -60,14 +57,11 @@ def _summary(cursors: Sequence[Lag]) -> dict[str, object]:
 @command(group, "lag")
 def lag_(session: Session, topic: SomeTopic = None, consumer: SomeName = None) -> None:
     """Show per partition how far consumers are behind, in events and in seconds, and why one does not move."""
-    found = [(target, one) for target, conn in session.shards() for one in _lags(session, conn, topic, consumer)]
+    found = session.found(lambda conn: _lags(session, conn, topic, consumer))
     if consumer and not found:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
     columns = ["topic", "consumer", "partition", "position", "lag (events)", "lag (s)", "state", "attempts", "retry at", "error"]
-    session.rows(columns, ((target, _lag_row(one)) for target, one in found))
+    session.show(columns, found, _lag_row)
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[Lag]:
@@ -157,11 +151,7 @@ def seek_(
 
 
 def _seek(session: Session, topic: str, name: str, to: str, *, preview: bool) -> list[tuple[Target, Seek]]:
-    return [
-        (target, one)
-        for target, conn in session.shards()
-        for one in seek(conn, topic, name, to, preview=preview, namespace=session.namespace)
-    ]
+    return session.found(lambda conn: seek(conn, topic, name, to, preview=preview, namespace=session.namespace))
 
 
 def _print_seek(session: Session, moves: list[tuple[Target, Seek]], *, moved: bool) -> None:

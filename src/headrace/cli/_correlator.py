@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headrace.cli._definition import state_facts, status_and_remark
 from headrace.cli._output import console, json_line, table
 from headrace.cli._pattern import read_text
 from headrace.cli._session import Session, command
 from headrace.core import UnknownCorrelator
-from headrace.db import Target
 from headrace.react import (
     ActionOutput,
     Correlator,
@@ -22,6 +22,7 @@ from headrace.react import (
     EventOutput,
     KeyState,
     Output,
+    PastOutput,
     alter_correlator,
     create_correlator,
     drop_correlator,
@@ -49,31 +50,19 @@ def list_(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only of this topic.", show_default=False)] = None,
 ) -> None:
     """List the correlators, each with its status: pending, valid or invalid."""
-    found = [(t, one) for t, conn in session.shards() for one in list_correlators(conn, topic=topic, namespace=session.namespace)]
-    if session.json:
-        json_line([_as_json(target, state) for target, state in found])
-        return
+    found = session.found(lambda conn: list_correlators(conn, topic=topic, namespace=session.namespace))
     columns = ["correlator", "topic", "key", "pattern", "outputs", "version", "status", ""]
-    session.rows(columns, ((target, _row(state)) for target, state in found))
+    session.show(columns, found, _row, facts=state_facts)
 
 
 def _row(state: CorrelatorState) -> list[object]:
     own = state.correlator
-    status = state.status if own.active else f"{state.status}, not active"
-    remark = state.error.splitlines()[0] if state.error else state.warning or ""
     outputs = ", ".join(f"{token} → {_becomes(output)}" for token, output in own.outputs.items())
-    return [own.name, own.topic, own.key, own.pattern, outputs, state.version, status, remark]
+    return [own.name, own.topic, own.key, own.pattern, outputs, state.version, *status_and_remark(state)]
 
 
 def _becomes(output: Output) -> str:
     return output.action if isinstance(output, ActionOutput) else f"{output.topic}/{output.event}"
-
-
-def _as_json(target: Target, state: CorrelatorState) -> dict[str, object]:
-    shown: dict[str, object] = msgspec.to_builtins(state)
-    own = shown.pop("correlator")
-    assert isinstance(own, dict)
-    return {"shard": target.name} | own | shown
 
 
 @command(group, "show")
@@ -81,10 +70,10 @@ def show(session: Session, name: Name) -> None:
     """Show one correlator: its definition, its status, and how many keys went on when it last changed."""
     found = [(target, find_correlator(conn, name, namespace=session.namespace)) for target, conn in session.shards()]
     if session.json:
-        json_line([_as_json(target, state) for target, state in found])
+        json_line([{"shard": target.name} | state_facts(state) for target, state in found])
         return
     for target, state in found:
-        facts = [(fact.replace("_", " "), value) for fact, value in _as_json(target, state).items() if fact != "shard"]
+        facts = [(fact.replace("_", " "), value) for fact, value in state_facts(state).items()]
         console().print(table([f"correlator {name}", f"on {target}"], facts))
 
 
@@ -185,20 +174,13 @@ def outputs(
     limit: Annotated[int, typer.Option(help="At most so many, the newest.")] = 20,
 ) -> None:
     """Show what a correlator has pushed, the newest last, with the positions that led to it."""
-    found = [
-        (target, one)
-        for target, conn in session.shards()
-        for one in list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace)
-    ]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace))
     columns = ["at", "key", "token", "position", "became", "evidence", "version"]
-    rows = (
-        (t, [one.output_at, one.key, one.token, one.position or "timer", one.name, _shown(one.evidence), one.version])
-        for t, one in found
-    )
-    session.rows(columns, rows)
+    session.show(columns, found, _output_row)
+
+
+def _output_row(one: PastOutput) -> list[object]:
+    return [one.output_at, one.key, one.token, one.position or "timer", one.name, _shown(one.evidence), one.version]
 
 
 @command(group, "state")

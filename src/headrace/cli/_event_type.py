@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from headrace.cli._output import json_line
 from headrace.cli._session import Session, command
 from headrace.react import list_event_types, register_event_type, unregister_event_type
 
@@ -19,12 +17,9 @@ Name = Annotated[str, typer.Argument(metavar="TYPE", help="Event type.", show_de
 @command(group, "list")
 def list_(session: Session) -> None:
     """List event types: registered ones, and those that only rules name."""
-    found = [(t, one) for t, conn in session.shards() for one in list_event_types(conn, namespace=session.namespace)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_event_types(conn, namespace=session.namespace))
     columns = ["event type", "registered", "rules", "description"]
-    session.rows(columns, ((target, [one.name, one.registered, one.rules, one.description]) for target, one in found))
+    session.show(columns, found, lambda one: [one.name, one.registered, one.rules, one.description])
 
 
 @command(group, "create")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from headrace.cli._output import json_line
 from headrace.cli._session import Session, command
 from headrace.namespace import (
     Level,
@@ -31,12 +29,9 @@ COMMON = ("dsn", "json")
 @command(group, "list", common=COMMON)
 def list_(session: Session) -> None:
     """List the namespaces one may see."""
-    found = [(target, one) for target, conn in session.shards() for one in list_namespaces(conn)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(list_namespaces)
     columns = ["namespace", "topics", "roles", "unknown names", "created at"]
-    session.rows(columns, ((t, [o.namespace, o.topics, o.roles, o.unknown_names, o.created_at]) for t, o in found))
+    session.show(columns, found, lambda one: [one.namespace, one.topics, one.roles, one.unknown_names, one.created_at])
 
 
 @command(group, "create", common=COMMON)
@@ -74,12 +69,9 @@ def grants(
     name: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only in this one.", show_default=False)] = None,
 ) -> None:
     """Show which role may do what."""
-    found = [(target, one) for target, conn in session.shards() for one in list_grants(conn, namespace=name)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
-    rows = ((target, [one.namespace, one.role, one.level, one.granted_at]) for target, one in found)
-    session.rows(["namespace", "role", "level", "granted at"], rows)
+    found = session.found(lambda conn: list_grants(conn, namespace=name))
+    columns = ["namespace", "role", "level", "granted at"]
+    session.show(columns, found, lambda one: [one.namespace, one.role, one.level, one.granted_at])
 
 
 @command(group, "grant", common=COMMON)

@@ -9,11 +9,9 @@ import signal
 import sys
 from typing import Annotated
 
-import msgspec
 import structlog
 import typer
 
-from headrace.cli._output import json_line
 from headrace.cli._session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending
@@ -30,12 +28,9 @@ def list_(
     stopped: Annotated[bool, typer.Option("--stopped", help="Also those that ended in order.")] = False,
 ) -> None:
     """List nodes: alive, or lost (no heartbeat for 90 seconds), and the actions they handle."""
-    found = [(t, one) for t, conn in session.shards() for one in list_nodes(conn, stopped=stopped, namespace=session.namespace)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
     columns = ["node", "state", "version", "started at", "heartbeat at", "handles", "description", "id"]
-    session.rows(columns, ((target, _row(one)) for target, one in found))
+    session.show(columns, found, _row)
 
 
 def _row(one: NodeState) -> list[object]:

@@ -146,10 +146,8 @@ def list_(
 
     Example: headrace pipeline list --topic orders
     """
-    found = [(t, one) for t, conn in given.shards() for one in list_pipelines(conn, topic=topic, namespace=given.namespace)]
-    batches = (
-        [(t, b) for t, conn in given.shards() for b in list_batches(conn, topic, namespace=given.namespace)] if topic else []
-    )
+    found = given.found(lambda conn: list_pipelines(conn, topic=topic, namespace=given.namespace))
+    batches = given.found(lambda conn: list_batches(conn, topic, namespace=given.namespace)) if topic else []
     if given.json:
         rows = [{"shard": target.name} | msgspec.to_builtins(one) for target, one in found]
         told = [{"shard": target.name} | msgspec.to_builtins(one) for target, one in batches]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
+from headrace.cli._definition import state_facts, status_and_remark
 from headrace.cli._output import console, json_line, table
+from headrace.cli._rule_plan import plans_of, print_plans
 from headrace.cli._session import Session, command
 from headrace.core import ProblemsFound
-from headrace.db import Target
 from headrace.react import (
-    Plan,
     Rule,
     RuleState,
     RuleVersion,
@@ -26,8 +24,6 @@ from headrace.react import (
     get_rule,
     list_rules,
     list_versions,
-    load_rules,
-    plan,
 )
 
 group = typer.Typer(help="Rules: on an event of a type, if a condition is true, an action is sent.")
@@ -47,26 +43,15 @@ def list_(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only of this topic.", show_default=False)] = None,
 ) -> None:
     """List the rules, each with its status: pending, valid or invalid."""
-    found = [(t, one) for t, conn in session.shards() for one in list_rules(conn, topic=topic, namespace=session.namespace)]
-    if session.json:
-        json_line([_as_json(target, state) for target, state in found])
-        return
+    found = session.found(lambda conn: list_rules(conn, topic=topic, namespace=session.namespace))
     columns = ["rule", "topic", "event type", "condition", "action", "timing", "version", "status", ""]
-    session.rows(columns, ((target, _row(state)) for target, state in found))
+    session.show(columns, found, _row, facts=state_facts)
 
 
 def _row(state: RuleState) -> list[object]:
     rule = state.rule
-    status = state.status if rule.active else f"{state.status}, not active"
-    remark = state.error.splitlines()[0] if state.error else state.warning or ""
-    return [rule.name, rule.topic, rule.event_type, rule.condition, rule.action, rule.timing, state.version, status, remark]
-
-
-def _as_json(target: Target, state: RuleState) -> dict[str, object]:
-    shown: dict[str, object] = msgspec.to_builtins(state)
-    rule = shown.pop("rule")
-    assert isinstance(rule, dict)
-    return {"shard": target.name} | rule | shown
+    written = [rule.name, rule.topic, rule.event_type, rule.condition, rule.action, rule.timing]
+    return [*written, state.version, *status_and_remark(state)]
 
 
 @command(group, "show")
@@ -74,7 +59,7 @@ def show(session: Session, name: Name) -> None:
     """Show one rule: its definition, its status, and from which position it is in force."""
     found = [(target, get_rule(conn, name, namespace=session.namespace)) for target, conn in session.shards()]
     if session.json:
-        json_line([_as_json(target, state) for target, state in found])
+        json_line([{"shard": target.name} | state_facts(state) for target, state in found])
         return
     for target, state in found:
         facts: list[tuple[str, object]] = [(name.replace("_", " "), value) for name, value in asdict(state.rule).items()][1:]
@@ -165,12 +150,9 @@ def drop(session: Session, name: Name, yes: Yes = False) -> None:
 @command(group, "history")
 def history(session: Session, name: Name) -> None:
     """Show every version of a rule, also of a dropped one, and from which position to which it was in force."""
-    found = [(t, one) for t, conn in session.shards() for one in list_versions(conn, name, namespace=session.namespace)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_versions(conn, name, namespace=session.namespace))
     columns = ["version", "written at", "by", "event type", "condition", "action", "status", "in force", "error"]
-    session.rows(columns, ((target, _version_row(one)) for target, one in found))
+    session.show(columns, found, _version_row)
 
 
 def _version_row(one: RuleVersion) -> list[object]:
@@ -195,8 +177,8 @@ def plan_(
 
     Example: headrace rule plan rules.yaml
     """
-    plans = _plans(session, file, source)
-    _print_plans(session, plans)
+    plans = plans_of(session, file, source)
+    print_plans(session, plans)
     if check and any(not made.empty for _, made in plans):
         raise ProblemsFound(f"the rules differ from {file.name}; apply them: headrace rule apply {file}")
 
@@ -209,60 +191,15 @@ def apply_(session: Session, file: File, source: Source = None, yes: Yes = False
 
     Example: headrace rule apply rules.yaml --yes
     """
-    plans = _plans(session, file, source)
+    plans = plans_of(session, file, source)
     changes = any(not made.empty for _, made in plans)
     if not session.json:
-        _print_plans(session, plans)
+        print_plans(session, plans)
     if changes:
         session.confirm("Apply these changes?", yes=yes)
         for (_, made), (_, conn) in zip(plans, session.shards(), strict=True):
             apply(conn, made)
     if session.json:
-        _print_plans(session, plans)
+        print_plans(session, plans)
     elif changes:
         console().print(f"the rules of {file.name} are applied; a running node puts them into force within a second")
-
-
-def _plans(session: Session, file: Path, source: str | None) -> list[tuple[Target, Plan]]:
-    rules = load_rules(file)
-    # By the file's name: two files must not drop each other's rules.
-    source = source or file.name
-    return [(target, plan(conn, rules, source=source, namespace=session.namespace)) for target, conn in session.shards()]
-
-
-def _print_plans(session: Session, plans: list[tuple[Target, Plan]]) -> None:
-    if session.json:
-        json_line([_plan_json(target, made) for target, made in plans])
-        return
-    if any(not made.empty for _, made in plans):
-        rows = [(target, row) for target, made in plans for row in _plan_rows(made)]
-        session.rows(["", "rule", "topic", "what", "now", "then"], rows)
-    for target, made in plans:
-        told = [(made.create, "to create"), (made.change, "to change"), (made.drop, "to drop"), (made.same, "the same")]
-        counts = ", ".join(f"{len(some)} {what}" for some, what in told)
-        console().print(f"{target.name}: {counts}" if len(plans) > 1 else counts)
-
-
-def _plan_json(target: Target, made: Plan) -> dict[str, object]:
-    return {
-        "shard": target.name,
-        "source": made.source,
-        "create": [rule.name for rule in made.create],
-        "change": [{"rule": change.after.name, "differs": change.differs or ("source",)} for change in made.change],
-        "drop": [state.rule.name for state in made.drop],
-        "same": [state.rule.name for state in made.same],
-    }
-
-
-def _plan_rows(made: Plan) -> Iterator[list[object]]:
-    for rule in made.create:
-        yield ["+", rule.name, rule.topic, "create", None, f"{rule.event_type}: {rule.condition} → {rule.action}"]
-    for change in made.change:
-        before, after = change.before.rule, change.after
-        for field in change.differs:
-            yield ["~", after.name, after.topic, field.replace("_", " "), getattr(before, field), getattr(after, field)]
-        if change.before.source != made.source:
-            yield ["~", after.name, after.topic, "source", change.before.source, made.source]
-    for state in made.drop:
-        rule = state.rule
-        yield ["-", rule.name, rule.topic, "drop", f"{rule.event_type}: {rule.condition} → {rule.action}", None]

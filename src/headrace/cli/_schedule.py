@@ -44,12 +44,9 @@ CRON = "Five fields, or six with seconds first."
 @command(group, "list")
 def list_(session: Session) -> None:
     """List schedules: active, paused, failing (tried again) or invalid (never comes)."""
-    found = [(t, one) for t, conn in session.shards() for one in list_schedules(conn, namespace=session.namespace)]
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-        return
+    found = session.found(lambda conn: list_schedules(conn, namespace=session.namespace))
     columns = ["schedule", "cron", "zone", "topic", "event type", "state", "next tick", "last tick", "fired by", "error"]
-    session.rows(columns, ((target, _row(one)) for target, one in found))
+    session.show(columns, found, _row)
 
 
 def _row(one: Schedule) -> list[object]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Concatenate, ParamSpec
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
+import msgspec
 import psycopg
 import typer
 
@@ -18,6 +19,7 @@ from headrace.core import HeadraceError
 from headrace.db import Connection, Target, connect, parse_targets, targets, translate
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 PANEL = "Common options"
 Dsn = Annotated[
@@ -50,6 +52,24 @@ class Session:
             with connect(target) as conn:
                 conn.add_notice_handler(_warn)
                 yield target, conn
+
+    def found(self, read: Callable[[Connection], Iterable[T]]) -> list[tuple[Target, T]]:
+        """What is read on every database, each with where it is."""
+        return [(target, one) for target, conn in self.shards() for one in read(conn)]
+
+    def show(
+        self,
+        columns: Sequence[str],
+        found: Iterable[tuple[Target, T]],
+        row: Callable[[T], Sequence[object]],
+        *,
+        facts: Callable[[T], dict[str, object]] = msgspec.to_builtins,
+    ) -> None:
+        """What was found: a table with a row for each, or all the facts as JSON."""
+        if self.json:
+            json_line([{"shard": target.name} | facts(one) for target, one in found])
+        else:
+            self.rows(columns, ((target, row(one)) for target, one in found))
 
     def rows(
         self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None

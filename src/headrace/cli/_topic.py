@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -121,10 +121,7 @@ def engine(
 @command(group, "list")
 def list_(session: Session) -> None:
     """List the topics of the namespace, with how full they are."""
-    found = [(target, topic) for target, conn in session.shards() for topic in list_topics(conn, namespace=session.namespace)]
-    if session.json:
-        json_line([_as_json(target, topic) for target, topic in found])
-        return
+    found = session.found(lambda conn: list_topics(conn, namespace=session.namespace))
     columns = [
         "topic",
         "partitions",
@@ -136,7 +133,7 @@ def list_(session: Session) -> None:
         "engine",
         "last event at",
     ]
-    session.rows(columns, ((target, _row(topic)) for target, topic in found))
+    session.show(columns, found, _row, facts=_facts)
 
 
 def _row(topic: Topic) -> list[object]:
@@ -152,7 +149,7 @@ def show(session: Session, name: Name) -> None:
         for target, conn in session.shards()
     ]
     if session.json:
-        json_line([_as_json(target, topic) | {"cursors": cursors} for target, topic, cursors in found])
+        json_line([{"shard": target.name} | _facts(topic) | {"cursors": cursors} for target, topic, cursors in found])
         return
     for target, topic, cursors in found:
         _print_topic(target, topic, cursors)
@@ -195,7 +192,7 @@ def drop(
 @command(group, "maintain", common=("dsn", "json"))
 def maintain_(session: Session) -> None:
     """Apply every topic's retention now, and make time partitions ahead. A running node does it by itself."""
-    _print_expired(session, [(target, one) for target, conn in session.shards() for one in maintain(conn)])
+    _print_expired(session, session.found(maintain))
 
 
 @command(group, "drop-expired")
@@ -222,15 +219,15 @@ def drop_expired_(
 
 
 def _print_expired(session: Session, found: list[tuple[Target, Expired]]) -> None:
-    if session.json:
-        json_line([{"shard": target.name} | msgspec.to_builtins(one) for target, one in found])
-    elif found:
-        rows = ((t, [e.topic, e.name, e.events, "dropped" if e.dropped else "kept", e.kept_for]) for t, e in found)
-        session.rows(["topic", "time partition", "events", "outcome", "kept for"], rows)
+    if found or session.json:
+        session.show(["topic", "time partition", "events", "outcome", "kept for"], found, _expired_row)
     else:
         console().print("nothing has expired")
 
 
-def _as_json(target: Target, topic: Topic) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(topic)
-    return {"shard": target.name} | shown | {"events": topic.events}
+def _expired_row(one: Expired) -> list[object]:
+    return [one.topic, one.name, one.events, "dropped" if one.dropped else "kept", one.kept_for]
+
+
+def _facts(topic: Topic) -> dict[str, object]:
+    return {**msgspec.to_builtins(topic), "events": topic.events}

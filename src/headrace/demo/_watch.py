@@ -25,21 +25,12 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How many of the events have come how far."""
+class Progress(Seen):
+    """How many of the events have come how far, in which act, and how many there are."""
 
     act: str
     total: int
     published: int
-    in_log: int
-    handled: int
-    late: int
-    told: int
-    ruled: int
-    correlated: int
-    fired: int
-    ended: int
-    on_the_way: int
 
 
 def look(conn: Connection) -> Seen:

@@ -26,7 +26,7 @@ def keep_micro_batch(conn: Connection, correlator_id: int, version_id: int, micr
     came if that is not the end: timers that tick through a long silence are cut into several batches, as in the database."""
     if not micro.events.num_rows:
         return 0, None
-    states = read_states(conn, correlator_id, micro.keys)
+    states = read_states(conn, correlator_id, micro.events["key"].combine_chunks().unique())
     try:
         stepped = micro.step(states)
     except TimerFlood:

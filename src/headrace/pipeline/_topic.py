@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,23 +18,14 @@ import psycopg
 
 from headrace.core import UnknownTopic
 from headrace.db import Connection, query, transient, translated
+from headrace.pipeline._computing import Computed, Computing, Part
+from headrace.pipeline._halving import Halving
 from headrace.pipeline._standing import InForce, Standing, read_standings, read_topic
 from headrace.pipeline._timers import fire_timers
-from headrace.spark import (
-    SHORT_MAX,
-    Access,
-    CorrelatorSpec,
-    MicroBatch,
-    Range,
-    RuleSpec,
-    columns_read,
-    match,
-    read_range,
-    take_micro_batch,
-)
+from headrace.spark import Access, CorrelatorSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -65,29 +54,6 @@ class BatchDone:
         return self.upto - self.from_position
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A consumer's share of a batch: the events after its position, up to another. What Spark computed for it comes later."""
-
-    standing: Standing
-    upto: int
-    rules: tuple[RuleSpec, ...] = ()
-    correlator: CorrelatorSpec | None = None
-
-    @property
-    def asked(self) -> tuple[int, int, int, int]:
-        """All that Spark's answer depends on."""
-        return self.standing.consumer_id, self.standing.version_id, self.standing.position, self.upto
-
-
-@dataclass(frozen=True)
-class _Computed:
-    part: _Part
-    hits: tuple[list[int], list[int]] = ((), ())  # type: ignore[assignment]
-    """Versions and positions, in order."""
-    micro: MicroBatch | None = None
-
-
 class TopicPipeline:
     """Runs a topic's rules and correlators on Spark, batch by batch, over a connection of its own in autocommit mode."""
 
@@ -102,8 +68,6 @@ class TopicPipeline:
         namespace: str | None = None,
         events_max: int = EVENTS_MAX,
     ) -> None:
-        self._session = session
-        self._access = access
         self._conn = conn
         self._namespace = namespace
         self._events_max = events_max
@@ -113,15 +77,13 @@ class TopicPipeline:
         with translated():
             self.topic_id = read_topic(conn, topic, namespace).topic_id
         self._in_force = InForce(self.topic_id)
-        self._most: dict[int, int] = {}
-        """Consumers that failed: how many events they are given at most, to find the one at fault."""
+        self._computing = Computing(session, access, shard=shard, topic=topic, topic_id=self.topic_id, events_max=events_max)
+        self._halving = Halving(events_max)
         self._passed_at: datetime | None = None
-        self._ahead: Future[list[_Computed]] | None = None
-        self._hand = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"ahead {topic}")
 
     def close(self) -> None:
         """Waits for what Spark is still at."""
-        self._hand.shutdown(cancel_futures=True)
+        self._computing.close()
 
     def step(self) -> BatchDone | None:
         """One batch of events; None when nothing is due, or the topic runs in the database."""
@@ -132,9 +94,7 @@ class TopicPipeline:
         parts = self._parts(found.head) if found.engine == "spark" else []
         if not parts:
             return None
-        computed = self._taken_ahead(parts) or self._compute(parts)
-        self._look_ahead(parts, found.head)
-        return self._commit(parts, computed, found.head, began)
+        return self._commit(parts, self._computing.take(parts, found.head), found.head, began)
 
     def tick(self) -> BatchDone | None:
         """Timers that are due though no event of their key has come; None when there are none.
@@ -154,92 +114,53 @@ class TopicPipeline:
         row = self._conn.execute(query("pipeline/next_due_s"), {"topic_id": self.topic_id}).fetchone()
         return None if row is None or row[0] is None else float(row[0])
 
-    def _parts(self, head: int) -> list[_Part]:
+    def _parts(self, head: int) -> list[Part]:
         due = [one for one in read_standings(self._conn, self.topic_id) if one.ready and one.position < head]
         if not due:
             return []
         upto = min(head, min(one.position for one in due) + self._events_max)
-        parts: list[_Part] = []
+        parts: list[Part] = []
         for one in due:
-            own = min(upto, one.position + self._limit(one))
+            own = min(upto, one.position + self._halving.limit(one))
             if own <= one.position:
                 continue
             if one.correlator_id is None:
-                parts.append(_Part(one, own, rules=self._in_force.rules(self._conn, one)))
+                parts.append(Part(one, own, rules=self._in_force.rules(self._conn, one)))
             elif (spec := self._in_force.correlator(self._conn, one)) is not None:
-                parts.append(_Part(one, own, correlator=spec))
+                parts.append(Part(one, own, correlator=spec))
         return parts
 
-    def _limit(self, standing: Standing) -> int:
-        return 1 if standing.single_to > standing.position else self._most.get(standing.consumer_id, self._events_max)
-
-    def _compute(self, parts: Sequence[_Part]) -> list[_Computed]:
-        """Spark's share of the work: no lock is held, and nothing is written."""
-        asking = [part for part in parts if part.rules or part.correlator is not None]
-        if not asking:
-            return [_Computed(part) for part in parts]
-        specs = [part.correlator for part in asking if part.correlator is not None]
-        columns = columns_read([rule for part in asking for rule in part.rules], specs)
-        after, upto = min(part.standing.position for part in asking), max(part.upto for part in asking)
-        span = Range(shard=self.shard, topic=self.topic, topic_id=self.topic_id, after=after, upto=upto)
-        frame = read_range(self._session, self._access, span, columns)
-        with _kept(frame, wanted=len(asking) > 1 and len(span) > SHORT_MAX):
-            return [_computed(frame, part, span) for part in parts]
-
-    def _look_ahead(self, parts: Sequence[_Part], head: int) -> None:
-        """Where a whole further batch waits, Spark works on it while this one is being written."""
-        upto = max(part.upto for part in parts)
-        if head - upto < SHORT_MAX or any(part.upto != upto for part in parts):
-            return
-        until = min(head, upto + self._events_max)
-        following = [replace(part, standing=replace(part.standing, position=upto), upto=until) for part in parts]
-        self._ahead = self._hand.submit(self._compute, following)
-
-    def _taken_ahead(self, parts: Sequence[_Part]) -> list[_Computed] | None:
-        """What was computed ahead, where it is just what is wanted now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return None
-        found = {one.part.asked: one for one in ahead.result()}
-        if any(part.asked not in found for part in parts):
-            return None
-        return [replace(found[part.asked], part=part) for part in parts]
-
-    def _commit(self, parts: Sequence[_Part], computed: Sequence[_Computed], head: int, began: float) -> BatchDone:
-        conn = self._conn
-        firings = outputs = 0
+    def _commit(self, parts: Sequence[Part], computed: Sequence[Computed], head: int, began: float) -> BatchDone:
+        first = min(part.standing.position for part in parts)
         ends: list[int] = []
-        failed: list[tuple[_Part, str]] = []
-        with translated(), conn.transaction():
+        failed: list[tuple[Part, str]] = []
+        firings = outputs = 0
+        with translated(), self._conn.transaction():
             standing = self._held([part.standing for part in parts])
             for one in computed:
                 if one.part.standing not in standing:
                     continue
                 try:
-                    with conn.transaction():
+                    with self._conn.transaction():
                         fired, pushed, came_to = self._write(one)
                 except psycopg.Error as error:
-                    if transient(error) or conn.broken:
+                    if transient(error) or self._conn.broken:
                         raise
                     failed.append((one.part, str(error)))
                     continue
                 firings, outputs = firings + fired, outputs + pushed
                 ends.append(came_to)
-                self._grow(one.part)
-            first = min(part.standing.position for part in parts)
+                self._halving.succeeded(one.part)
             # A consumer may stand further back than the others when it failed; the batch came as far as any of them.
             upto = max(ends, default=first)
-            took_s = time.perf_counter() - began
+            done = self._done(first, upto, began, firings=firings, outputs=outputs, lag_events=head - upto)
             if ends:
-                self._record(first, upto, firings, outputs, 0, took_s)
+                self._record(done)
         for part, text in failed:
             self._fail(part, text)
         if upto > first:
             self._passed_at = self._time_of(min(ends))
-        return BatchDone(
-            shard=self.shard, topic=self.topic, from_position=first, upto=upto, firings=firings, outputs=outputs,
-            took_s=time.perf_counter() - began, lag_events=head - upto,
-        )  # fmt: skip
+        return replace(done, took_s=time.perf_counter() - began)
 
     def _held(self, planned: Sequence[Standing]) -> list[Standing]:
         """Those that nobody else has, on this engine, as they stand now that their cursors are held."""
@@ -250,7 +171,7 @@ class TopicPipeline:
             return []
         return [one for one in read_standings(self._conn, self.topic_id) if one.consumer_id in held]
 
-    def _write(self, done: _Computed) -> tuple[int, int, int]:
+    def _write(self, done: Computed) -> tuple[int, int, int]:
         """A consumer's share, in a transaction: firings, outputs, and how far it came."""
         conn, part, standing = self._conn, done.part, done.part.standing
         firings = outputs = 0
@@ -286,21 +207,23 @@ class TopicPipeline:
                     continue
                 with conn.transaction():
                     fired = fire_timers(conn, standing.correlator_id, standing.version_id, spec, settled)
-                    if fired is not None:
-                        self._record(
-                            standing.position, standing.position, 0, fired.outputs, fired.keys, time.perf_counter() - began
-                        )
-                if fired is not None:
-                    return BatchDone(
-                        shard=self.shard, topic=self.topic, from_position=standing.position, upto=standing.position,
-                        outputs=fired.outputs, timers=fired.keys, took_s=time.perf_counter() - began,
-                    )  # fmt: skip
+                    if fired is None:
+                        continue
+                    at = standing.position
+                    done = self._done(at, at, began, outputs=fired.outputs, timers=fired.keys)
+                    self._record(done)
+                return replace(done, took_s=time.perf_counter() - began)
         return None
 
-    def _record(self, first: int, upto: int, firings: int, outputs: int, timers: int, took_s: float) -> None:
+    def _done(self, first: int, upto: int, began: float, **counts: int) -> BatchDone:
+        took_s = time.perf_counter() - began
+        return BatchDone(shard=self.shard, topic=self.topic, from_position=first, upto=upto, took_s=took_s, **counts)
+
+    def _record(self, done: BatchDone) -> None:
+        """Writes a batch into the ledger, in its own transaction."""
         given = {
-            "topic_id": self.topic_id, "run_id": self.run_id, "from_position": first, "upto": upto,
-            "firings": firings, "outputs": outputs, "timers": timers, "took_ms": 1000 * took_s,
+            "topic_id": self.topic_id, "run_id": self.run_id, "from_position": done.from_position, "upto": done.upto,
+            "firings": done.firings, "outputs": done.outputs, "timers": done.timers, "took_ms": 1000 * done.took_s,
         }  # fmt: skip
         self._conn.execute(query("pipeline/record"), given)
 
@@ -308,45 +231,11 @@ class TopicPipeline:
         row = self._conn.execute(query("pipeline/passed_at"), {"topic_id": self.topic_id, "position": position}).fetchone()
         return row[0] if row else None
 
-    def _fail(self, part: _Part, error: str) -> None:
+    def _fail(self, part: Part, error: str) -> None:
         """A batch that the database refuses is halved until the event at fault is alone; that one is tried again with growing
         pauses. The other consumers go on."""
-        events = part.upto - part.standing.position
-        first_line = error.partition("\n")[0]
-        logger.error("consumer %s of %s: %s events failed: %s", part.standing.consumer_id, self.topic, events, first_line)
-        if events > 1:
-            self._most[part.standing.consumer_id] = max(1, events // 2)
-            return
-        given = {"consumer_id": part.standing.consumer_id, "position": part.standing.position, "error": error}
-        self._conn.execute(query("pipeline/fail"), given)
-
-    def _grow(self, part: _Part) -> None:
-        most = self._most.pop(part.standing.consumer_id, None)
-        if most is not None and most * 2 < self._events_max:
-            self._most[part.standing.consumer_id] = most * 2
-
-
-@contextmanager
-def _kept(frame: DataFrame, *, wanted: bool) -> Iterator[None]:
-    """Read once where several ask for it. What the driver has read is there already."""
-    if wanted:
-        frame.persist()
-    try:
-        yield
-    finally:
-        if wanted:
-            frame.unpersist()
-
-
-def _computed(frame: DataFrame, part: _Part, span: Range) -> _Computed:
-    standing = part.standing
-    own = frame
-    if standing.position > span.after:
-        own = own.where(f"`offset` > {standing.position}")
-    if part.upto < span.upto:
-        own = own.where(f"`offset` <= {part.upto}")
-    if part.rules:
-        found = match(own, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
-        found = found.sort_by([("offset", "ascending"), ("version_id", "ascending")])
-        return _Computed(part, (found["version_id"].to_pylist(), found["offset"].to_pylist()))
-    return _Computed(part, micro=take_micro_batch(own, part.correlator) if part.correlator is not None else None)
+        consumer_id, first_line = part.standing.consumer_id, error.partition("\n")[0]
+        logger.error("consumer %s of %s: %s events failed: %s", consumer_id, self.topic, part.events, first_line)
+        if self._halving.failed(part):
+            given = {"consumer_id": consumer_id, "position": part.standing.position, "error": error}
+            self._conn.execute(query("pipeline/fail"), given)

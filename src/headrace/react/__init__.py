@@ -4,21 +4,17 @@ Owns: rules, correlators, their versions, firings, and where the keys of correla
 once per position, whatever crashes, since firings, states, actions and the cursor commit together; every event ends as matched or
 unmatched; user text is never executed."""
 
+from headrace.react._carry import Carried
 from headrace.react._corpus import Observed, Run, observe, run_cases
 from headrace.react._correlate import Correlated, WatchedCorrelator
 from headrace.react._correlator import (
-    ActionOutput,
-    Carried,
     Correlator,
     CorrelatorState,
-    EventOutput,
-    Output,
     alter_correlator,
     create_correlator,
     drop_correlator,
     find_correlator,
     list_correlators,
-    read_outputs,
 )
 from headrace.react._correlator_file import (
     CorrelatorChange,
@@ -29,7 +25,6 @@ from headrace.react._correlator_file import (
 )
 from headrace.react._correlators import Correlators
 from headrace.react._explain import KeyState, key_state
-from headrace.react._file import load_rules
 from headrace.react._history import PastOutput, list_correlations
 from headrace.react._instance import (
     Correlation,
@@ -53,9 +48,11 @@ from headrace.react._names import (
     unregister_action,
     unregister_event_type,
 )
-from headrace.react._plan import Change, Plan, apply, plan
+from headrace.react._output import ActionOutput, EventOutput, Output, read_outputs
+from headrace.react._plan import Change, Plan
 from headrace.react._reactor import Reacted, Reactor, Watched
 from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
+from headrace.react._rule_file import RulePlan, apply, load_rules, plan
 from headrace.react._step import Batch, Classified
 from headrace.react._tester import database_engine
 from headrace.react._trace import Firing, Look, Pushed, Trace, trace
@@ -89,6 +86,7 @@ __all__ = [
     "Reacted",
     "Reactor",
     "Rule",
+    "RulePlan",
     "RuleState",
     "RuleVersion",
     "Run",

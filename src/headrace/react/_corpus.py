@@ -17,7 +17,7 @@ from psycopg.rows import class_row
 
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import Subject, jsonb_text
-from headrace.lang.ecl import Case, Event, Output, Status, TableState, from_json, status_of
+from headrace.lang.ecl import Case, Event, Output, Status, TableState, difference, from_json, status_of
 from headrace.react._correlate import Stepper, WatchedCorrelator
 from headrace.react._correlator_compile import compile_correlator
 from headrace.react._instance import from_us, to_us
@@ -47,21 +47,7 @@ class Observed:
 async def run_cases(conn: AsyncConnection, cases: Sequence[Case]) -> list[str | None]:
     """What differs from each case's answers when the database runs it, or None."""
     seen = await observe(conn, [Run(case.pattern, case.events) for case in cases])
-    return [_difference(case, one) for case, one in zip(cases, seen, strict=True)]
-
-
-def _difference(case: Case, seen: Observed) -> str | None:
-    for number, (event, expected, got) in enumerate(zip(case.events, case.outputs, seen.outputs, strict=True), 1):
-        if got != expected:
-            shown = f"expected {_shown(expected)}, got {_shown(got)}"
-            return f"{case.name}: database: event {number} ({event.type}): {shown}"
-    if seen.status is not case.status:
-        return f"{case.name}: database: expected status {case.status}, got {seen.status}"
-    return None
-
-
-def _shown(outputs: Sequence[Output]) -> str:
-    return ", ".join(f"{output.token} at {output.time / 1_000_000:g} s" for output in outputs) or "nothing"
+    return [difference(case, "database", one.outputs, one.status) for case, one in zip(cases, seen, strict=True)]
 
 
 async def observe(conn: AsyncConnection, runs: Sequence[Run]) -> list[Observed]:

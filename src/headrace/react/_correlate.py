@@ -48,6 +48,9 @@ class WatchedCorrelator:
         """How many events one batch has at most."""
         return SIMPLE_BATCH if self.simple else STEPPED_BATCH
 
+    def __str__(self) -> str:
+        return f"correlator {self.namespace}/{self.correlator}"
+
 
 @dataclass(frozen=True)
 class _Running:

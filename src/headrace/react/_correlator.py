@@ -5,37 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-import msgspec
-from psycopg.rows import class_row
-
-from headrace.core import BadOutputs, CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
+from headrace.core import CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
 from headrace.db import Connection, query, translated
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import Pattern, Table, compile, equivalent_states, from_json, parse, table_hash
-from headrace.lang.ecl._errors import StateLimitExceeded
-from headrace.react._feedback import Link, feedback, links_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActionOutput:
-    """A token becomes an action, with the instance's key."""
-
-    action: str
-    priority: int = 0
-    delay_s: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventOutput:
-    """A token becomes an event of this type on a topic of the namespace; with the instance's key unless told otherwise."""
-
-    event: str
-    topic: str
-    keyed: bool = True
-
-
-Output = ActionOutput | EventOutput
+from headrace.lang.ecl import Pattern, Table, compile, from_json, parse
+from headrace.react._carry import Carried, carrying
+from headrace.react._definition import state_row
+from headrace.react._feedback import Link, feedback, links_in, links_of
+from headrace.react._output import Output, encode_outputs, read_outputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +51,6 @@ class CorrelatorState:
     restarted: int | None
     written_at: datetime
     written_by: str
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What a change means for the keys: how many go on from where they stand, and how many start afresh."""
-
-    carried: int
-    restarted: int
 
 
 def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
@@ -126,9 +97,9 @@ def list_correlators(
     conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
 ) -> list[CorrelatorState]:
     """The correlators of a namespace with their state, by name: all, those of a topic, or the one named."""
-    with translated(), conn.cursor(row_factory=class_row(_Row)) as cursor:
+    with translated(), conn.cursor(row_factory=state_row(Correlator, _state)) as cursor:
         given = {"topic": topic, "correlator": name, "namespace": namespace}
-        return [row.state() for row in cursor.execute(query("react/correlators"), given)]
+        return cursor.execute(query("react/correlators"), given).fetchall()
 
 
 def find_correlator(conn: Connection, name: str, *, namespace: str | None = None) -> CorrelatorState:
@@ -139,48 +110,28 @@ def find_correlator(conn: Connection, name: str, *, namespace: str | None = None
     return found[0]
 
 
-def read_outputs(outputs: object) -> dict[str, Output]:
-    """The outputs of a correlator out of their JSON. Raises BadOutputs."""
-    if not isinstance(outputs, dict):
-        raise BadOutputs('outputs are an object of tokens; write {"token": {"action": "NAME"}}')
-    return {token: _read_output(token, value) for token, value in outputs.items()}
-
-
-def _read_output(token: str, value: object) -> Output:
-    wanted: type[Output] = EventOutput if isinstance(value, dict) and "event" in value else ActionOutput
-    try:
-        if isinstance(value, dict) and (unknown := set(value) - set(wanted.__dataclass_fields__)):
-            raise msgspec.ValidationError(f"unknown {', '.join(sorted(unknown))}")
-        return msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        hint = 'write {"action": "NAME", "priority": 0, "delay_s": 0} or {"event": "type", "topic": "name", "keyed": true}'
-        raise BadOutputs(f"the output of token {token!r}: {error}; {hint}") from None
-
-
-def _checked(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:
+def parse_texts(correlator: Correlator) -> Pattern:
+    """The pattern, once the key has been looked at too. Raises PatternError, ConditionError."""
     pattern = parse(correlator.pattern)
     if correlator.key is not None:
         parse_scalar(correlator.key)
+    return pattern
+
+
+def _checked(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:
+    pattern = parse_texts(correlator)
     if correlator.active and not correlator.allow_feedback:
-        links = links_of(correlator.name, correlator.topic, compile(pattern), encode_outputs(correlator))
+        links = links_of(correlator.name, correlator.topic, compile(pattern), encode_outputs(correlator.outputs))
         loop = feedback(links, _other_links(conn, correlator.name, namespace))
         if loop is not None:
             raise FeedbackLoop(loop)
     return pattern
 
 
-def encode_outputs(correlator: Correlator) -> dict[str, dict[str, str | int | bool]]:
-    """The outputs as they stand in the table."""
-    return {
-        token: {name: getattr(output, name) for name in output.__dataclass_fields__}
-        for token, output in correlator.outputs.items()
-    }
-
-
 def _other_links(conn: Connection, name: str, namespace: str | None) -> list[Link]:
     with translated():
         rows = conn.execute(query("react/other_correlators"), {"correlator": name, "namespace": namespace}).fetchall()
-    return [link for row in rows for link in links_of(row[0], row[1], from_json(row[2]), row[3])]
+    return links_in(rows)
 
 
 def _carried(conn: Connection, correlator: Correlator, table: Table, namespace: str | None, restart: bool) -> Carried:
@@ -191,53 +142,14 @@ def _carried(conn: Connection, correlator: Correlator, table: Table, namespace: 
     total = sum(count for _, count in counts)
     if before is None or restart or not correlator.active or before[1] != correlator.key:
         return Carried(0, total)
-    known = carried_units(from_json(before[0]), table)
-    carried = total if known is None else sum(count for units, count in counts if tuple(units) in known)
+    goes_on = carrying(correlator.name, from_json(before[0]), table)
+    carried = total if goes_on is None else sum(count for units, count in counts if tuple(units) in goes_on.units)
     return Carried(carried, total - carried)
 
 
-def carried_units(old: Table, new: Table) -> Mapping[tuple[int, ...], tuple[int, ...]] | None:
-    """Which old units go on as which new ones; None: the tables are the same, and all of them do."""
-    if table_hash(old) == table_hash(new):
-        return None
-    try:
-        return equivalent_states(old, new).units
-    except StateLimitExceeded:
-        return {}
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row of queries/react/correlators.sql."""
-
-    name: str
-    topic: str
-    pattern: str
-    outputs: object
-    key: str | None
-    forget_after: timedelta | None
-    evidence_max: int
-    active: bool
-    allow_feedback: bool
-    correlator_id: int
-    version_id: int
-    namespace: str
-    source: str
-    version: int
-    status: str
-    error: str | None
-    warning: str | None
-    since_position: int | None
-    carried: int | None
-    restarted: int | None
-    written_at: datetime
-    written_by: str
-
-    def state(self) -> CorrelatorState:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        own = {name: values.pop(name) for name in Correlator.__dataclass_fields__}
-        own["outputs"] = read_outputs(own["outputs"])
-        return CorrelatorState(correlator=Correlator(**own), **values)
+def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
+    outputs = read_outputs(correlator.pop("outputs"))
+    return CorrelatorState(correlator=Correlator(**correlator, outputs=outputs), **rest)
 
 
 def _parameters(
@@ -246,7 +158,7 @@ def _parameters(
     plain = {name: getattr(correlator, name) for name in Correlator.__dataclass_fields__ if name != "outputs"}
     return {
         **plain,
-        "outputs": encode(encode_outputs(correlator)),
+        "outputs": encode(encode_outputs(correlator.outputs)),
         "namespace": namespace,
         "source": source,
         "restart": restart,

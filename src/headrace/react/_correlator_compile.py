@@ -14,10 +14,9 @@ from psycopg.rows import class_row
 from headrace.core import FeedbackLoop, HeadraceError, UnknownName, encode
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import Flat, Table, compile, equivalent_states, from_json, parse, table_hash, to_json
-from headrace.lang.ecl._errors import StateLimitExceeded
-from headrace.react._correlator import Carried
-from headrace.react._feedback import feedback, links_of
+from headrace.lang.ecl import Flat, Table, compile, from_json, parse, to_json
+from headrace.react._carry import Carried, carrying
+from headrace.react._feedback import feedback, links_in, links_of
 from headrace.react._instance import literal
 from headrace.react._symbols import symbols_body, symbols_function
 
@@ -140,7 +139,7 @@ async def _without_feedback(conn: AsyncConnection, version: PendingVersion, comp
     await conn.execute("select pg_advisory_xact_lock(%s)", (_FEEDBACK_LOCK,))
     given = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("react/other_correlators"), given)).fetchall()
-    loop = feedback(own, [link for row in rows for link in links_of(row[0], row[1], from_json(row[2]), row[3])])
+    loop = feedback(own, links_in(rows))
     return compiled if loop is None else Compiled(error=str(FeedbackLoop(loop)))
 
 
@@ -151,18 +150,14 @@ async def _carry(conn: AsyncConnection, correlator_id: int, version: PendingVers
     new: list[str] = []
     timers: list[int | None] = []
     if before is not None and before[1] == version.key and not version.restart:
-        former = from_json(before[0])
-        if table_hash(former) == table_hash(table):
+        goes_on = carrying(version.correlator, from_json(before[0]), table)
+        if goes_on is None:
             statement = "select count(*) from headrace.correlator_instance where correlator_id = %s"
             counted = await conn.execute(statement, (correlator_id,))
             return Carried(int((await counted.fetchone() or (0,))[0]), 0)
-        try:
-            carrying = equivalent_states(former, table)
-            old = [literal(units) for units in carrying.units]
-            new = [literal(units) for units in carrying.units.values()]
-            timers = list(carrying.timers)
-        except StateLimitExceeded as error:
-            logger.warning("correlator %s: all keys start afresh: %s", version.correlator, error)
+        old = [literal(units) for units in goes_on.units]
+        new = [literal(units) for units in goes_on.units.values()]
+        timers = list(goes_on.timers)
     statement = "select carried, restarted from headrace.carry_instances(%s, %s::text[], %s::text[], %s::integer[])"
     row = await (await conn.execute(statement, (correlator_id, old, new, timers))).fetchone()
     return Carried(*row) if row else Carried(0, 0)

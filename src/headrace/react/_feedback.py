@@ -5,10 +5,10 @@ end in actions, and what a handler publishes is its own code's affair: so they c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.lang.ecl import Table, dependencies
+from headrace.lang.ecl import Table, dependencies, from_json
 from headrace.lang.ecl._errors import StateLimitExceeded
 
 
@@ -52,6 +52,15 @@ def links_of(correlator: str, topic: str, table: Table, outputs: Mapping[str, Ma
             str(output["event"]),
         )
         for token, output in wanted.items()
+    ]
+
+
+def links_in(rows: Iterable[tuple[str, str, str, Mapping[str, Mapping[str, object]]]]) -> list[Link]:
+    """The links of rows of queries/react/other_correlators.sql."""
+    return [
+        link
+        for correlator, topic, compiled, outputs in rows
+        for link in links_of(correlator, topic, from_json(compiled), outputs)
     ]
 
 

@@ -1,35 +1,42 @@
-"""Plans: what has to change so that the database has the rules of a file, shown first and applied then."""
+"""Plans: what has to change so that the database has the definitions of a file, shown first and applied then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from headrace.db import Connection
-from headrace.react._rule import Rule, RuleState, alter_rule, create_rule, drop_rule, list_rules
+from headrace.react._definition import Definition, names_of
 
 
-@dataclass(frozen=True)
-class Change:
-    """A rule that is there with another definition, and the names of what differs."""
-
-    before: RuleState
-    after: Rule
+class Sourced(Protocol):
+    """The state of a definition that knows where it came from."""
 
     @property
-    def differs(self) -> tuple[str, ...]:
-        fields = Rule.__dataclass_fields__
-        return tuple(name for name in fields if getattr(self.before.rule, name) != getattr(self.after, name))
+    def source(self) -> str: ...
+
+
+Written = TypeVar("Written", bound=Definition)
+State = TypeVar("State", bound=Sourced)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `apply` will do. `drop` holds only rules that came from the same source before."""
+class Change(Generic[Written, State]):
+    """One that is there with another definition, and the names of what differs; none where only the source does."""
 
-    create: tuple[Rule, ...]
-    change: tuple[Change, ...]
-    drop: tuple[RuleState, ...]
-    same: tuple[RuleState, ...]
+    before: State
+    after: Written
+    differs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan(Generic[Written, State]):
+    """What applying it will do. `drop` holds only what came from the same source before."""
+
+    create: tuple[Written, ...]
+    change: tuple[Change[Written, State], ...]
+    drop: tuple[State, ...]
+    same: tuple[State, ...]
     source: str
     namespace: str | None
 
@@ -38,28 +45,23 @@ class Plan:
         return not (self.create or self.change or self.drop)
 
 
-def plan(conn: Connection, rules: Sequence[Rule], *, source: str = "file", namespace: str | None = None) -> Plan:
-    """Compares rules with those of the database. One of another source is taken over if its name is here, else left alone."""
-    there = {state.rule.name: state for state in list_rules(conn, namespace=namespace)}
-    wanted = {rule.name for rule in rules}
-    known = [(there[rule.name], rule) for rule in rules if rule.name in there]
-    is_same = [state.rule == rule and state.source == source for state, rule in known]
+def compare(
+    wanted: Sequence[Written], there: Sequence[tuple[Written, State]], *, source: str, namespace: str | None
+) -> Plan[Written, State]:
+    """What is wanted beside what is there. One of another source is taken over if its name is wanted, else left alone."""
+    known = {before.name: (before, state) for before, state in there}
+    names = {one.name for one in wanted}
+    meant = [Change(known[one.name][1], one, _differs(known[one.name][0], one)) for one in wanted if one.name in known]
+    kept = [not one.differs and one.before.source == source for one in meant]
     return Plan(
-        create=tuple(rule for rule in rules if rule.name not in there),
-        change=tuple(Change(state, rule) for (state, rule), same in zip(known, is_same, strict=True) if not same),
-        drop=tuple(state for name, state in there.items() if state.source == source and name not in wanted),
-        same=tuple(state for (state, _), same in zip(known, is_same, strict=True) if same),
+        create=tuple(one for one in wanted if one.name not in known),
+        change=tuple(one for one, same in zip(meant, kept, strict=True) if not same),
+        drop=tuple(state for before, state in there if state.source == source and before.name not in names),
+        same=tuple(one.before for one, same in zip(meant, kept, strict=True) if same),
         source=source,
         namespace=namespace,
     )
 
 
-def apply(conn: Connection, plan: Plan) -> None:
-    """Does what the plan says, in one transaction. Raises where the database has changed since so that it cannot be done."""
-    with conn.transaction():
-        for state in plan.drop:
-            drop_rule(conn, state.rule.name, namespace=plan.namespace)
-        for change in plan.change:
-            alter_rule(conn, change.after, namespace=plan.namespace, source=plan.source)
-        for rule in plan.create:
-            create_rule(conn, rule, namespace=plan.namespace, source=plan.source)
+def _differs(before: Definition, after: Definition) -> tuple[str, ...]:
+    return tuple(name for name in names_of(after) if getattr(before, name) != getattr(after, name))

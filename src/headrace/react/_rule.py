@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Literal
-
-from psycopg.rows import class_row
+from typing import Any, Literal
 
 from headrace.core import RuleExists, UnknownRule
 from headrace.db import Connection, query, translated
 from headrace.lang.condition import parse
+from headrace.react._definition import state_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +75,9 @@ def list_rules(
     conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
 ) -> list[RuleState]:
     """The rules of a namespace with their state, by name: all, those of a topic, or the one named."""
-    with translated(), conn.cursor(row_factory=class_row(_Row)) as cursor:
+    with translated(), conn.cursor(row_factory=state_row(Rule, _state)) as cursor:
         given = {"topic": topic, "rule": name, "namespace": namespace}
-        return [row.state() for row in cursor.execute(query("react/rules"), given)]
+        return cursor.execute(query("react/rules"), given).fetchall()
 
 
 def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> RuleState:
@@ -89,33 +88,8 @@ def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> Ru
     return found[0]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A row of queries/react/rules.sql."""
-
-    name: str
-    topic: str
-    event_type: str
-    action: str
-    condition: str
-    priority: int
-    delay_s: int
-    timing: Literal["after", "inline"]
-    active: bool
-    namespace: str
-    source: str
-    version: int
-    status: str
-    error: str | None
-    warning: str | None
-    since_position: int | None
-    written_at: datetime
-    written_by: str
-
-    def state(self) -> RuleState:
-        values = asdict(self)
-        rule = Rule(**{field: values.pop(field) for field in Rule.__dataclass_fields__})
-        return RuleState(rule=rule, **values)
+def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:
+    return RuleState(rule=Rule(**rule), **rest)
 
 
 def _parameters(rule: Rule, namespace: str | None, source: str) -> dict[str, str | int | bool | None]:

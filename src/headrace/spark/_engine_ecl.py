@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.lang.condition import Field, Subject, jsonb_text, moment_of
-from headrace.lang.ecl import Case, Output, Status, Table, TableState, start_state, status_of
+from headrace.lang.ecl import Case, Output, Status, Table, TableState, difference, start_state, status_of
 from headrace.spark._correlate_rows import BOTH_DDL, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Rows, joined, tagged
 from headrace.spark._correlate_step import Run, Stepped, step
 from headrace.spark._correlate_symbols import CorrelatorSpec, classifier, extractions
@@ -43,26 +42,13 @@ class Observed:
 
 def differences(session: SparkSession, cases: Sequence[Case], engine: str) -> list[str | None]:
     """What differs from each case's answers when Spark runs it, or None."""
-    return [_difference(case, seen, engine) for case, seen in zip(cases, observe_cases(session, cases, engine), strict=True)]
+    observed = observe_cases(session, cases, engine)
+    return [difference(case, engine, seen.outputs, seen.status) for case, seen in zip(cases, observed, strict=True)]
 
 
 def observe_cases(session: SparkSession, cases: Sequence[Case], engine: str = "spark") -> list[Observed]:
     """What Spark makes of the events of each case, whatever answers it expects."""
     return _Stage(cases).observe(session, streaming=engine == "spark-stream")
-
-
-def _difference(case: Case, seen: Observed, engine: str) -> str | None:
-    for number, (event, expected, got) in enumerate(zip(case.events, case.outputs, seen.outputs, strict=True), 1):
-        if got != expected:
-            shown = f"expected {_shown(expected)}, got {_shown(got)}"
-            return f"{case.name}: {engine}: event {number} ({event.type}): {shown}"
-    if seen.status is not case.status:
-        return f"{case.name}: {engine}: expected status {case.status}, got {seen.status}"
-    return None
-
-
-def _shown(outputs: Iterable[Output]) -> str:
-    return ", ".join(f"{output.token} at {Decimal(output.time) / 1_000_000} s" for output in outputs) or "nothing"
 
 
 class _Stage:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from headrace.core import Invalid, OutOfLog
-from headrace.spark._source_options import EARLIEST, LATEST, Bound, Filters, Positions
+from headrace.spark._bound import EARLIEST, LATEST, Bound, Positions
+from headrace.spark._source_options import Filters
 
 SPLIT_POSITIONS_MAX = 1_000_000
 """A task holds one connection and is repeated as a whole: long enough to hide its start, short enough to spread."""

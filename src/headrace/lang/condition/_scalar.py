@@ -16,7 +16,7 @@ from headrace.lang.condition._postgres import node_to_postgres
 from headrace.lang.condition._python import compiled
 from headrace.lang.condition._subject import Subject
 from headrace.lang.condition._text import text_of
-from headrace.lang.condition._tree import Field, Node, Type, walk
+from headrace.lang.condition._tree import Field, Node, Type, fields_of
 
 _ALLOWED = "text, an integer or a boolean, such as object ->> 'account', key, (object -> 'n')::int"
 
@@ -35,7 +35,7 @@ class Scalar:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The distinct fields the value reads."""
-        return tuple(dict.fromkeys(node for node, _ in walk(self.tree) if isinstance(node, Field)))
+        return fields_of(self.tree)
 
 
 @lru_cache(maxsize=1024)

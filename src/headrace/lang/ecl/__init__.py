@@ -20,7 +20,7 @@ from headrace.lang.ecl._carry import Carrying, equivalent_states
 from headrace.lang.ecl._compare import Comparison, Relation, compare
 from headrace.lang.ecl._compile import compile
 from headrace.lang.ecl._conditions import evaluate_condition
-from headrace.lang.ecl._corpus import ENGINES, Case, EngineName, load_corpus, make_engine, run_case
+from headrace.lang.ecl._corpus import ENGINES, Case, EngineName, difference, load_corpus, make_engine, run_case
 from headrace.lang.ecl._dependencies import Dependency, Overlap, dependencies, overlapping_guards
 from headrace.lang.ecl._draw import draw_machine, draw_table
 from headrace.lang.ecl._errors import (
@@ -110,6 +110,7 @@ __all__ = [
     "compile",
     "components",
     "dependencies",
+    "difference",
     "draw_machine",
     "draw_table",
     "equivalent_states",

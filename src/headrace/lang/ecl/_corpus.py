@@ -80,14 +80,20 @@ def run_case(case: Case, engine: EngineName, *, evaluator: Evaluator = evaluate_
     """What differs from the case's answers, or None."""
     runner = make_engine(parse(case.pattern), engine, evaluator)
     state = runner.start(case.events[0].time if case.events else 0)
-    for number, (event, expected) in enumerate(zip(case.events, case.outputs, strict=True), 1):
-        state, outputs = runner.step(state, event)
-        if outputs != expected:
-            shown = f"expected {_shown(expected)}, got {_shown(outputs)}"
+    outputs = []
+    for event in case.events:
+        state, pushed = runner.step(state, event)
+        outputs.append(pushed)
+    return difference(case, engine, outputs, runner.status(state))
+
+
+def difference(case: Case, engine: str, outputs: Sequence[tuple[Output, ...]], status: Status) -> str | None:
+    """The first place where what an engine made of a case is not its answer, in words; None where all is."""
+    for number, (event, expected, got) in enumerate(zip(case.events, case.outputs, outputs, strict=True), 1):
+        if got != expected:
+            shown = f"expected {_shown(expected)}, got {_shown(got)}"
             return f"{case.name}: {engine}: event {number} ({event.type}): {shown}"
-    if runner.status(state) is not case.status:
-        return f"{case.name}: {engine}: expected status {case.status}, got {runner.status(state)}"
-    return None
+    return None if status is case.status else f"{case.name}: {engine}: expected status {case.status}, got {status}"
 
 
 def _shown(outputs: Iterable[Output]) -> str:

@@ -15,11 +15,12 @@ language sql volatile
 as $$
     insert into headrace.correlator_instance
         (correlator_id, key, units, deadlines, deadline, started_at, seen_at, evidence, evidence_total)
-    select p_correlator_id, w.key, w.units::integer[], w.deadlines::bigint[], timestamptz 'epoch' + d.first_us * interval '1 microsecond',
+    select p_correlator_id, w.key, w.units::integer[], w.deadlines::bigint[],
+        case when w.deadlines <> '{}' then (
+            select timestamptz 'epoch' + min(u.us) * interval '1 microsecond' from unnest(w.deadlines::bigint[]) u (us)) end,
         w.started_at, w.seen_at, w.evidence::bigint[], w.total
     from unnest(p_keys, p_units, p_deadlines, p_started_at, p_seen_at, p_evidence, p_totals)
         w (key, units, deadlines, started_at, seen_at, evidence, total)
-    cross join lateral (select min(u.us) as first_us from unnest(w.deadlines::bigint[]) u (us)) d
     order by w.key collate "C"
     on conflict on constraint correlator_instance_pkey do update
     set units = excluded.units, deadlines = excluded.deadlines, deadline = excluded.deadline, started_at = excluded.started_at,

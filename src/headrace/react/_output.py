@@ -1,0 +1,54 @@
+"""Outputs: what the tokens of a correlator become, and how that stands in its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.core import BadOutputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionOutput:
+    """A token becomes an action, with the instance's key."""
+
+    action: str
+    priority: int = 0
+    delay_s: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventOutput:
+    """A token becomes an event of this type on a topic of the namespace; with the instance's key unless told otherwise."""
+
+    event: str
+    topic: str
+    keyed: bool = True
+
+
+Output = ActionOutput | EventOutput
+
+
+def read_outputs(outputs: object) -> dict[str, Output]:
+    """The outputs of a correlator out of their JSON. Raises BadOutputs."""
+    if not isinstance(outputs, dict):
+        raise BadOutputs('outputs are an object of tokens; write {"token": {"action": "NAME"}}')
+    return {token: _read_output(token, value) for token, value in outputs.items()}
+
+
+def _read_output(token: str, value: object) -> Output:
+    wanted: type[Output] = EventOutput if isinstance(value, dict) and "event" in value else ActionOutput
+    try:
+        if isinstance(value, dict) and (unknown := set(value) - set(wanted.__dataclass_fields__)):
+            raise msgspec.ValidationError(f"unknown {', '.join(sorted(unknown))}")
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        hint = 'write {"action": "NAME", "priority": 0, "delay_s": 0} or {"event": "type", "topic": "name", "keyed": true}'
+        raise BadOutputs(f"the output of token {token!r}: {error}; {hint}") from None
+
+
+def encode_outputs(outputs: Mapping[str, Output]) -> dict[str, dict[str, str | int | bool]]:
+    """Outputs as they stand in the table."""
+    return {token: {name: getattr(output, name) for name in output.__dataclass_fields__} for token, output in outputs.items()}
