@@ -15,6 +15,7 @@ from headrace.prove._evidence import (
     Evidence,
     Fallen,
     Fired,
+    Ledger,
     Letter,
     Operation,
     Pushed,
@@ -45,14 +46,17 @@ ORDERS = [sent(1), sent(2, amount=900), sent(3)]
 STEPS = [sent(11, topic="steps", type="a"), sent(12, topic="steps", type="b"), sent(13, topic="steps", type="c")]
 TROUBLE = [sent(21, topic="trouble", type="poison", key="t"), sent(22, topic="trouble", type="fine", key="t")]
 ROWS = (sent(100, topic="sunk"), sent(101, topic="sunk"))
-ALERT = uid(500)
-CHARGE, NOTIFY, EXPLODE = uid(600), uid(601), uid(602)
+TRIPS = [sent(31, topic="trips", type="out", amount=700), sent(32, topic="trips", type="back")]
+ALERT, HOME = uid(500), uid(501)
+CHARGE, NOTIFY, EXPLODE, FARE, REMIND = uid(600), uid(601), uid(602), uid(603), uid(604)
 
 
 def _log() -> dict[str, list[LoggedEvent]]:
-    listed = {"orders": ORDERS, "steps": STEPS, "trouble": TROUBLE, "sunk": list(ROWS)}
+    listed = {"orders": ORDERS, "steps": STEPS, "trips": TRIPS, "trouble": TROUBLE, "sunk": list(ROWS)}
     log = {topic: [logged(one, place) for place, one in enumerate(sents, 1)] for topic, sents in listed.items()}
-    log["alerts"] = [logged(replace_id(sent(1, topic="alerts", type="y"), ALERT), 1)]
+    log["alerts"] = [
+        logged(replace_id(sent(n, topic="alerts", type=type_), id_), n) for n, type_, id_ in ((1, "y", ALERT), (2, "home", HOME))
+    ]
     log["ticks"] = [logged(replace_id(sent(1, topic="ticks", type="tick"), uid(700 + n)), n) for n in (1, 2)]
     return log
 
@@ -69,7 +73,7 @@ def whole() -> Evidence:
         operations=[
             Operation(producer="p", op=1, events=tuple(ORDERS), outcomes=("unknown", "ok")),
             Operation(producer="p", op=2, events=(sent(9),), commits=False, outcomes=("rolled_back",)),
-            Operation(producer="p", op=3, events=(*STEPS, *TROUBLE), outcomes=("ok",)),
+            Operation(producer="p", op=3, events=(*STEPS, *TRIPS, *TROUBLE), outcomes=("ok",)),
         ],
         batches=[Operation(producer="sink", op=1, events=ROWS, outcomes=("ok", "ok"))],
         log=log,
@@ -84,18 +88,32 @@ def whole() -> Evidence:
             Letter("careful", 1, uid(21), "poison", "t", "dead", 2),
             Letter("careful", 2, uid(22), "fine", "t", "behind", 0),
         ],
-        effects=[Effect(1, CHARGE, "charge", 1), Effect(2, NOTIFY, "notify", 1)],
+        effects=[
+            Effect(1, CHARGE, "charge", 1),
+            Effect(2, NOTIFY, "notify", 1),
+            Effect(3, FARE, "charge", 1),
+            Effect(4, REMIND, "remind", 1),
+        ],
         results=[
             Result(CHARGE, "charge", "done", 1),
             Result(NOTIFY, "notify", "done", 1),
             Result(EXPLODE, "explode", "dead", 2),
+            Result(FARE, "charge", "done", 1),
+            Result(REMIND, "remind", "done", 1),
         ],
-        fired=[Fired("big", "orders", 2, uid(2), CHARGE), Fired("trouble", "trouble", 1, uid(21), EXPLODE)],
+        fired=[
+            Fired("big", "orders", 2, uid(2), CHARGE),
+            Fired("trouble", "trouble", 1, uid(21), EXPLODE),
+            Fired("far", "trips", 1, uid(31), FARE),
+        ],
         pushed=[
             Pushed("wide", "p-0", "x", at[uid(12)], 2, "action", NOTIFY),
             Pushed("wide", "p-0", "y", at[uid(13)], 3, "event", ALERT),
             Pushed("timed", "p-0", "late", at[uid(11)] + timedelta(milliseconds=300), None, None, uid(800)),
+            Pushed("trip", "p-0", "home", at[uid(32)], 2, "event", HOME),
+            Pushed("overdue", "p-0", "overdue", at[uid(31)] + timedelta(milliseconds=400), None, "action", REMIND),
         ],
+        ledger=Ledger(2, 2, 1, 2),
         ticks=[Ticked(START + timedelta(seconds=n), "fired", uid(700 + n)) for n in (1, 2)],
         planned_ticks=[START + timedelta(seconds=n) for n in (1, 2)],
         handlings=[
@@ -104,7 +122,7 @@ def whole() -> Evidence:
             Began(at=3.0, node="n2", action_id=CHARGE, attempt=2),
             Left(at=4.0, node="n2", action_id=CHARGE, attempt=2),
         ],
-        fallen=[Fallen("kill-node", 20.0, 21.0)],
+        fallen=[Fallen("kill-node", 20.0, 21.0), Fallen("shard-down", 40.0, 45.0)],
         samples=[Sample(float(at), at * 100, at * 100, 0, 0, 0) for at in range(60)],
         drained_at=START + timedelta(hours=1),
         left_over={"events in the outbox": 0},

@@ -8,8 +8,9 @@ import pytest
 
 from headrace.prove import CHECKS, Evidence
 from headrace.prove._check_time import rate_returns
-from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Letter, Operation, Pushed, Result, Sample, Ticked
+from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Ledger, Letter, Operation, Pushed, Result, Sample, Ticked
 from headrace.prove._history import Began, Left, Seen
+from headrace.prove._verdict import join
 from tests.prove.evidence import CHARGE, EXPLODE, NOTIFY, ORDERS, ROWS, START, TROUBLE, but, sent, swapped, uid, whole, without
 
 BY_NAME = {check(Evidence()).check: check for check in CHECKS}
@@ -60,19 +61,26 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
     ("firings-are-the-rules", "twice", but(fired=[*whole().fired, whole().fired[0]])),
     ("firings-are-the-rules", "where it is not true", but(fired=[*whole().fired, Fired("big", "orders", 1, uid(1), uid(2))])),
     ("outputs-are-the-replay", "missing", but(pushed=whole().pushed[1:])),
-    ("outputs-are-the-replay", "missing timer", but(pushed=whole().pushed[:2])),
+    ("outputs-are-the-replay", "missing timer", but(pushed=[*whole().pushed[:2], *whole().pushed[3:]])),
     ("outputs-are-the-replay", "twice", but(pushed=[*whole().pushed, whole().pushed[0]])),
     (
         "outputs-are-the-replay",
         "at another time",
-        but(pushed=[*whole().pushed[:2], Pushed("timed", "p-0", "late", LATE, None, None, uid(1))]),
+        but(pushed=[*whole().pushed[:2], Pushed("timed", "p-0", "late", LATE, None, None, uid(1)), *whole().pushed[3:]]),
     ),
     ("outputs-arrive", "no event", but(log=without("alerts", 1))),
-    ("outputs-arrive", "event without output", but(pushed=whole().pushed[:1])),
+    ("outputs-arrive", "event without output", but(pushed=[*whole().pushed[:1], *whole().pushed[2:]])),
+    ("pipeline-did-it-once", "fired twice", but(ledger=Ledger(3, 2, 2, 2))),
+    ("pipeline-did-it-once", "an output beside the batches", but(ledger=Ledger(2, 2, 1, 1))),
+    ("pipeline-did-it-once", "not to the end", but(ledger=Ledger(1, 1, 1, 2))),
     ("actions-end-once", "never", but(results=whole().results[1:])),
     ("actions-end-once", "twice", but(results=[*whole().results, Result(CHARGE, "charge", "done", 2)])),
     ("actions-end-once", "not asked for", but(fired=whole().fired[1:])),
-    ("actions-end-once", "buried early", but(results=[*whole().results[:2], Result(EXPLODE, "explode", "dead", 1)])),
+    (
+        "actions-end-once",
+        "buried early",
+        but(results=[*whole().results[:2], Result(EXPLODE, "explode", "dead", 1), *whole().results[3:]]),
+    ),
     ("actions-end-once", "tried too often", but(results=[*whole().results[1:], Result(CHARGE, "charge", "done", 6)])),
     ("effects-once", "twice", but(effects=[*whole().effects, Effect(3, NOTIFY, "notify", 2)])),
     ("effects-once", "never", but(effects=whole().effects[1:])),
@@ -93,6 +101,11 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
         ),
     ),
     ("worked-off", "left over", but(left_over={"events in the outbox": 1})),
+    (
+        "other-shards-go-on",
+        "the first stood still",
+        but(samples=[Sample(float(at), 0, 100 * (at if at <= 40 else 40 + (at - 40) // 5), 0, 0, 0) for at in range(60)]),
+    ),
     ("processes-live", "a node ended", but(unexpected=["node n1 ended with exit code 1"])),
 ]
 
@@ -111,6 +124,24 @@ def test_check_fails_on_a_violation_and_shows_it(name: str, evidence: Evidence) 
     verdict = BY_NAME[name](evidence)
     assert not verdict.holds
     assert verdict.smallest is not None and verdict.smallest.what and verdict.smallest.example
+
+
+def test_run_without_a_pipeline_has_no_ledger_to_judge() -> None:
+    verdict = BY_NAME["pipeline-did-it-once"](but(ledger=None))
+    assert (verdict.holds, verdict.examined) == (True, 0)
+
+
+def test_shard_beside_a_dead_one_is_not_judged_by_the_rate_after_another_fault() -> None:
+    faults = [Fallen("kill-node", 35.0, 39.0), Fallen("shard-down", 40.0, 45.0)]
+    verdict = BY_NAME["other-shards-go-on"](but(samples=samples(0, until=60), fallen=faults))
+    assert (verdict.holds, verdict.examined) == (True, 0)
+
+
+def test_violation_on_another_shard_breaks_the_promise_and_tells_where() -> None:
+    check = BY_NAME["acknowledged-is-logged"]
+    verdict = join({"main": check(whole()), "shard2": check(but(log=without("orders", 2)))})
+    assert (verdict.holds, verdict.broken, verdict.examined) == (False, 1, 2 * check(whole()).examined)
+    assert verdict.smallest is not None and verdict.smallest.what.startswith("on shard2: ")
 
 
 def test_every_check_is_seen_to_fail() -> None:

@@ -59,6 +59,10 @@ def test_faults_that_kill_the_server_are_refused_where_it_is_not_ours() -> None:
     assert "kill-server" not in chosen_faults(None, own_server=False)
     with pytest.raises(Invalid, match="kill-server"):
         chosen_faults(["kill-server"], own_server=False)
+    with pytest.raises(Invalid, match="kill-spark needs a pipeline"):
+        chosen_faults(["kill-spark"], own_server=True)
+    assert "kill-spark" not in chosen_faults(None, own_server=True)
+    assert "kill-spark" in chosen_faults(None, own_server=False, spark=True)
     with pytest.raises(Invalid, match="no fault nonsense"):
         chosen_faults(["nonsense"], own_server=True)
 

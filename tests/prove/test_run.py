@@ -39,7 +39,9 @@ def test_every_promise_holds_under_the_faults_of_a_short_run(tmp_path: Path) -> 
     proved = prove(Options(minutes=0.5, faults=kinds, seed=4))
     assert_held(proved)
     assert len({one.fault for one in proved.evidence.fallen}) >= 3
-    assert {one.check for one in proved.verdicts if one.examined == 0} <= {"poison-is-put-aside", "rate-returns"}
+    assert {one.check for one in proved.verdicts if one.examined == 0} <= {
+        "poison-is-put-aside", "rate-returns", "pipeline-did-it-once", "other-shards-go-on",
+    }  # fmt: skip
     write_report(proved, tmp_path / "proof.html")
     assert "every promise held" in (tmp_path / "proof.html").read_text()
 
@@ -48,9 +50,21 @@ def test_every_promise_holds_under_the_faults_of_a_short_run(tmp_path: Path) -> 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [21, 22])
 def test_every_promise_holds_under_every_fault(seed: int) -> None:
-    proved = prove(Options(minutes=5, seed=seed))
+    """With a pipeline on Spark too."""
+    proved = prove(Options(minutes=5, seed=seed, spark=True))
     assert_held(proved)
     assert {one.fault for one in proved.evidence.fallen} == {name for name, fault in FAULTS.items() if not fault.asked}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_driver_killed_with_its_jvm_does_every_batch_once() -> None:
+    proved = prove(Options(minutes=0.7, faults=["kill-spark"], seed=6, rate=30, spark=True))
+    assert_held(proved)
+    ledger = proved.evidence.ledger
+    assert ledger is not None and ledger.firings > 10 and ledger.outputs > 10
+    kills = [one.detail for one in proved.evidence.fallen]
+    assert kills and all(int(detail.split()[1]) >= 2 for detail in kills), f"the JVM was not killed as well: {kills}"
 
 
 @pytest.mark.slow
@@ -107,4 +121,8 @@ def test_report_is_one_page_that_loads_nothing_and_escapes_everything(tmp_path: 
 
 def test_summary_counts_what_happened() -> None:
     told = summary(broken_run())
-    assert (told.holds, told.faults, told.outcomes) == (False, {"kill-node": 1}, {"unknown": 1, "ok": 2, "rolled_back": 1})
+    assert (told.holds, told.faults, told.outcomes) == (
+        False,
+        {"kill-node": 1, "shard-down": 1},
+        {"unknown": 1, "ok": 2, "rolled_back": 1},
+    )

@@ -2,88 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.prove._actor import Orders
-from headrace.prove._cast import Cast
-from headrace.prove._check_log import acknowledged_is_logged, positions_without_gaps, producer_order_per_key
-from headrace.prove._check_reaction import consumed_once, effects_once, firings_are_the_rules, outputs_are_the_replay
-from headrace.prove._final import read_evidence, read_operations
-from headrace.prove._run import _left_over
-from headrace.prove._verdict import Verdict
-from headrace.prove._workload import SCHEDULE, furnish
-from headrace.schedule import pause_schedule
-from tests.builders import wait_until
-from tests.conftest import temporary_folder
+from headrace.db import Shards, Target
+from headrace.prove import Options, prove
+from headrace.prove._spread import share
+from headrace.prove._workload import transaction
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.xdist_group("prove")]
-CHECKS = (
-    acknowledged_is_logged, positions_without_gaps, producer_order_per_key, consumed_once, effects_once, firings_are_the_rules,
-    outputs_are_the_replay,
-)  # fmt: skip
+pytestmark = pytest.mark.xdist_group("prove")
 
 
-@pytest.fixture
-def shards() -> Iterator[list[Server]]:
-    """Two servers with the workload's topics, rules and correlators on each."""
-    servers = [Server(temporary_folder(), settings={"fsync": "off"}) for _ in range(2)]
-    try:
-        for server in servers:
-            server.start()
-            with connect(Target("shard", server.dsn())) as conn:
-                migrate(conn)
-                furnish(conn, minutes=0.1)
-        yield servers
-    finally:
-        for server in servers:
-            server.stop()
-            shutil.rmtree(server.folder)
+def test_producer_spreads_its_keys_and_no_event_has_two_shards() -> None:
+    shards = Shards([Target("main", "dbname=one"), Target("shard2", "dbname=two")])
+    for op in range(1, 60):
+        whole = transaction(5, "producer-spread", op)
+        shares = [share(whole, shards, name) for name in ("main", "shard2")]
+        assert sorted(one.n for part in shares for one in part.events) == [one.n for one in whole.events]
+    keys = {one.key for op in range(1, 60) for one in transaction(5, "producer-spread", op).events}
+    assert {shards.shard_of(key).name for key in keys} == {"main", "shard2"}
 
 
-def consumed(server: Server) -> int:
-    with connect(Target("shard", server.dsn())) as conn:
-        row = conn.execute("select count(*) from headrace_prove.consumed where consumer = 'ledger'").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def judged(conn: Connection, folder: Path, producer: str) -> list[Verdict]:
-    row = conn.execute("select headrace.clock()").fetchone()
-    assert row is not None
-    evidence = read_evidence(conn, folder, drained_at=row[0])
-    own = [one for one in read_operations(folder, "producer") if one.producer == producer]
-    return [check(evidence.__class__(**{**vars(evidence), "operations": own})) for check in CHECKS]
-
-
-def test_one_shard_down_stops_no_other_and_it_catches_up(shards: list[Server], tmp_path: Path) -> None:
-    one, other = shards
-    cast = Cast(tmp_path)
-    told = {"folder": str(tmp_path), "seed": 5, "rate": 60.0}
-    try:
-        for number in (1, 2):
-            cast.add("node", Orders(name=f"node-{number}", dsn=one.dsn(), shards=(other.dsn(),), **told))  # type: ignore[arg-type]
-        cast.add("producer", Orders(name="producer-1", dsn=one.dsn(), **told))  # type: ignore[arg-type]
-        cast.add("producer", Orders(name="producer-2", dsn=other.dsn(), **told))  # type: ignore[arg-type]
-        wait_until(lambda: min(consumed(one), consumed(other)) > 20, "handling on both shards")
-        other.kill()
-        seen = consumed(one)
-        wait_until(lambda: consumed(one) > seen + 100, "handling beside the dead shard", timeout_s=30)
-        other.start()
-        back = consumed(other)
-        wait_until(lambda: consumed(other) > back + 50, "handling on the shard that is back")
-        cast.end("producer")
-        for server, producer in ((one, "producer-1"), (other, "producer-2")):
-            with connect(Target("shard", server.dsn())) as conn:
-                pause_schedule(conn, SCHEDULE)
-                wait_until(lambda conn=conn: not any(_left_over(conn).values()), "working everything off")  # type: ignore[misc]
-                for verdict in judged(conn, tmp_path, producer):
-                    assert verdict.holds and verdict.examined, f"{verdict.check}: {verdict.smallest}"
-        cast.end("node")
-        assert cast.unexpected == []
-    finally:
-        cast.end_all()
+@pytest.mark.timeout(200)
+@pytest.mark.lane("pg18")
+def test_one_shard_down_stops_no_other_and_it_catches_up() -> None:
+    proved = prove(Options(minutes=0.2, faults=["shard-down"], seed=5, rate=60))
+    for verdict in proved.verdicts:
+        assert verdict.holds or verdict.check == "rate-returns", f"{verdict.check}: {verdict.smallest}"
+    examined = {verdict.check: verdict.examined for verdict in proved.verdicts}
+    assert examined["other-shards-go-on"] == len(proved.evidence.fallen) == 1
+    (other,) = proved.evidence.others
+    down = proved.evidence.fallen[0]
+    refused = [one for one in other.operations if "failed" in one.outcomes and one.acknowledged]
+    assert refused, "nobody has met the shard that was down"
+    assert any(one.ended_at > down.healed_at for one in other.operations if one.acknowledged), "nothing came after it was back"
+    assert any(down.began_at < one.began_at < down.healed_at for one in proved.evidence.operations if one.acknowledged)
+    assert all(len(found) > 10 for found in (other.consumed, other.fired, other.effects, other.pushed))

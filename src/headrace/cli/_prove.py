@@ -29,6 +29,9 @@ def prove_(
     producers: Annotated[int, typer.Option(min=1, help="Processes that publish.")] = 2,
     nodes: Annotated[int, typer.Option(min=1, help="Node processes.")] = 2,
     rate: Annotated[float, typer.Option(min=1, help="Events per second of each producer.")] = 100,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With a pipeline on Spark, and its kill -9; needs Java and about 1 GB of memory.")
+    ] = False,
     margin: Annotated[
         float,
         typer.Option(min=0, max=0.9, help="How far below 95 % the rate after a fault may stay: for a machine in other use."),
@@ -40,7 +43,7 @@ def prove_(
     It starts a PostgreSQL of its own, or makes the database headrace_prove at --dsn; there it leaves out the faults for which
     the server itself must be killed. Exits with 6 where a promise was broken, and shows the smallest counter-example.
 
-    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --faults kill-node,cut --seed 7
+    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --spark · headrace prove --faults cut --seed 7
     """
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise Invalid(f"{keep} is not empty; give a new folder, so that the histories of two runs do not mix")
@@ -53,6 +56,7 @@ def prove_(
         nodes=nodes,
         rate=rate,
         margin=margin,
+        spark=spark,
         keep=keep.absolute() if keep else None,
     )
     proved = prove(options, tell=(lambda _: None) if session.json else note)

@@ -5,17 +5,13 @@ Owns: the workers, their leases, and the sweep for actions nobody handles."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from uuid import UUID
 
-from headrace.db import Pool, Subscription, Target, end_loops, persist
+from headrace.db import Pool, Subscription, Target, end_loops
 from headrace.node._app import Headrace
+from headrace.node._sweep import Sweep
 from headrace.work import LEASE_S, WORKERS, Keeper, Queue, Worker, lanes, lease_pool
-
-logger = logging.getLogger(__name__)
-
-SWEEP_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +33,19 @@ class Hands:
         self, app: Headrace, target: Target, pool: Pool, bell: Subscription, stop: asyncio.Event, *, node_id: UUID, work: Work
     ) -> None:
         self._stop = stop
-        self._unhandled_s = work.unhandled_s
         own = lanes(app.handlings, workers=work.workers)
         # Claims are short: a few connections serve many workers.
         self._leases = lease_pool(target, size=min(4, sum(lane.workers for lane in own)) + 1)
         self._queue = Queue(self._leases, namespace=app.namespace, node_id=node_id, lease_s=work.lease_s)
         self._keeper = Keeper(self._queue)
+        self._sweep = Sweep(self._queue, unhandled_s=work.unhandled_s)
         bell.word = app.namespace
         self.workers = [Worker(lane, self._queue, pool, self._keeper, bell, stop) for lane in own]
 
     async def run(self) -> None:
         await self._leases.open()
         keeper = asyncio.create_task(self._keeper.run())
-        sweeper = asyncio.create_task(self._sweep())
+        sweeper = asyncio.create_task(self._sweep.run())
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self.workers:
@@ -58,10 +54,3 @@ class Hands:
         finally:
             await end_loops(keeper, sweeper)
             await self._leases.close()
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            buried = await persist("sweep", lambda: self._queue.bury_unhandled(self._unhandled_s))
-            if buried:
-                logger.warning("%s actions that no node handles are dead letters now", buried)

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import psycopg
 
+from headrace.db import Target
+
 if TYPE_CHECKING:
     from headrace.db import Connection
 
 CONNECT_S = 3
 AGAIN_S = 0.1
+MAIN = "main"
+
+
+def shard_name(place: int) -> str:
+    """What the further databases are called."""
+    return f"shard{place + 2}"
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +45,18 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     failpoint: str | None = None
     hit: int = 1
     shards: tuple[str, ...] = ()
-    """Further databases that a node works on."""
+    """Further databases: a node works on them too, a producer spreads its keys over all."""
 
     @property
     def history(self) -> Path:
-        return Path(self.folder) / f"{self.name}.{self.number:04}.jsonl"
+        return self.history_of(self.name)
+
+    def history_of(self, name: str) -> Path:
+        return Path(self.folder) / f"{name}.{self.number:04}.jsonl"
+
+    def targets(self) -> list[Target]:
+        """Every database, by the name of its shard."""
+        return [Target(MAIN, self.dsn), *(Target(shard_name(place), dsn) for place, dsn in enumerate(self.shards))]
 
 
 class Ending:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Target
+from headrace.db import AsyncConnection
 from headrace.node import Headrace, Identity, Node, Work
 from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_node
@@ -92,10 +92,9 @@ def run_node(orders: Orders) -> None:
         arm(orders.failpoint, orders.hit)
     name = f"{orders.name}.{orders.number}"
     app = application(Scribe(name, History(orders.history)))
-    targets = [Target("main", orders.dsn), *(Target(f"shard{n}", dsn) for n, dsn in enumerate(orders.shards, 2))]
 
     async def run() -> None:
-        node = Node(app, targets, identity=Identity(name=name), work=Work(lease_s=orders.lease_s, unhandled_s=120))
+        node = Node(app, orders.targets(), identity=Identity(name=name), work=Work(lease_s=orders.lease_s, unhandled_s=120))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
         await node.run()
 

@@ -36,6 +36,8 @@ class Bug:
     settings: dict[str, str] = field(default_factory=dict)
     pause_s: float = 0.0
     """How long handlers of paint take, so that there is something to interrupt."""
+    spark: bool = False
+    """It is a pipeline's, so the run must have one."""
 
 
 BUGS = {
@@ -122,6 +124,12 @@ BUGS = {
             "the sink does not remember which batches it has written",
             "sink-wrote-once",
             edits=(Edit("headrace.commit_spark_batch(text,bigint,uuid[],bigint,text)", "v_fresh := found;", "v_fresh := true;"),),
+        ),
+        Bug(
+            "cursor-before-batch",
+            "a pipeline moves its cursors in one transaction and writes the batch in the next",
+            "firings-are-the-rules",
+            spark=True,
         ),
     )
 }

@@ -1,6 +1,7 @@
 """Cast: the processes of a run. Each is started with its orders, may be killed or stopped, and is started again.
 
-Owns: their process ids; it ends none but its own. A process that ends though nobody killed it is written down."""
+Owns: their process ids; it ends none but its own. Each leads a session, so that what it has started (a Spark driver has a JVM,
+and that has workers) is known by it, and does not outlive a kill. One that ends though nobody killed it is written down."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from pathlib import Path
 import msgspec
 
 from headrace.prove._actor import Orders
+from headrace.prove._family import end_family
 
 END_S = 45.0
+LEAVE_S = 10.0
+"""How long the children of a process that has ended may take to follow it by themselves."""
 
 
 @dataclass
@@ -50,16 +54,17 @@ class Cast:
         member.orders = msgspec.structs.replace(member.orders, number=member.orders.number + 1)
         command = [sys.executable, "-m", "headrace.prove._process", member.role, msgspec.json.encode(told).decode()]
         with (self._folder / f"{name}.log").open("ab") as log:
-            member.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ.copy())
+            member.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ.copy(), start_new_session=True)
         member.expected_dead = bool(told.failpoint)
 
-    def kill(self, name: str) -> None:
-        """kill -9."""
+    def kill(self, name: str) -> int:
+        """kill -9 of the process and of all that it has started; how many they were."""
         process = self._process(name)
         self.members[name].expected_dead = True
         process.send_signal(signal.SIGCONT)
         process.kill()
         process.wait()
+        return 1 + end_family(process.pid)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self._process(name).send_signal(number)
@@ -75,6 +80,7 @@ class Cast:
         for name, member in self.members.items():
             if not self.alive(name):
                 self._note(name, member)
+                end_family(self.pid(name))
                 self.start(name)
 
     def _note(self, name: str, member: Member) -> None:
@@ -96,6 +102,7 @@ class Cast:
                 self.unexpected.append(f"{role} {name} did not end within {END_S:.0f} s of SIGTERM")
                 self.kill(name)
                 continue
+            end_family(self.pid(name), grace_s=LEAVE_S)
             if code not in (0, -signal.SIGTERM) and not self.members[name].expected_dead:
                 self._note(name, self.members[name])
 

@@ -13,11 +13,12 @@ from headrace.lang.ecl import Event, Interpreter, InterpreterState
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.prove._evidence import Consumed, Evidence, Fired, Pushed
 from headrace.prove._verdict import Verdict, Violation, judge
-from headrace.prove._workload import ALERTS, ATTEMPTS_MAX, EXPIRING, ORDERS, PATTERNS, RULES, STEPS, TICKS, TROUBLE
+from headrace.prove._workload import ALERTS, ATTEMPTS_MAX, EXPIRING, ORDERS, PATTERNS, RULES, TICKS, TRIPS, TROUBLE, Pattern
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CONSUMERS = {"ledger": ORDERS, "careful": TROUBLE, "laggard": EXPIRING}
 POISON_ATTEMPTS_MAX = 2
+PIPELINE_PROMISE = "a batch on Spark is one transaction with all that comes of it"
 
 
 def consumed_once(evidence: Evidence) -> Verdict:
@@ -143,12 +144,12 @@ def _output(output: Output) -> str:
     return f"{token} of key {key} at {at.isoformat()}"
 
 
-def replayed(evidence: Evidence, pattern: str) -> Counter[Output]:
+def replayed(evidence: Evidence, pattern: Pattern) -> Counter[Output]:
     """Key, token and time of every output, by the interpreter: each key's events, then the silence up to the end."""
-    engine = Interpreter(parse_pattern(pattern))
+    engine = Interpreter(parse_pattern(pattern.text))
     states: dict[str, InterpreterState] = {}
     outputs: Counter[Output] = Counter()
-    for event in evidence.log.get(STEPS, ()):
+    for event in evidence.log.get(pattern.topic, ()):
         key = event.key or ""
         now = _us(event.appended_at)
         state = states.get(key) or engine.start(now)
@@ -178,6 +179,30 @@ def outputs_arrive(evidence: Evidence) -> Verdict:
             yield Violation("an event of a correlator without its output", (str(id_),))
 
     return judge("outputs-arrive", "an output becomes one event", len(wanted), found())
+
+
+def pipeline_did_it_once(evidence: Evidence) -> Verdict:
+    """Where a topic's rules and correlators ran on Spark: the ledger of its batches has every firing and output, each once, and
+    came to the end of the log."""
+    ledger = evidence.ledger
+    if ledger is None:
+        return judge("pipeline-did-it-once", PIPELINE_PROMISE, 0, ())
+    own = {name for name, pattern in PATTERNS.items() if pattern.topic == TRIPS}
+    compared = {
+        "firings": (ledger.firings, sum(one.topic == TRIPS for one in evidence.fired)),
+        "outputs": (ledger.outputs, sum(one.correlator in own for one in evidence.pushed)),
+        "positions": (ledger.upto, len(evidence.log.get(TRIPS, ()))),
+    }
+
+    def found() -> Iterator[Violation]:
+        for what, (told, there) in compared.items():
+            if told != there:
+                yield Violation(
+                    f"the batches of the pipeline do not add up to the {what}",
+                    (f"{what}: {told} in the ledger of {ledger.batches} batches, {there} there",),
+                )
+
+    return judge("pipeline-did-it-once", PIPELINE_PROMISE, ledger.batches, found())
 
 
 def _asked(evidence: Evidence) -> dict[UUID, Fired | Pushed]:

@@ -23,6 +23,10 @@ RECOVERED = 0.95
 RECOVER_S = 30.0
 BEFORE_S = 10.0
 WINDOW_S = 4.0
+GOES_ON = 0.5
+"""Share of the rate before that a shard has at least while another is down: for what the machine does meanwhile."""
+APART_S = 2.0
+"""Between the healing of a fault and the next one, for the rate between them to be a usual one."""
 JUDGE_S = 20.0
 """Where the rate was not back when the next fault came: judged if there was so much time, else nothing can be said."""
 
@@ -109,3 +113,24 @@ def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> Verdict:
             broken.append(Violation(f"the rate was not back within {RECOVER_S:.0f} s", (told,)))
     note = f"margin {margin:.0%}; {judged} of {len(faults)} faults left time to judge"
     return judge("rate-returns", "after a fault the rate is back at 95 % within 30 s", judged, broken, note)
+
+
+def other_shards_go_on(evidence: Evidence) -> Verdict:
+    """While one shard is down, the first one's rate goes on. Not judged where another fault was healed just before."""
+    rated = rates(evidence.samples)
+    judged = 0
+    broken: list[Violation] = []
+    for one in evidence.fallen:
+        if one.fault != "shard-down":
+            continue
+        before = [rate for at, rate in rated if one.began_at - BEFORE_S <= at < one.began_at]
+        meanwhile = [rate for at, rate in rated if one.began_at < at <= one.healed_at]
+        disturbed = any(other.began_at < one.began_at < other.healed_at + APART_S for other in evidence.fallen)
+        if disturbed or len(before) < 3 or len(meanwhile) < 3 or median(before) <= 0:
+            continue
+        judged += 1
+        if median(meanwhile) < GOES_ON * median(before):
+            lasted = f"{one.began_at:.1f} to {one.healed_at:.1f}"
+            told = f"{one.detail}, {lasted}: {median(before):.0f}/s before, {median(meanwhile):.0f}/s then"
+            broken.append(Violation("a shard that was down held up another", (told,)))
+    return judge("other-shards-go-on", "one shard down stops no other", judged, broken)

@@ -99,6 +99,16 @@ class Pushed:
 
 
 @dataclass(frozen=True)
+class Ledger:
+    """What the batches of a pipeline add up to: how many, up to which position, and what came of them."""
+
+    batches: int
+    upto: int
+    firings: int
+    outputs: int
+
+
+@dataclass(frozen=True)
 class Ticked:
     """A tick of the schedule that is over."""
 
@@ -131,8 +141,11 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a run left behind."""
+    """What a run left behind on one database; on the first of them also what it left in its processes."""
 
+    shard: str = "main"
+    others: Sequence[Evidence] = ()
+    """The other shards."""
     operations: Sequence[Operation] = ()
     batches: Sequence[Operation] = ()
     log: Mapping[str, Sequence[LoggedEvent]] = field(default_factory=dict)
@@ -144,6 +157,8 @@ class Evidence:
     results: Sequence[Result] = ()
     fired: Sequence[Fired] = ()
     pushed: Sequence[Pushed] = ()
+    ledger: Ledger | None = None
+    """None: the run had no pipeline."""
     ticks: Sequence[Ticked] = ()
     planned_ticks: Sequence[datetime] = ()
     """Every tick that had to come, by the cron expression."""

@@ -11,12 +11,14 @@ from contextlib import contextmanager, suppress
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from headrace.db import query
 from headrace.prove._scene import Scene
 from headrace.prove._step import FUNCTIONS, armed, steps_of
 
 DOWN_S = (0.2, 1.5)
 CLOCK_S = (-3, 3, 5)
 DIES_WITHIN_S = 20.0
+WORKS_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -34,10 +36,28 @@ def kill_sink(scene: Scene, draw: random.Random) -> Iterator[str]:
     yield from _killed(scene, draw, "sink")
 
 
+@contextmanager
+def kill_spark(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """The driver, its JVM and their workers at once: none is left to finish a batch. It comes a moment after a cursor has moved,
+    so that it meets a pipeline at work, not one that starts."""
+    given = {"pid": str(scene.cast.pid(draw.choice(scene.cast.of("pipeline"))))}
+    with scene.connect() as conn:
+        until = time.monotonic() + WORKS_WITHIN_S
+        first = None
+        while time.monotonic() < until:
+            here = conn.execute(query("prove/piped"), given).fetchone()
+            first = first or here
+            if here != first:
+                break
+            time.sleep(0.05)
+    time.sleep(draw.uniform(0, 0.6))
+    yield from _killed(scene, draw, "pipeline")
+
+
 def _killed(scene: Scene, draw: random.Random, role: str) -> Iterator[str]:
     name = draw.choice(scene.cast.of(role))
-    scene.cast.kill(name)
-    yield name
+    count = scene.cast.kill(name)
+    yield name if count == 1 else f"{name}, {count} processes"
     time.sleep(draw.uniform(*DOWN_S))
     scene.cast.start(name)
 
@@ -64,6 +84,18 @@ def kill_server(scene: Scene, draw: random.Random) -> Iterator[str]:
         time.sleep(draw.uniform(*DOWN_S))
     finally:
         scene.server.start()
+
+
+@contextmanager
+def shard_down(scene: Scene, draw: random.Random) -> Iterator[str]:
+    """kill -9 of the second shard's PostgreSQL, and a start after seconds."""
+    assert scene.shard is not None
+    scene.shard.kill()
+    try:
+        yield "kill -9 of the second shard"
+        time.sleep(draw.uniform(3, 5))
+    finally:
+        scene.shard.start()
 
 
 @contextmanager

@@ -6,31 +6,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from math import inf
 from pathlib import Path
 from typing import TypeVar
 
 from psycopg.rows import class_row
 
 from headrace.core import LoggedEvent
-from headrace.db import Connection, query
+from headrace.db import Connection, Target, connect, query
 from headrace.log import get_topic, read
+from headrace.prove._actor import MAIN
+from headrace.prove._drain import Drained
 from headrace.prove._evidence import (
     Consumed,
     Effect,
     Evidence,
-    Fallen,
     Fired,
+    Ledger,
     Letter,
     Operation,
     Pushed,
     Result,
-    Sample,
     Ticked,
 )
 from headrace.prove._history import Began, Ended, Invoked, Left, Seen, read_history
 from headrace.prove._reader import digest
-from headrace.prove._workload import CRON, EXPIRING, SCHEDULE, WHOLE
+from headrace.prove._workload import CRON, EXPIRING, SCHEDULE, TRIPS, WHOLE
 from headrace.schedule import ticks
 
 T = TypeVar("T")
@@ -81,40 +81,30 @@ def _planned(ticked: Sequence[Ticked]) -> list[datetime]:
     return [tick for tick in islice(found, len(ticked) * 4 + 1000) if tick <= ticked[-1].tick_at]
 
 
-def read_evidence(
-    conn: Connection,
-    folder: Path,
-    *,
-    fallen: Sequence[Fallen] = (),
-    samples: Sequence[Sample] = (),
-    left_over: dict[str, int] | None = None,
-    drained_at: datetime | None = None,
-    flows_until: float = inf,
-    unexpected: Sequence[str] = (),
-) -> Evidence:
-    """All that there is."""
-    log = {topic: whole_log(conn, topic) for topic in WHOLE}
-    ticked = _rows(conn, "ticked", Ticked, {"schedule": SCHEDULE})
-    return Evidence(
-        operations=read_operations(folder, "producer"),
-        batches=read_operations(folder, "sink"),
-        log=log,
-        digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
-        seen=[one for one in read_history(folder, "reader") if isinstance(one, Seen)],
-        consumed=_rows(conn, "consumed", Consumed),
-        letters=_rows(conn, "letters", Letter),
-        effects=_rows(conn, "effects", Effect),
-        results=_rows(conn, "results", Result),
-        fired=_rows(conn, "fired", Fired),
-        pushed=_rows(conn, "pushed", Pushed),
-        ticks=ticked,
-        planned_ticks=_planned(ticked),
-        handlings=[one for one in read_history(folder, "node") if isinstance(one, Began | Left)],
-        fallen=fallen,
-        samples=samples,
-        drained_at=drained_at,
-        flows_until=flows_until,
-        left_over=left_over or {},
-        expired_head=get_topic(conn, EXPIRING).last_position,
-        unexpected=unexpected,
-    )
+def read_evidence(target: Target, folder: Path, drained: Drained) -> Evidence:
+    """All that there is of a shard. Reader, sink and the history of nodes go with the first one."""
+    first = target.name == MAIN
+    with connect(target) as conn:
+        log = {topic: whole_log(conn, topic) for topic in WHOLE}
+        ticked = _rows(conn, "ticked", Ticked, {"schedule": SCHEDULE})
+        return Evidence(
+            shard=target.name,
+            operations=read_operations(folder, "producer" if first else target.name),
+            batches=read_operations(folder, "sink") if first else (),
+            log=log,
+            digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
+            seen=[one for one in read_history(folder, "reader") if isinstance(one, Seen)] if first else (),
+            consumed=_rows(conn, "consumed", Consumed),
+            letters=_rows(conn, "letters", Letter),
+            effects=_rows(conn, "effects", Effect),
+            results=_rows(conn, "results", Result),
+            fired=_rows(conn, "fired", Fired),
+            pushed=_rows(conn, "pushed", Pushed),
+            ledger=next(iter(_rows(conn, "ledger", Ledger, {"topic": TRIPS})), None),
+            ticks=ticked,
+            planned_ticks=_planned(ticked),
+            handlings=[one for one in read_history(folder, "node") if isinstance(one, Began | Left)] if first else (),
+            drained_at=drained.at,
+            left_over=drained.left_over,
+            expired_head=get_topic(conn, EXPIRING).last_position,
+        )

@@ -22,13 +22,14 @@ from headrace.prove._scene import Scene
 @dataclass(frozen=True)
 class Fault:
     """A kind of fault. `own`: only on a server that the checker started. `asked`: only where it is named, since it changes where
-    the server lives."""
+    the server lives. `spark`: only where a pipeline runs."""
 
     name: str
     act: Callable[[Scene, random.Random], AbstractContextManager[str]]
     what: str
     own: bool = False
     asked: bool = False
+    spark: bool = False
 
 
 FAULTS = {
@@ -37,8 +38,10 @@ FAULTS = {
         Fault("kill-producer", process.kill_producer, "kill -9 of a producer"),
         Fault("kill-node", process.kill_node, "kill -9 of a node"),
         Fault("kill-sink", process.kill_sink, "kill -9 of the process that writes batches as Spark's driver does"),
+        Fault("kill-spark", process.kill_spark, "kill -9 of a pipeline's Spark driver, its JVM and their workers", spark=True),
         Fault("stop-node", process.stop_node, "SIGSTOP of a node for longer than a lease"),
         Fault("kill-server", process.kill_server, "kill -9 of PostgreSQL, and a start", own=True),
+        Fault("shard-down", process.shard_down, "kill -9 of one shard of two, down for seconds", own=True),
         Fault("restart-server", process.restart_server, "restart of PostgreSQL", own=True),
         Fault("kill-backends", process.kill_backends, "sessions ended by pg_terminate_backend"),
         Fault("exhaust", process.exhaust, "max_connections taken by idle connections", own=True),
@@ -63,14 +66,20 @@ FAULTS = {
 }
 
 
-def chosen_faults(names: Sequence[str] | None, *, own_server: bool) -> tuple[str, ...]:
+def chosen_faults(names: Sequence[str] | None, *, own_server: bool, spark: bool = False) -> tuple[str, ...]:
     """The faults asked for; all that can be done on this server where none were named."""
     if names is None:
-        return tuple(name for name, fault in FAULTS.items() if not fault.asked and (own_server or not fault.own))
+        return tuple(
+            name
+            for name, fault in FAULTS.items()
+            if not fault.asked and (own_server or not fault.own) and (spark or not fault.spark)
+        )
     if unknown := [name for name in names if name not in FAULTS]:
         raise Invalid(f"there is no fault {', '.join(unknown)}; known: {', '.join(FAULTS)}")
     if not own_server and (ours := [name for name in names if FAULTS[name].own]):
         raise Invalid(f"fault {', '.join(ours)} needs a server that the checker may kill; leave --dsn out")
+    if not spark and (its := [name for name in names if FAULTS[name].spark]):
+        raise Invalid(f"fault {', '.join(its)} needs a pipeline on Spark; give --spark")
     return tuple(names)
 
 

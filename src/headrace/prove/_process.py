@@ -12,11 +12,18 @@ import msgspec
 
 from headrace.prove._actor import Orders
 from headrace.prove._app import run_node
+from headrace.prove._pipeline import run_pipeline
 from headrace.prove._producer import produce
 from headrace.prove._reader import follow
 from headrace.prove._sink import sink
+from headrace.prove._spread import spread
 
-ROLES = {"producer": produce, "reader": follow, "sink": sink, "node": run_node}
+
+def publish(orders: Orders) -> None:
+    (spread if orders.shards else produce)(orders)
+
+
+ROLES = {"producer": publish, "reader": follow, "sink": sink, "node": run_node, "pipeline": run_pipeline}
 
 
 def end_with_parent() -> None:

@@ -61,15 +61,16 @@ class Summary:
 def summary(proved: Proved) -> Summary:
     """The numbers of a run."""
     seen = proved.evidence
+    shards = (seen, *seen.others)
     return Summary(
         seed=proved.options.seed,
         minutes=(proved.ended_at - proved.began_at) / 60,
         holds=proved.holds,
         operations=proved.operations,
-        published=sum(len(one.events) for one in seen.operations if one.acknowledged and one.commits),
-        logged=sum(len(events) for events in seen.log.values()),
+        published=sum(len(one.events) for on in shards for one in on.operations if one.acknowledged and one.commits),
+        logged=sum(len(events) for on in shards for events in on.log.values()),
         faults=dict(Counter(one.fault for one in seen.fallen)),
-        outcomes=dict(Counter(outcome for one in seen.operations for outcome in one.outcomes or ("killed",))),
+        outcomes=dict(Counter(outcome for on in shards for one in on.operations for outcome in one.outcomes or ("killed",))),
         publish=latency([value for _, value in publish_times(seen)]),
         visible=latency([value for _, value in visible_times(seen)]),
         verdicts=list(proved.verdicts),

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.prove._actor import Orders
+from headrace.prove._actor import MAIN, Orders, shard_name
 from headrace.prove._bug import plant_in_database, server_settings
 from headrace.prove._cast import Cast
 from headrace.prove._failpoint import NAMES
@@ -48,6 +48,7 @@ class Scene:
     failpoints: Sequence[str] = NAMES
     small_disk: Path | None = None
     shard: Server | None = None
+    """The server of the second shard."""
     nemesis: History = field(init=False)
     _op: int = 0
 
@@ -55,9 +56,19 @@ class Scene:
         self.nemesis = History(self.folder / "producer-nemesis.0001.jsonl")
 
     @property
+    def targets(self) -> list[Target]:
+        """Every shard, straight."""
+        return [Target(MAIN, self.target.dsn), *(Target(shard_name(place), dsn) for place, dsn in enumerate(self.shards))]
+
+    @property
     def through(self) -> str:
         """The database's address by way of the proxy."""
         return make_conninfo(self.target.dsn, host="127.0.0.1", port=self.proxy.port)
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The addresses of the further shards. Not by way of the proxy: what it cuts is the first one."""
+        return (self.shard.dsn(),) if self.shard else ()
 
     def orders(self, name: str, **more: object) -> Orders:
         given = {"name": name, "dsn": self.through, "folder": str(self.folder), "seed": self.seed, "lease_s": self.lease_s} | more
@@ -96,16 +107,18 @@ def scene(
     lease_s: float,
     minutes: float = 1.0,
     small_disk: bool = False,
+    spark: bool = False,
+    shard: bool = False,
     keep: Path | None = None,
 ) -> Iterator[Scene]:
-    """A furnished database with nobody at work yet."""
+    """A furnished database with nobody at work yet; a second one where a shard is to go down."""
     folder = keep or Path(tempfile.mkdtemp(prefix="headrace-prove-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
-    with _database(dsn, folder, bugs, small_disk) as (target, server, disk):
+    with _database(dsn, folder, bugs, small_disk) as (target, server, disk), _second(folder, wanted=shard) as second:
         with connect(target) as conn:
             migrate(conn)
-            furnish(conn, minutes=minutes)
+            furnish(conn, minutes=minutes, spark=spark)
             plant_in_database(conn, bugs)
         parts = conninfo_to_dict(target.dsn)
         proxy = Proxy(str(parts.get("host") or "127.0.0.1"), int(str(parts.get("port") or 5432)))
@@ -113,7 +126,15 @@ def scene(
         cast = Cast(folder)
         try:
             yield Scene(
-                target=target, proxy=proxy, cast=cast, folder=folder, server=server, seed=seed, lease_s=lease_s, small_disk=disk
+                target=target,
+                proxy=proxy,
+                cast=cast,
+                folder=folder,
+                server=server,
+                seed=seed,
+                lease_s=lease_s,
+                small_disk=disk,
+                shard=second,
             )
         finally:
             cast.end_all()
@@ -130,14 +151,33 @@ def _database(
         yield Target("given", _fresh(dsn)), None, None
         return
     with _place(folder, small_disk) as (place, disk):
-        server = Server(place, settings=SETTINGS | (SMALL if disk else {}) | server_settings(bugs))
-        server.start()
-        try:
+        settings = SETTINGS | (SMALL if disk else {}) | server_settings(bugs)
+        with _running(Server(place, settings=settings)) as server:
             yield Target("own", _fresh(server.dsn())), server, disk
-        finally:
-            with suppress(Exception):
-                server.stop()
-            server.kill()
+
+
+@contextmanager
+def _running(server: Server) -> Iterator[Server]:
+    server.start()
+    try:
+        yield server
+    finally:
+        with suppress(Exception):
+            server.stop()
+        server.kill()
+
+
+@contextmanager
+def _second(folder: Path, *, wanted: bool) -> Iterator[Server | None]:
+    """A second shard: the same topics, rules, correlators and schedule on a small server of its own."""
+    if not wanted:
+        yield None
+        return
+    with _running(Server(folder / "pg2", settings=SETTINGS | {"shared_buffers": "32MB"})) as server:
+        with connect(Target("second", server.dsn())) as conn:
+            migrate(conn)
+            furnish(conn, minutes=0)
+        yield server
 
 
 @contextmanager

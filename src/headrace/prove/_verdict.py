@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 EXAMPLE_LINES_MAX = 12
 
@@ -30,6 +30,19 @@ class Verdict:
     @property
     def holds(self) -> bool:
         return self.broken == 0
+
+
+def join(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """The verdicts of one check on several shards as one; the first shard's violations go without its name."""
+    (_, first), *others = verdicts.items()
+    found = [first.smallest] if first.smallest else []
+    found += [Violation(f"on {name}: {one.smallest.what}", one.smallest.example) for name, one in others if one.smallest]
+    return replace(
+        first,
+        examined=sum(one.examined for one in verdicts.values()),
+        broken=sum(one.broken for one in verdicts.values()),
+        smallest=min(found, key=lambda one: len(one.example), default=None),
+    )
 
 
 def judge(check: str, promise: str, examined: int, found: Iterable[Violation], note: str = "") -> Verdict:

@@ -11,15 +11,18 @@ from uuid import UUID
 
 from headrace.db import Connection, query
 from headrace.log import create_topic
+from headrace.pipeline import set_engine
 from headrace.prove._history import Sent
 from headrace.react import ActionOutput, Correlator, EventOutput, Output, Rule, create_correlator, create_rule
 from headrace.schedule import create_schedule
 
 ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SUNK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sunk"
+TRIPS = "trips"
+"""Its rules and correlators run on Spark where the run has a pipeline, in the database where it has none."""
 PARTITIONS = 4
-PUBLISHED = (ORDERS, STEPS, TROUBLE)
+PUBLISHED = (ORDERS, STEPS, TRIPS, TROUBLE)
 """The topics that producers write to."""
-WHOLE = (ORDERS, STEPS, ALERTS, TICKS, TROUBLE, SUNK)
+WHOLE = (ORDERS, STEPS, TRIPS, ALERTS, TICKS, TROUBLE, SUNK)
 """The topics whose log is there from position 1 to the end."""
 POISON = "poison"
 SCHEDULE = "every-second"
@@ -45,18 +48,37 @@ RULES = (
         condition="key like '%-1' or object ->> 'color' = 'blue'",
     ),
     Rule(name="trouble", topic=TROUBLE, event_type=POISON, action="explode"),
+    Rule(name="far", topic=TRIPS, event_type="out", action="charge", condition="(object -> 'amount')::int >= 500"),
+    Rule(name="lost", topic=TRIPS, event_type="lost", action="inspect", condition="object ->> 'color' in ('red', 'blue')"),
 )
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The pattern of a correlator, over a topic."""
+
+    topic: str
+    text: str
+
+
 PATTERNS = {
-    "simple": "repeat {push(x) {do {sequential {a, b, a}} unless {c}}}",
-    "timed": "repeat {push(late) {sequential {a, fail {within 300 ms {b}}}}}",
-    "wide": "parallel {repeat {push(x) {sequential {a, b}}}, repeat {push(y) {accumulate {b, c}}}}",
+    "simple": Pattern(STEPS, "repeat {push(x) {do {sequential {a, b, a}} unless {c}}}"),
+    "timed": Pattern(STEPS, "repeat {push(late) {sequential {a, fail {within 300 ms {b}}}}}"),
+    "wide": Pattern(STEPS, "parallel {repeat {push(x) {sequential {a, b}}}, repeat {push(y) {accumulate {b, c}}}}"),
+    "trip": Pattern(TRIPS, "repeat {push(home) {do {sequential {out, back}} unless {lost}}}"),
+    "overdue": Pattern(TRIPS, "repeat {push(overdue) {sequential {out, fail {within 400 ms {back}}}}}"),
 }
 OUTPUTS: dict[str, Output] = {
     "x": ActionOutput(action="notify"),
     "y": EventOutput(event="y", topic=ALERTS),
     "late": ActionOutput(action="remind"),
+    "home": EventOutput(event="home", topic=ALERTS),
+    "overdue": ActionOutput(action="remind"),
 }
 ACTIONS = ("charge", "paint", "inspect", "notify", "remind", "explode")
+TYPES = {ORDERS: ("placed", "placed", "placed", "returned"), STEPS: tuple("abc"), TRIPS: ("out", "back", "out", "back", "lost")}
+"""What producers publish."""
+SHARES = (62, 28, 10)
 
 
 @dataclass(frozen=True)
@@ -82,8 +104,8 @@ def transaction(seed: int, producer: str, op: int) -> Transaction:
 
 
 def _event(draw: random.Random, producer: str, n: int) -> Sent:
-    topic = ORDERS if draw.random() < 0.7 else STEPS
-    type_ = draw.choice(("placed", "placed", "placed", "returned")) if topic == ORDERS else draw.choice("abc")
+    (topic,) = draw.choices(tuple(TYPES), weights=SHARES)
+    type_ = draw.choice(TYPES[topic])
     return Sent(
         id=UUID(int=draw.getrandbits(128), version=4),
         topic=topic,
@@ -95,19 +117,21 @@ def _event(draw: random.Random, producer: str, n: int) -> Sent:
     )
 
 
-def furnish(conn: Connection, *, minutes: float) -> None:
-    """Gives a migrated database everything the workload needs."""
+def furnish(conn: Connection, *, minutes: float, spark: bool = False) -> None:
+    """Gives a migrated database everything the workload needs. With `spark` a pipeline is to run the topic of trips."""
     conn.execute(query("prove/tables"))
-    for topic in (ORDERS, STEPS):
+    for topic in (ORDERS, STEPS, TRIPS):
         create_topic(conn, topic, partitions=PARTITIONS)
     for topic in (ALERTS, TICKS, TROUBLE, SUNK):
         create_topic(conn, topic)
     for rule in RULES:
         create_rule(conn, rule)
     for name, pattern in PATTERNS.items():
-        wanted = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern}
-        create_correlator(conn, Correlator(name=name, topic=STEPS, key="key", pattern=pattern, outputs=wanted))
+        wanted = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern.text}
+        create_correlator(conn, Correlator(name=name, topic=pattern.topic, key="key", pattern=pattern.text, outputs=wanted))
     create_schedule(conn, SCHEDULE, cron=CRON, topic=TICKS, type="tick", missed="all", missed_max=1000, grace_s=5)
+    if spark:
+        set_engine(conn, TRIPS, "spark")
     _fill_expiring(conn, max(EXPIRING_PER_DAY_MIN, round(minutes * EXPIRING_PER_MINUTE)))
 
 

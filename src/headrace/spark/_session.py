@@ -24,6 +24,8 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
+    # The one executor lives in the driver's JVM: after two minutes of sleep (a laptop's) it would be given up for good.
+    "spark.network.timeout": "24h",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # A micro-batch takes 100 ms instead of 160.
     "spark.sql.streaming.checkpointFileManagerClass": (

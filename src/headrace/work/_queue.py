@@ -103,6 +103,13 @@ class Queue:
                 (list(msg_ids), reason, error, self._node_id, self.namespace),
             )
 
+    async def clock_s(self) -> float:
+        """The database's time, in seconds since 1970."""
+        async with self._leases.connection() as conn:
+            row = await (await conn.execute("select extract(epoch from headrace.clock())::float8")).fetchone()
+        assert row is not None
+        return float(row[0])
+
     async def bury_unhandled(self, grace_s: float) -> int:
         """Buries what no node handles; returns how many."""
         async with self._leases.connection() as conn:

@@ -1,0 +1,52 @@
+"""Drain: waiting until everything is worked off, on every shard."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.db import Connection, connect, query
+from headrace.prove._scene import Scene
+from headrace.prove._workload import SCHEDULE
+from headrace.schedule import pause_schedule
+
+LOOK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What was left on a shard when it was waited for, and the database's time then."""
+
+    left_over: dict[str, int]
+    at: datetime
+
+
+def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
+    """Producers end, then everything is worked off, then pipeline, nodes and at last the reader end. By shard."""
+    for role in ("producer", "sink"):
+        stage.cast.end(role)
+    with ExitStack() as stack:
+        conns = {target.name: stack.enter_context(connect(target)) for target in stage.targets}
+        for conn in conns.values():
+            pause_schedule(conn, SCHEDULE)
+        deadline = time.monotonic() + drain_s
+        while any(any(left_over(conn).values()) for conn in conns.values()) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        drained = {name: Drained(left_over(conn), _clock(conn)) for name, conn in conns.items()}
+    for role in ("pipeline", "node", "reader"):
+        stage.cast.end(role)
+    return drained
+
+
+def left_over(conn: Connection) -> dict[str, int]:
+    """What is not worked off yet."""
+    return {what: int(count) for what, count in conn.execute(query("prove/left_over")).fetchall()}
+
+
+def _clock(conn: Connection) -> datetime:
+    row = conn.execute("select headrace.clock()").fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment
