@@ -41,11 +41,16 @@ def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = N
     Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
     runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
     made = classifier(spec)
+    rows = classified(df, spec, made)
     if spec.key is None and made.table.simple:
+        from headrace.spark._chunk_files import correlate_files
         from headrace.spark._chunks import correlate_chunks
 
-        return told(correlate_chunks(classified(df, spec, made), made.table, evidence_max=spec.evidence_max), spec)
-    return told(_run(classified(df, spec, made), spec, made.table, until=until, with_states=False), spec)
+        read_by_tasks = correlate_files(df, spec, _time_column(df))
+        if read_by_tasks is not None:
+            return told(read_by_tasks, spec)
+        return told(correlate_chunks(rows, made.table, evidence_max=spec.evidence_max), spec)
+    return told(_run(rows, spec, made.table, until=until, with_states=False), spec)
 
 
 def correlate_batch(
@@ -69,7 +74,7 @@ def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFra
     """The events that can matter, as the table sees them: key, symbol (symbol1, … for more alphabets), offset, time, event_id."""
     from pyspark.sql import functions
 
-    time = "appended_at" if "appended_at" in df.columns else "timestamp"
+    time = _time_column(df)
     check_columns(df, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], made.roots)
     wanted = df if spec.topic is None else df.where(functions.col("topic") == spec.topic)
     if spec.since_offset:
@@ -83,6 +88,10 @@ def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFra
     if not spec.forgets and (idle := _idle(made.table)):
         told_apart = told_apart.where(f"symbol not in ({', '.join(map(str, idle))})")
     return told_apart
+
+
+def _time_column(df: DataFrame) -> str:
+    return "appended_at" if "appended_at" in df.columns else "timestamp"
 
 
 def _idle(table: Table) -> tuple[int, ...]:
