@@ -11,7 +11,7 @@ import pytest
 
 from headrace.spark import CorrelatorSpec, correlate
 from headrace.spark import _chunk_files as files_module
-from headrace.spark._chunk_stream import FILE_BYTES, PIECE_BYTES_MAX, Files, packed, stream_of
+from headrace.spark._chunk_stream import PIECE_BYTES_MAX, Files, packed, stream_of
 
 from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, spec, told
 
@@ -96,7 +96,8 @@ def test_pieces_read_every_row_once(tmp_path: Path) -> None:
     found = [offset for piece in cut for batch in piece.batches(["type", "offset"]) for offset in batch["offset"].to_pylist()]
     assert found == list(range(100))
     sizes = {f"small{n}": 10 for n in range(50)} | {"large": 5 * PIECE_BYTES_MAX} | {"middle": PIECE_BYTES_MAX}
-    pieces = packed(sizes, cores=1)
+    pieces = packed(sizes, cores=2)
     assert sorted(path for piece in pieces for path in piece.paths if piece.part == 0) == sorted(sizes)
-    assert [piece.parts for piece in pieces if piece.paths == ("large",)] == [3, 3, 3]
-    assert len(pieces) < 3 + 1 + 50 * FILE_BYTES / PIECE_BYTES_MAX + 2
+    assert [piece.parts for piece in pieces if piece.paths == ("large",)] == [6] * 6
+    assert len(pieces) == 6 + 1 + 1
+    assert [len(piece.paths) for piece in packed({str(n): 31 << 20 for n in range(8)}, cores=2)] == [4, 4]

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
-PIECE_BYTES_MAX = 64 << 20
-PIECES_PER_CORE = 4
-"""More pieces than cores, so that one that is slow does not keep the others waiting."""
+PIECE_BYTES_MAX = 256 << 20
+"""A task in Python costs a tenth of a second before it begins, which is worth 20 MB of reading."""
 FILE_BYTES = 1 << 20
 """What it costs to open a file, in bytes read meanwhile."""
 BATCH_ROWS = 1 << 17
@@ -156,22 +155,20 @@ def _files(df: DataFrame, relation: JavaObject) -> Sequence[Files]:
 
 
 def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
-    """Files of about equal work: small ones together, large ones cut."""
-    most = min(PIECE_BYTES_MAX, max(FILE_BYTES, sum(sizes.values()) // (cores * PIECES_PER_CORE)))
-    pieces: list[Files] = []
-    together: list[str] = []
-    filled = 0
+    """Files in about equal pieces, as few per core as can be: small files together, large ones cut."""
+    total = sum(sizes.values()) + FILE_BYTES * len(sizes)
+    most = total / (cores * -(-total // (cores * PIECE_BYTES_MAX))) if total else 1
+    cut: list[Files] = []
+    together: dict[int, list[str]] = {}
+    passed = 0
     for path, size in sizes.items():
-        parts = -(-size // (2 * most))
-        if parts > 1:
-            pieces += [Files((path,), part, parts) for part in range(parts)]
-            continue
-        if together and filled + size > most:
-            pieces.append(Files(tuple(together)))
-            together, filled = [], 0
-        together.append(path)
-        filled += size + FILE_BYTES
-    return [*pieces, Files(tuple(together))] if together else pieces
+        if size > 1.5 * most:
+            parts = round(size / most)
+            cut += [Files((path,), part, parts) for part in range(parts)]
+        else:
+            together.setdefault(int((passed + size / 2) / most), []).append(path)
+        passed += size + FILE_BYTES
+    return cut + [Files(tuple(paths)) for paths in together.values()]
 
 
 def _positions(df: DataFrame, told: Mapping[str, str]) -> Sequence[Positions]:
