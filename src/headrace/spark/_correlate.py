@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Table
+from headrace.spark._correlate_order import by_key
 from headrace.spark._correlate_symbols import PREFIX, Classifier, CorrelatorSpec, classifier, extractions
 from headrace.spark._match import check_columns, with_emitted_at
 
@@ -117,8 +118,8 @@ def _run(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime
 
         return stepped_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states, forgets=forgets)
 
-    keyed = rows.repartition(1) if spec.key is None else rows.repartition("key")
-    return keyed.sortWithinPartitions("key", "offset").mapInArrow(step, BOTH_DDL)
+    ordered = rows.repartition(1).sortWithinPartitions("offset") if spec.key is None else by_key(rows)
+    return ordered.mapInArrow(step, BOTH_DDL)
 
 
 def told(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
