@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
 from headrace.spark import _chunk_files as files_module
 from headrace.spark._chunk_stream import PIECE_BYTES_MAX, Files, packed, stream_of
+from tests.builders import drain, topic
+from tests.spark.source import load, published, secret_file
 
 from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, spec, told
 
@@ -101,3 +104,25 @@ def test_pieces_read_every_row_once(tmp_path: Path) -> None:
     assert [piece.parts for piece in pieces if piece.paths == ("large",)] == [6] * 6
     assert len(pieces) == 6 + 1 + 1
     assert [len(piece.paths) for piece in packed({str(n): 31 << 20 for n in range(8)}, cores=2)] == [4, 4]
+
+
+@pytest.mark.lane("pg18")
+def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
+    spark: Any, conn: Connection, database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(conn, partitions=4)
+    for start in range(1, 30, 3):
+        published(conn, 2, first=start)
+        published(conn, 1, type="paid", first=start + 2)
+    drain(conn)
+    asked = plain("repeat{push(x){sequential{placed,placed,paid}}}", topic="orders")
+    df = load(spark, secret_file(tmp_path, database), minPartitions=4)
+    by_spark = told(correlate(df.where("true or type = ''").union(df.limit(0)), asked))
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.spark._chunks.correlate_chunks", None)
+        found = correlate(df, asked)
+    published(conn, 2, first=31)
+    published(conn, 1, type="paid", first=33)
+    drain(conn)
+    assert told(found) == by_spark
+    assert len(by_spark) == 10
