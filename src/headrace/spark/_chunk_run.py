@@ -39,7 +39,7 @@ def run_chunks(batches: Iterable[pa.RecordBatch], table: Table, starts: Starts, 
     simple = SimpleTable.of(table)
     chunk: _Chunk | None = None
     for batch in batches:
-        for piece in _ascending(batch):
+        for piece in ascending(batch):
             first = piece["offset"][0].as_py()
             if chunk is None or first <= chunk.last:
                 if chunk is not None:
@@ -50,7 +50,7 @@ def run_chunks(batches: Iterable[pa.RecordBatch], table: Table, starts: Starts, 
         yield from chunk.end()
 
 
-def _ascending(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def ascending(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch, cut where offsets do not rise."""
     falls = np.flatnonzero(np.diff(batch["offset"].to_numpy(zero_copy_only=False)) <= 0) + 1
     bounds = [0, *falls.tolist(), batch.num_rows]
@@ -90,7 +90,7 @@ class _Chunk:
         simple = self._simple
         symbols = np.asarray(piece["symbol"].to_numpy(zero_copy_only=False), np.int64)
         before = self._ways[0] if self._ways.size == 1 else None
-        settled, self._ways, joined = _narrow()(self._ways, symbols, simple.following, simple.width)
+        settled, self._ways, joined = narrow()(self._ways, symbols, simple.following, simple.width)
         self._way_of = joined[self._way_of]
         self._settled = settled >= 0
         taken = piece.num_rows if settled < 0 else settled + 1
@@ -170,16 +170,16 @@ def _same(value: object, count: int, kind: pa.DataType) -> pa.Array:
     return pa.nulls(count, kind) if value is None else pa.array([value] * count, kind)
 
 
-_Narrow = Callable[[Ints, Ints, Ints, int], tuple[int, Ints, Ints]]
+Narrow = Callable[[Ints, Ints, Ints, int], tuple[int, Ints, Ints]]
 
 
 @lru_cache(maxsize=1)
-def _narrow() -> _Narrow:
+def narrow() -> Narrow:
     if find_spec("numba") is None:
         return follow
     import numba
 
-    return cast(_Narrow, numba.njit(cache=True)(follow))
+    return cast(Narrow, numba.njit(cache=True)(follow))
 
 
 def follow(ways: Ints, symbols: Ints, following: Ints, width: int) -> tuple[int, Ints, Ints]:

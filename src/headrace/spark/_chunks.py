@@ -44,7 +44,7 @@ def correlate_chunks(rows: DataFrame, table: Table, *, evidence_max: int) -> Dat
     """The outputs of a simple table over classified rows of one stream. Runs its first pass at once."""
     done = _pass(rows, table, evidence_max, None)
     chunks = _chunks(done)
-    if _overlap(chunks):
+    if overlap(chunks):
         # The frame's partitions are not ranges of offsets: make them so, and begin again.
         rows = rows.repartitionByRange("offset").sortWithinPartitions("offset")
         done = _pass(rows, table, evidence_max, None)
@@ -82,11 +82,11 @@ def _pass(rows: DataFrame, table: Table, evidence_max: int, begins: Mapping[int,
 
 def starts_of(table: Table, begins: Mapping[int, int] | None) -> Starts:
     """The states a chunk of this first offset may begin in, and whether its head may be given up when it grows long."""
-    reachable = _reachable(table)
+    everywhere = reachable(table)
 
     def of(first: int) -> tuple[list[int], bool]:
         if begins is None:
-            return reachable, True
+            return everywhere, True
         if first not in begins:
             raise Invalid(f"no chunk began at offset {first} in the first pass; the frame must give the same rows every time")
         return [begins[first]], False
@@ -94,7 +94,7 @@ def starts_of(table: Table, begins: Mapping[int, int] | None) -> Starts:
     return of
 
 
-def _reachable(table: Table) -> list[int]:
+def reachable(table: Table) -> list[int]:
     """Without the others: the final states of a pattern that never ends would never join the rest."""
     (unit,) = table.units
     assert isinstance(unit, Flat)
@@ -110,7 +110,7 @@ def _chunks(done: DataFrame) -> list[Chunk]:
     return sorted((Chunk(row[0], row[1], tuple(row[2]), row[3]) for row in found), key=lambda chunk: chunk.first)
 
 
-def _overlap(chunks: Sequence[Chunk]) -> bool:
+def overlap(chunks: Sequence[Chunk]) -> bool:
     return any(before.last >= after.first for before, after in pairwise(chunks))
 
 

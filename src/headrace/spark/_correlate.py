@@ -4,13 +4,14 @@ Promises: outputs, evidence and order of the database. Per key the outputs are o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.lang.condition import micros_of, spark_literal
 from headrace.lang.ecl import Table
+from headrace.spark._correlate_order import by_key
 from headrace.spark._correlate_symbols import Classifier, CorrelatorSpec, classifier, extractions
 from headrace.spark._match import check_columns, with_emitted_at
 
@@ -41,11 +42,16 @@ def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = N
     Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
     runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
     made = classifier(spec)
+    rows = classified(df, spec, made)
     if spec.key is None and made.table.simple:
+        from headrace.spark._chunk_files import correlate_files
         from headrace.spark._chunks import correlate_chunks
 
-        return told(correlate_chunks(classified(df, spec, made), made.table, evidence_max=spec.evidence_max), spec)
-    return told(_run(classified(df, spec, made), spec, made.table, until=until, with_states=False), spec)
+        read_by_tasks = correlate_files(df, spec, _time_column(df.columns))
+        if read_by_tasks is not None:
+            return told(read_by_tasks, spec)
+        return told(correlate_chunks(rows, made.table, evidence_max=spec.evidence_max), spec)
+    return told(_run(rows, spec, made.table, until=until, with_states=False), spec)
 
 
 def correlate_batch(
@@ -68,7 +74,7 @@ def correlate_batch(
 def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFrame:
     """The events that can matter, as the table sees them: key, symbol (symbol1, … for more alphabets), offset, time, event_id."""
     columns = df.columns
-    time = "appended_at" if "appended_at" in columns else "timestamp"
+    time = _time_column(columns)
     check_columns(columns, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], made.roots)
     # Few steps: Spark analyses the frame anew at each, and a micro-batch must not wait for that.
     began = [f"topic = {spark_literal(spec.topic)}"] if spec.topic is not None else []
@@ -82,6 +88,10 @@ def classified(df: DataFrame, spec: CorrelatorSpec, made: Classifier) -> DataFra
     if not spec.forgets and (idle := _idle(made.table)):
         ended.append(f"symbol not in ({', '.join(map(str, idle))})")
     return told_apart.where(" and ".join(ended)) if ended else told_apart
+
+
+def _time_column(columns: Sequence[str]) -> str:
+    return "appended_at" if "appended_at" in columns else "timestamp"
 
 
 def _idle(table: Table) -> tuple[int, ...]:
@@ -107,8 +117,8 @@ def _run(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime
 
         return stepped_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states, forgets=forgets)
 
-    keyed = rows.repartition(1) if spec.key is None else rows.repartition("key")
-    return keyed.sortWithinPartitions("key", "offset").mapInArrow(step, BOTH_DDL)
+    ordered = rows.repartition(1).sortWithinPartitions("offset") if spec.key is None else by_key(rows)
+    return ordered.mapInArrow(step, BOTH_DDL)
 
 
 def told(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:

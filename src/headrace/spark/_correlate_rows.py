@@ -96,6 +96,14 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
+@dataclass(frozen=True)
+class Stepped:
+    """The outputs of a batch, and the states of the keys that changed: the rows to be written back."""
+
+    outputs: pa.Table
+    states: pa.Table
+
+
 @dataclass
 class Lists:
     """Rows of outputs or states that are made one by one."""

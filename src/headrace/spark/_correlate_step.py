@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +10,10 @@ import pyarrow.compute as pc
 
 from headrace.lang.ecl import Table
 from headrace.spark._correlate_general import GeneralRun
-from headrace.spark._correlate_rows import OUTPUT, OUTPUT_SCHEMA, STATE, STATE_ROW, STATE_SCHEMA, Rows, joined, tagged
+from headrace.spark._correlate_layers import Layers
+from headrace.spark._correlate_order import in_order
+from headrace.spark._correlate_rows import OUTPUT, OUTPUT_SCHEMA, STATE, STATE_ROW, STATE_SCHEMA, Rows, Stepped, joined, tagged
 from headrace.spark._correlate_simple import SimpleRun
-
-
-@dataclass(frozen=True)
-class Stepped:
-    """The outputs of a batch, and the states of the keys that changed: the rows to be written back."""
-
-    outputs: pa.Table
-    states: pa.Table
 
 
 class Run:
@@ -49,11 +42,13 @@ def stepped_batches(
     with_states: bool,
     forgets: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """A partition that is sorted by key and offset → its outputs and, if asked for, states, as rows of one schema."""
-    run = Run(table, evidence_max=evidence_max, until=until, forgets=forgets)
-    for batch in batches:
-        yield from _told(run.feed(Rows.of(batch)), with_states)
-    yield from _told(run.finish(), with_states)
+    """A partition, sorted by bucket and offset → its outputs and, if asked for, states, as rows of one schema."""
+    layers = Layers(lambda: Run(table, evidence_max=evidence_max, until=until, forgets=forgets))
+    for piece in in_order(batches):
+        for stepped in layers.feed(piece):
+            yield from _told(stepped, with_states)
+    for stepped in layers.finish():
+        yield from _told(stepped, with_states)
 
 
 def _told(stepped: Stepped, with_states: bool) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from headrace.spark._correlate_step import Stepped
+    from headrace.spark._correlate_rows import Stepped
 
 
 @dataclass(frozen=True)

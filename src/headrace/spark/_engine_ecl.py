@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.lang.condition import Field, Subject, jsonb_text, moment_of
 from headrace.lang.ecl import Case, Output, Status, Table, TableState, difference, start_state, status_of
-from headrace.spark._correlate_rows import BOTH_DDL, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Rows, joined, tagged
-from headrace.spark._correlate_step import Run, Stepped, step
+from headrace.spark._correlate_rows import BOTH_DDL, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Rows, Stepped, joined, tagged
+from headrace.spark._correlate_step import Run, step
 from headrace.spark._correlate_symbols import CorrelatorSpec, classifier, extractions
 from headrace.spark._match import with_emitted_at
 
