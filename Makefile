@@ -33,6 +33,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 bench: setup  ## ratios side by side in one run, written to bench/results
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m bench
 
 clean:
