@@ -32,7 +32,8 @@ def by_key(rows: DataFrame) -> DataFrame:
     """The rows of a key in one task, with a column `bucket`, sorted by bucket and step."""
     from pyspark.sql import functions
 
-    hashed = rows.repartition("key").selectExpr("*", f"{_BUCKET} as bucket")
+    # The bucket is made together with the other columns: after the shuffle it would copy every row once more.
+    hashed = rows.selectExpr("*", f"{_BUCKET} as bucket").repartition("bucket")
     return hashed.sortWithinPartitions(functions.expr(f"shiftleft(bigint(bucket), {OFFSET_BITS}) | {_STEP}"))
 
 
