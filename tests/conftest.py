@@ -77,7 +77,10 @@ class OneSpark(LoadScopeScheduling):
 
 @cache
 def _uses_spark(file: str) -> bool:
-    return re.search(r"def \w+\([^)]*\bspark\b", (ROOT / file).read_text(encoding="utf-8")) is not None
+    """The file's tests, or a fixture of its folder, ask for the session."""
+    own = ROOT / file
+    texts = [path.read_text(encoding="utf-8") for path in (own, own.with_name("conftest.py")) if path.exists()]
+    return any(re.search(r"def \w+\([^)]*\bspark\b", text) for text in texts)
 
 
 @pytest.hookimpl(optionalhook=True)
