@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from headrace.db import Target, connect
-from headrace.node import Headrace, Node, Work
+from headrace.node import Headrace, Node, Work, run_loop
 from headrace.work import BATCH_MAX, Action
 
 SEND = """
@@ -116,4 +116,4 @@ async def drain(queue: str, dsn: str, jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(drain(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    run_loop(drain(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -14,7 +14,7 @@ from bench._child import answer
 from headrace import Batch, Headrace
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Target
-from headrace.node import Node
+from headrace.node import Node, run_loop
 
 ways_ms: list[float] = []
 
@@ -49,4 +49,4 @@ async def main(dsn: str, consumer: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    run_loop(main(*sys.argv[1:]))

@@ -15,7 +15,7 @@ import typer
 from headrace.cli._session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending
-from headrace.node import Headrace, Node, NodeState, list_nodes
+from headrace.node import Headrace, Node, NodeState, list_nodes, run_loop
 
 group = typer.Typer(help="Nodes: processes that sequence the outbox, evaluate rules, run consumers and handlers.")
 
@@ -60,7 +60,7 @@ def run(
     found = load(app) if app else Headrace()
     for target in session.targets:
         _refuse_unmigrated(target)
-    asyncio.run(_run(found, session.targets, sequencer=sequencer, grace_s=grace_s))
+    run_loop(_run(found, session.targets, sequencer=sequencer, grace_s=grace_s))
 
 
 async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s: float) -> None:

@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 
 SINGLE_MAX = 100
 """Events a one-at-a-time handler gets per transaction; each runs in a savepoint of its own."""
-GATHER_S, GATHER_MAX_S = 0.001, 0.05
-"""Pause per event of a batch that was not full, and at most: at a high rate batches fill up and their cost is shared."""
+GATHER_S, GATHER_MAX_S = 0.00005, 0.05
+"""Pause after a batch that was not full, by the square of its events, and at most: at a high rate batches fill up and their cost
+is shared, at a low one nobody waits."""
 REDRIVE_LOOK_S = 0.1
 """Shortest time between two looks for dead letters to be tried again."""
 IDLE_S = 1.0
@@ -112,7 +113,7 @@ class Runner:
             if events >= self._max:
                 continue
             if events:
-                await asyncio.sleep(min(GATHER_S * events, GATHER_MAX_S))
+                await asyncio.sleep(min(GATHER_S * events**2, GATHER_MAX_S))
             elif not await self._redrive():
                 woken = await self._bell.wait(self._idle_s())
         self._bell.ring()

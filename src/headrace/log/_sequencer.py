@@ -23,7 +23,7 @@ BATCH = 5000
 GATHER_S = 0.0002
 """Pause per event moved, within the bounds below. A step costs about a millisecond however few events it moves: at a low rate
 steps are small and soon, at a high rate they are large and their cost is shared."""
-GATHER_MIN_S, GATHER_MAX_S = 0.002, 0.02
+GATHER_MIN_S, GATHER_MAX_S = 0.004, 0.02
 LOOK_S = (0.002, 0.004, 0.008, 0.016, 0.025)
 """Pauses between looks that found nothing, while topics are awake."""
 QUIET_S = 0.25

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection
-from headrace.node import Headrace, Identity, Node, Work
+from headrace.node import Headrace, Identity, Node, Work, run_loop
 from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_node
 from headrace.prove._failpoint import arm
@@ -98,4 +98,4 @@ def run_node(orders: Orders) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
         await node.run()
 
-    asyncio.run(run())
+    run_loop(run())
