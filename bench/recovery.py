@@ -28,7 +28,7 @@ SEND = {
     "::procrastinate_job_to_defer_v1])",
     "pgmq": "select pgmq.send('bare', '{}'::jsonb)",
 }  # fmt: skip
-RATE = 60
+RATE = 150
 SETTLE_S = 5.0
 RESTART_S = 1.0
 
@@ -146,7 +146,7 @@ def idle_in_tx(_lab: Lab, _workers: Workers, dsn: str) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute("set transaction isolation level repeatable read")
         conn.execute("select count(*) from done")
-        time.sleep(15)
+        time.sleep(30)
 
 
 SCENARIOS: dict[str, Callable[[Lab, Workers, str], None]] = {

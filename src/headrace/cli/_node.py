@@ -15,7 +15,8 @@ import typer
 from headrace.cli._session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending
-from headrace.node import Headrace, Node, NodeState, list_nodes, run_loop
+from headrace.node import Headrace, Node, NodeState, Work, list_nodes, run_loop
+from headrace.work import LEASE_S, WORKERS
 
 group = typer.Typer(help="Nodes: processes that sequence the outbox, evaluate rules, run consumers and handlers.")
 
@@ -47,6 +48,10 @@ def run(
     ] = None,
     sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Move the outbox into the log too.")] = True,
     grace_s: Annotated[float, typer.Option(min=0, help="How long running handlers may take to end.")] = 30,
+    lease_s: Annotated[
+        float, typer.Option(min=1, help="How long an action stays with a node that has died; a running handler keeps its own.")
+    ] = LEASE_S,
+    workers: Annotated[int, typer.Option(min=1, help="How many batches of actions it handles side by side.")] = WORKERS,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
@@ -60,11 +65,12 @@ def run(
     found = load(app) if app else Headrace()
     for target in session.targets:
         _refuse_unmigrated(target)
-    run_loop(_run(found, session.targets, sequencer=sequencer, grace_s=grace_s))
+    work = Work(lease_s=lease_s, workers=workers)
+    run_loop(_run(found, session.targets, sequencer=sequencer, grace_s=grace_s, work=work))
 
 
-async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s: float) -> None:
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s)
+async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s: float, work: Work) -> None:
+    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work)
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:

@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def prove_(
     session: Session,
-    minutes: Annotated[float, typer.Option(min=0.05, help="How long the workload runs under faults.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long the workload runs under faults, and until each kind has come once.")
+    ] = 1.0,
     faults: Annotated[
         str | None, typer.Option(help="Only these, separated by commas; '' for none.", show_default="all that can be done there")
     ] = None,
@@ -35,7 +37,7 @@ def prove_(
     margin: Annotated[
         float,
         typer.Option(min=0, max=0.9, help="How far below 95 % the rate after a fault may stay: for a machine in other use."),
-    ] = 0.1,
+    ] = 0.0,
     keep: Annotated[Path | None, typer.Option(help="Keep histories and logs of the processes in this folder.")] = None,
 ) -> None:
     """Run a workload under faults, then check every promise against histories that were kept outside the database.
@@ -75,7 +77,7 @@ def _tell(session: Session, proved: Proved) -> None:
         json_line(msgspec.to_builtins(told))
         return
     out = console()
-    rows = [[one.check, one.examined, one.broken, "held" if one.holds else "BROKEN", one.note] for one in told.verdicts]
+    rows = [[one.check, one.examined, one.broken, one.word, one.note] for one in told.verdicts]
     out.print(table(["check", "examined", "broken", "", ""], rows))
     faults = [[name, count, FAULTS[name].what] for name, count in sorted(told.faults.items())]
     if faults:

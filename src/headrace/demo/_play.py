@@ -1,12 +1,12 @@
-"""The play: the year is published, with a retry and a rollback in it; its last hours live, one event at a time."""
+"""The play: the year is published, with a rollback, a crash and a retry in it; its last hours live, one event at a time."""
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -20,7 +20,7 @@ from headrace.demo._correlators import Bookkeeper, CorrelatorFigures, correlator
 from headrace.demo._flights import events_in_order, last_minute, read_flights, read_weather
 from headrace.demo._look_back import LookedBack, look_back
 from headrace.demo._rules import Expected, RuleFigures, expect, rule_figures
-from headrace.demo._stage import Stage, node, refuse_ended
+from headrace.demo._stage import NodeProcess, Stage, node
 from headrace.demo._verify import Airport, Proof, Tally, busiest, verify, verify_correlators, verify_rules
 from headrace.demo._watch import Progress, look
 from headrace.outbox import publish, publish_many
@@ -28,6 +28,8 @@ from headrace.work import DeadGroup, group_dead_letters
 
 BATCH = 5000
 LIVE = 300
+CRASH_AT = 1 / 6
+"""Of the year: late in February."""
 LIVE_PAUSE_S = 0.005
 LOOK_S = 0.15
 STANDSTILL_S = 60.0
@@ -46,10 +48,13 @@ class Figures:
     repeated_dropped: int
     rolled_back: int
     late: int
+    killed: list[str]
+    """What was killed with -9 on the way."""
     read_s: float
     publish_s: float
     sequence_s: float
     end_to_end_s: float
+    crash_s: float
     publish_per_s: float
     sequence_per_s: float
     end_to_end_per_s: float
@@ -83,6 +88,9 @@ class Demo:
     _months: Counter[tuple[int, int]] = field(default_factory=Counter)
     _sequenced_at: float = 0.0
     _rolled_back: list[UUID] = field(default_factory=list)
+    _last_batch: list[Event] = field(default_factory=list)
+    _killed: list[str] = field(default_factory=list)
+    _crash_s: float = 0.0
     _sent_at: dict[UUID, datetime] = field(default_factory=dict)
 
     def play(self) -> Iterator[Progress]:
@@ -94,33 +102,46 @@ class Demo:
         self._expected = expect(flights)
         events = events_in_order(flights, weather)
         read_s = time.monotonic() - began
-        with tempfile.TemporaryDirectory() as folder, connect(self.stage.target) as conn, connect(self.stage.target) as watcher:
-            log = Path(folder) / "node.log"
-            with node(self.stage, log) as process:
-                began = time.monotonic()
-                yield from self._year(conn, watcher, islice(events, max(self._total - LIVE, 0)))
+        in_year = max(self._total - LIVE, 0)
+        until_crash = int(in_year * CRASH_AT)
+        with tempfile.TemporaryDirectory() as folder, node(self.stage, Path(folder) / "node.log") as process:
+            began = time.monotonic()
+            with self._connected() as (conn, watcher):
+                yield from self._year(conn, watcher, islice(events, until_crash))
+                self._roll_back(conn)
+            self._crash(process)
+            with self._connected() as (conn, watcher):
+                self._send_again(conn)
+                yield from self._year(conn, watcher, islice(events, in_year - until_crash))
                 publish_s = time.monotonic() - began
-                yield from self._catch_up(watcher, process, log, "year published")
+                yield from self._catch_up(watcher, process, "year published")
                 end_to_end_s = time.monotonic() - began
                 span = self._tally.events, self._sequenced_at - began
                 yield from self._live(conn, watcher, events)
-                yield from self._catch_up(watcher, process, log, "last hours live")
-            looked_back = None
-            if self.spark:
-                yield self._progress(watcher, "looking back on Spark")
-                looked_back = look_back(self.stage.target, self.stage.folder / "archive" if self.stage.folder else Path(folder))
-            self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s), looked_back)
+                yield from self._catch_up(watcher, process, "last hours live")
+                process.end()
+                looked_back = None
+                if self.spark:
+                    yield self._progress(watcher, "looking back on Spark")
+                    looked_back = look_back(
+                        self.stage.target, self.stage.folder / "archive" if self.stage.folder else Path(folder)
+                    )
+                self.figures = self._figures(watcher, len(flights), span, (read_s, publish_s, end_to_end_s), looked_back)
+
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Connection, Connection]]:
+        """The publisher's connection, and one to look with."""
+        with connect(self.stage.target) as conn, connect(self.stage.target) as watcher:
+            yield conn, watcher
 
     def _year(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
         batches = iter(lambda: list(islice(events, BATCH)), [])
-        for number, batch in enumerate(batches):
+        for batch in batches:
             with conn.transaction():
                 publish_many(conn, batch)
             for event in batch:
                 self._count(event)
-            if number == 0:
-                self._retry(conn, batch)
-                self._roll_back(conn, batch)
+            self._last_batch = batch
             yield self._progress(watcher, "publishing the year")
 
     def _count(self, event: Event) -> None:
@@ -130,17 +151,30 @@ class Demo:
         self._now = event.emitted_at
         self._months[self._now.year, self._now.month] += 1
 
-    def _retry(self, conn: Connection, batch: Sequence[Event]) -> None:
-        """A publisher whose commit got no answer sends the batch again: the ids are the same, so nothing is there twice."""
-        with conn.transaction():
-            publish_many(conn, batch)
-        self._tally.repeated = len(batch)
-
-    def _roll_back(self, conn: Connection, batch: Sequence[Event]) -> None:
+    def _roll_back(self, conn: Connection) -> None:
         """A transaction that is rolled back has published nothing."""
-        ghosts = [Event(topic=event.topic, type=event.type, key=event.key, payload=event.payload) for event in batch]
+        ghosts = [Event(topic=event.topic, type=event.type, key=event.key, payload=event.payload) for event in self._last_batch]
         with conn.transaction(force_rollback=True):
             self._rolled_back = publish_many(conn, ghosts)
+
+    def _crash(self, process: NodeProcess) -> None:
+        """kill -9 of PostgreSQL, where it is the demo's own, and of the node, in the middle of their work."""
+        began = time.monotonic()
+        if self.stage.server:
+            self.stage.server.kill()
+            self.stage.server.start()
+            self._killed.append("PostgreSQL")
+        process.refuse_ended()
+        process.kill()
+        process.start()
+        self._killed.append("the node")
+        self._crash_s = time.monotonic() - began
+
+    def _send_again(self, conn: Connection) -> None:
+        """A publisher whose commit got no answer sends the batch again: the ids are the same, so nothing is there twice."""
+        with conn.transaction():
+            publish_many(conn, self._last_batch)
+        self._tally.repeated = len(self._last_batch)
 
     def _live(self, conn: Connection, watcher: Connection, events: Iterator[Event]) -> Iterator[Progress]:
         for number, event in enumerate(events):
@@ -167,11 +201,11 @@ class Demo:
         assert row is not None
         self._sent_at[event.id] = row[0]
 
-    def _catch_up(self, watcher: Connection, process: subprocess.Popen[bytes], log: Path, act: str) -> Iterator[Progress]:
+    def _catch_up(self, watcher: Connection, process: NodeProcess, act: str) -> Iterator[Progress]:
         """Waits until all that was published is handled, and all that is late was told."""
         moved_at, last = time.monotonic(), None
         while True:
-            refuse_ended(process, log)
+            process.refuse_ended()
             progress = self._progress(watcher, act)
             yield progress
             if self._has_caught_up(progress):
@@ -217,10 +251,12 @@ class Demo:
             repeated_dropped=tally.repeated - (in_log_at_end - tally.events),
             rolled_back=len(self._rolled_back),
             late=tally.late,
+            killed=self._killed,
             read_s=read_s,
             publish_s=publish_s,
             sequence_s=sequence_s,
             end_to_end_s=end_to_end_s,
+            crash_s=self._crash_s,
             publish_per_s=(in_log + tally.repeated) / publish_s if publish_s else 0,
             sequence_per_s=in_log / sequence_s if sequence_s else 0,
             end_to_end_per_s=in_log / end_to_end_s if end_to_end_s else 0,

@@ -28,6 +28,8 @@ MARK = "made by headrace demo; the next run drops it"
 SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 """Of the demo's own server; durability stays as PostgreSQL has it by default."""
 NODE_END_S = 40.0
+LEASE_S = 5
+"""Short, since the node is killed: what it held waits so long."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,39 @@ class Stage:
     """Where the demo plays."""
 
     target: Target
-    folder: Path | None
+    folder: Path | None = None
     """The data folder of the demo's own server; None on a server that was given."""
+    server: Server | None = None
+    """The demo's own server; None where one was given, and is not the demo's to kill."""
+
+
+class NodeProcess:
+    """`headrace node run` with the demo's application, in a process of its own."""
+
+    def __init__(self, stage: Stage, log: Path) -> None:
+        self._stage, self._log = stage, log
+        self.start()
+
+    def start(self) -> None:
+        run = [sys.executable, "-m", "headrace", "node", "run", "headrace.demo:app"]
+        command = [*run, "--lease-s", str(LEASE_S), "--log-json", "--dsn", self._stage.target.dsn]
+        with self._log.open("ab") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=file)
+
+    def kill(self) -> None:
+        """kill -9: it can neither finish nor say anything."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(NODE_END_S)
+
+    def refuse_ended(self) -> None:
+        """Raises when it is not there any more, with what it said last."""
+        if self._process.poll() is not None:
+            told = self._log.read_text(errors="replace")[-2000:].strip()
+            raise HeadraceError(f"the demo's node ended with exit code {self._process.returncode}: {told}")
 
 
 @contextmanager
@@ -48,7 +81,7 @@ def own_stage(environ: Mapping[str, str] = os.environ) -> Iterator[Stage]:
         server.start()
         # The database a command finds there by itself: HEADRACE_DATA=<folder> headrace topic list.
         _make_fresh(server.dsn("template1"), "postgres", owned=True)
-        yield Stage(_furnish(server.dsn()), folder)
+        yield Stage(_furnish(server.dsn()), folder, server)
     finally:
         server.stop()
 
@@ -57,27 +90,17 @@ def own_stage(environ: Mapping[str, str] = os.environ) -> Iterator[Stage]:
 def stage_on(dsn: str) -> Iterator[Stage]:
     """A fresh database on a server that runs; other databases there are not touched."""
     _make_fresh(dsn, DATABASE, owned=False)
-    yield Stage(_furnish(make_conninfo(dsn, dbname=DATABASE)), None)
+    yield Stage(_furnish(make_conninfo(dsn, dbname=DATABASE)))
 
 
 @contextmanager
-def node(stage: Stage, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`headrace node run` with the demo's application, told to end at the end."""
-    command = [sys.executable, "-m", "headrace", "node", "run", "headrace.demo:app", "--log-json", "--dsn", stage.target.dsn]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
+def node(stage: Stage, log: Path) -> Iterator[NodeProcess]:
+    """A node, told to end at the end."""
+    process = NodeProcess(stage, log)
     try:
         yield process
     finally:
-        process.terminate()
-        process.wait(NODE_END_S)
-
-
-def refuse_ended(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Raises when the node is not there any more, with what it said last."""
-    if process.poll() is not None:
-        told = log.read_text(errors="replace")[-2000:]
-        raise HeadraceError(f"the demo's node ended with exit code {process.returncode}: {told.strip()}")
+        process.end()
 
 
 def _folder(environ: Mapping[str, str]) -> Path:

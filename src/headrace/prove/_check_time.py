@@ -14,7 +14,7 @@ from headrace.prove._verdict import Verdict, Violation, judge
 
 EXCUSES = frozenset(
     {"stop-node", "kill-node", "kill-server", "restart-server", "kill-backends", "cut", "delay", "exhaust", "clock", "failpoint",
-     "step", "disk-full", "shard-down", "slow-machine"}
+     "step", "disk-full", "shard-down"}
 )  # fmt: skip
 """Faults in which a lease may end while its handler runs: its node cannot make it longer, or is not there any more."""
 SETTLED_S = 12.0

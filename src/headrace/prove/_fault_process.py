@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from headrace.db import query
+from headrace.db import Server, query
 from headrace.prove._scene import Scene
 from headrace.prove._step import FUNCTIONS, armed, steps_of
 
 DOWN_S = (0.2, 1.5)
+SHARD_DOWN_S = (3, 5)
 CLOCK_S = (-3, 3, 5)
 DIES_WITHIN_S = 20.0
 WORKS_WITHIN_S = 60.0
@@ -78,35 +79,29 @@ def stop_node(scene: Scene, draw: random.Random) -> Iterator[str]:
 def kill_server(scene: Scene, draw: random.Random) -> Iterator[str]:
     """kill -9 of PostgreSQL with all its backends."""
     assert scene.server is not None
-    scene.server.kill()
-    try:
-        yield "kill -9"
-        time.sleep(draw.uniform(*DOWN_S))
-    finally:
-        scene.server.start()
+    yield from _down(scene.server, scene.server.kill, draw.uniform(*DOWN_S), "kill -9")
 
 
 @contextmanager
 def shard_down(scene: Scene, draw: random.Random) -> Iterator[str]:
     """kill -9 of the second shard's PostgreSQL, and a start after seconds."""
     assert scene.shard is not None
-    scene.shard.kill()
-    try:
-        yield "kill -9 of the second shard"
-        time.sleep(draw.uniform(3, 5))
-    finally:
-        scene.shard.start()
+    yield from _down(scene.shard, scene.shard.kill, draw.uniform(*SHARD_DOWN_S), "kill -9 of the second shard")
 
 
 @contextmanager
 def restart_server(scene: Scene, draw: random.Random) -> Iterator[str]:
     assert scene.server is not None
-    scene.server.stop()
+    yield from _down(scene.server, scene.server.stop, draw.uniform(*DOWN_S), "stop, start")
+
+
+def _down(server: Server, end: Callable[[], None], down_s: float, told: str) -> Iterator[str]:
+    end()
     try:
-        yield "stop, start"
-        time.sleep(draw.uniform(*DOWN_S))
+        yield told
+        time.sleep(down_s)
     finally:
-        scene.server.start()
+        server.start()
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from statistics import median, quantiles
 from headrace.prove._check_time import BEFORE_S, RECOVER_S, RECOVERED, rates, recovery_s
 from headrace.prove._evidence import Evidence
 
-BUCKET_S = 2.0
+BUCKET_MIN_S = 2.0
+POINTS_MAX = 600
+"""As many as a chart has room for."""
 Line = list[tuple[float, float]]
 """Points (seconds after the start, value)."""
 
@@ -55,24 +57,26 @@ def visible_times(evidence: Evidence) -> list[tuple[float, float]]:
     return [(one.at, max(one.at - acknowledged[one.id], 0.0)) for one in evidence.seen if one.id in acknowledged]
 
 
-def medians(points: Sequence[tuple[float, float]], began_at: float, *, scale: float = 1.0) -> Line:
-    """The median of each bucket."""
+def rate_points(evidence: Evidence) -> list[tuple[float, float]]:
+    return [(at, max(rate, 0.0)) for at, rate in rates(evidence.samples)]
+
+
+def lag_points(evidence: Evidence) -> list[tuple[float, float]]:
+    return [(one.at, float(one.lag)) for one in evidence.samples]
+
+
+def queue_points(evidence: Evidence) -> list[tuple[float, float]]:
+    return [(one.at, float(one.queue)) for one in evidence.samples]
+
+
+def medians(points: Sequence[tuple[float, float]], began_at: float, until_s: float, *, scale: float = 1.0) -> Line:
+    """A line of the medians of equal spans of time."""
+    bucket_s = max(until_s / POINTS_MAX, BUCKET_MIN_S)
     buckets: dict[int, list[float]] = defaultdict(list)
     for at, value in points:
-        buckets[int((at - began_at) / BUCKET_S)].append(value * scale)
-    return [((bucket + 0.5) * BUCKET_S, median(values)) for bucket, values in sorted(buckets.items()) if bucket >= 0]
-
-
-def rate_line(evidence: Evidence, began_at: float) -> Line:
-    return [(at - began_at, max(rate, 0.0)) for at, rate in rates(evidence.samples) if at >= began_at]
-
-
-def lag_line(evidence: Evidence, began_at: float) -> Line:
-    return [(one.at - began_at, float(one.lag)) for one in evidence.samples if one.at >= began_at]
-
-
-def queue_line(evidence: Evidence, began_at: float) -> Line:
-    return [(one.at - began_at, float(one.queue)) for one in evidence.samples if one.at >= began_at]
+        if at >= began_at:
+            buckets[int((at - began_at) / bucket_s)].append(value * scale)
+    return [((bucket + 0.5) * bucket_s, median(values)) for bucket, values in sorted(buckets.items())]
 
 
 def recoveries(evidence: Evidence, began_at: float, margin: float) -> list[Recovery]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -92,22 +92,24 @@ class Nemesis:
         self._tell = tell
         self.fallen: list[Fallen] = []
 
-    def run(self, began_at: float, end: threading.Event, until: float) -> None:
-        """Until the plan, or the time, is over. Faults that take longer than planned push the next ones back."""
-        for planned in self._plan:
-            if end.wait(max(began_at + planned.at_s - now(), 0)) or now() > until:
+    def run(self, began_at: float, until: float) -> None:
+        """Until the plan, or the time, is over. Faults that take longer than planned push the next ones back; each kind that
+        was planned comes once all the same."""
+        for number, planned in enumerate(self._plan, 1):
+            time.sleep(max(began_at + planned.at_s - now(), 0))
+            if now() > until and any(one.fault == planned.fault for one in self.fallen):
                 return
-            self._do(planned)
+            self._do(planned, f"{(now() - began_at) / 60:5.1f} min, fault {number} of {len(self._plan)}: {planned.fault}")
             self._scene.cast.mend()
 
-    def _do(self, planned: Planned) -> None:
+    def _do(self, planned: Planned, called: str) -> None:
         fault = FAULTS[planned.fault]
         at, detail = now(), ""
         try:
             with fault.act(self._scene, random.Random(planned.seed)) as detail:
-                self._tell(f"{planned.fault}: {detail}")
+                self._tell(f"{called}, {detail}")
         except (psycopg.Error, DatabaseUnavailable) as error:
             # The server was not to be reached for it, after an earlier fault: each heals what it has broken all the same.
             detail = f"{detail}, cut short: {' '.join(str(error).split())[:200]}"
-            self._tell(f"{planned.fault} {detail}")
+            self._tell(f"{called}, {detail}")
         self.fallen.append(Fallen(planned.fault, at, now(), detail))

@@ -14,12 +14,12 @@ from pathlib import Path
 from headrace.prove._figures import (
     Latency,
     Recovery,
-    lag_line,
+    lag_points,
     latency,
     medians,
     publish_times,
-    queue_line,
-    rate_line,
+    queue_points,
+    rate_points,
     recoveries,
     visible_times,
 )
@@ -130,14 +130,17 @@ def _charts(proved: Proved) -> list[str]:
     seen, began_at = proved.evidence, proved.began_at
     faults = [(one.fault, one.began_at - began_at, one.healed_at - began_at) for one in seen.fallen]
     until_s = max((one.at for one in seen.samples), default=began_at) - began_at
-    lines = (
-        ("Events handled", rate_line(seen, began_at), "per second"),
-        ("Publish, begun to acknowledged", medians(publish_times(seen), began_at, scale=1000), "median ms"),
-        ("Acknowledged to seen by a reader", medians(visible_times(seen), began_at, scale=1000), "median ms"),
-        ("Events not handled yet", lag_line(seen, began_at), "events"),
-        ("Actions in the queue", queue_line(seen, began_at), "actions"),
+    drawn = (
+        ("Events handled", rate_points(seen), 1, "per second"),
+        ("Publish, begun to acknowledged", publish_times(seen), 1000, "median ms"),
+        ("Acknowledged to seen by a reader", visible_times(seen), 1000, "median ms"),
+        ("Events not handled yet", lag_points(seen), 1, "events"),
+        ("Actions in the queue", queue_points(seen), 1, "actions"),
     )
-    return [chart(title, line, faults, until_s=until_s, unit=unit) for title, line, unit in lines]
+    return [
+        chart(title, medians(points, began_at, until_s, scale=scale), faults, until_s=until_s, unit=unit)
+        for title, points, scale, unit in drawn
+    ]
 
 
 def _verdict_row(one: Verdict) -> Sequence[object]:
@@ -146,7 +149,7 @@ def _verdict_row(one: Verdict) -> Sequence[object]:
         one.promise + (f" ({one.note})" if one.note else ""),
         one.examined,
         one.broken,
-        "held" if one.holds else "BROKEN",
+        one.word,
     )
 
 

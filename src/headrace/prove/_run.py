@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -69,7 +68,7 @@ class Options:
     nodes: int = 2
     rate: float = 100.0
     """Events per second of each producer."""
-    margin: float = 0.1
+    margin: float = 0.0
     """How far the rate may stay below 95 % of the one before a fault, for a machine that others use as well."""
     spark: bool = False
     """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
@@ -145,8 +144,9 @@ def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callabl
     tell("everything flows")
     until = began_at + options.minutes * 60
     nemesis = Nemesis(stage, plan, tell)
-    nemesis.run(began_at, threading.Event(), until)
+    nemesis.run(began_at, until)
     time.sleep(max(until - now(), 0))
+    until = now()
     tell(f"healing and draining after {len(nemesis.fallen)} faults")
     stage.cast.mend()
     drained = drain(stage, options.drain_s)

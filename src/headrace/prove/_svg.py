@@ -26,13 +26,14 @@ def chart(title: str, line: Line, faults: Sequence[tuple[str, float, float]], *,
         for name, begin, end in faults
     )
     points = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in line)
+    unit_s, short = (60, "min") if span >= 600 else (1, "s")
     marks = "".join(
         f'<text x="{LEFT - 6}" y="{y(top * part) + 4:.1f}" text-anchor="end">{_short(top * part)}</text>'
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y(top * part):.1f}" y2="{y(top * part):.1f}"/>'
         for part in (0.0, 0.5, 1.0)
     )
     times = "".join(
-        f'<text x="{x(span * part / 6):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{span * part / 6:.0f} s</text>'
+        f'<text x="{x(span * part / 6):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{span * part / 6 / unit_s:.0f} {short}</text>'
         for part in range(7)
     )
     return (

@@ -31,6 +31,11 @@ class Verdict:
     def holds(self) -> bool:
         return self.broken == 0
 
+    @property
+    def word(self) -> str:
+        """For people. A check that had nothing to look at has not shown anything."""
+        return "BROKEN" if self.broken else "held" if self.examined else "not judged"
+
 
 def join(verdicts: Mapping[str, Verdict]) -> Verdict:
     """The verdicts of one check on several shards as one; the first shard's violations go without its name."""
