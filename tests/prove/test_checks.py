@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
+from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
 
 import pytest
 
@@ -11,6 +15,7 @@ from headrace.prove._check_time import rate_returns
 from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Ledger, Letter, Operation, Pushed, Result, Sample, Ticked
 from headrace.prove._history import Began, Left, Seen
 from headrace.prove._verdict import join
+from headrace.prove._workload import transaction
 from tests.prove.evidence import CHARGE, EXPLODE, NOTIFY, ORDERS, ROWS, START, TROUBLE, but, sent, swapped, uid, whole, without
 
 BY_NAME = {check(Evidence()).check: check for check in CHECKS}
@@ -182,6 +187,43 @@ def test_rate_has_to_return_within_the_margin_told(rate_after: float, margin: fl
     verdict = rate_returns(but(samples=samples(rate_after), fallen=[Fallen("kill-node", 20.0, 21.0)]), margin=margin)
     assert (verdict.holds, verdict.examined) == (holds, 1)
     assert f"margin {margin:.0%}" in verdict.note
+
+
+def by_producers(seed: int, *, until_s: float, rate: float = 50.0, slower_from_s: float = math.inf) -> list[Sample]:
+    """Three producers as a run has them, and a consumer that keeps up; looked at twice a second."""
+    committed: list[tuple[float, int]] = []
+    for name in ("p", "q", "r"):
+        at, op = 0.0, 1
+        while at < until_s:
+            made = transaction(seed, name, op)
+            committed += [(at, sum(one.topic == "orders" for one in made.events))] if made.commits else []
+            at, op = at + len(made.events) / (rate if at < slower_from_s else rate * 0.7), op + 1
+    committed.sort()
+    times, counts = [at for at, _ in committed], list(accumulate(count for _, count in committed))
+    looks = [look / 2 for look in range(2, int(until_s * 2))]
+    return [Sample(at, 0, counts[bisect_right(times, at) - 1], 0, 0, 0) for at in looks]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rate_that_varies_by_chance_alone_is_not_called_lost(seed: int) -> None:
+    """Transactions differ in size and topic. Twenty minutes with a fault every 34 s, none of which does anything."""
+    faults = [Fallen("migrate", 34.0 * number, 34.0 * number + 4) for number in range(1, 35)]
+    verdict = rate_returns(but(samples=by_producers(seed, until_s=1224), fallen=faults, flows_until=1224.0))
+    assert (verdict.broken, verdict.examined) == (0, 34), verdict.smallest
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rate_that_is_lost_for_good_is_noticed_whatever_chance_does(seed: int) -> None:
+    lost = by_producers(seed, until_s=140, slower_from_s=100.0)
+    verdict = rate_returns(but(samples=lost, fallen=[Fallen("kill-node", 100.0, 102.0)], flows_until=140.0))
+    assert (verdict.broken, verdict.examined) == (1, 1)
+
+
+def test_backlog_that_stays_is_noticed_though_the_rate_is_back() -> None:
+    """More comes than is handled."""
+    growing = [replace(one, lag=max(int(one.at) - 20, 0) * 20) for one in samples(100)]
+    verdict = rate_returns(but(samples=growing, fallen=[Fallen("kill-node", 20.0, 21.0)]))
+    assert verdict.smallest is not None and "backlog" in verdict.smallest.what
 
 
 def test_rate_is_not_judged_where_the_next_fault_came_first() -> None:

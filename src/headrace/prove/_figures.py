@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from headrace.prove._check_time import BEFORE_S, RECOVER_S, RECOVERED, rates, recovery_s
+from headrace.prove._check_time import rates
 from headrace.prove._evidence import Evidence
 
 BUCKET_MIN_S = 2.0
@@ -15,18 +15,6 @@ POINTS_MAX = 600
 """As many as a chart has room for."""
 Line = list[tuple[float, float]]
 """Points (seconds after the start, value)."""
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """A fault and how the rate came back: seconds after healing; None where it was not judged, or did not."""
-
-    fault: str
-    at_s: float
-    lasted_s: float
-    detail: str
-    before_per_s: float
-    back_s: float | None
 
 
 @dataclass(frozen=True)
@@ -77,19 +65,3 @@ def medians(points: Sequence[tuple[float, float]], began_at: float, until_s: flo
         if at >= began_at:
             buckets[int((at - began_at) / bucket_s)].append(value * scale)
     return [((bucket + 0.5) * bucket_s, median(values)) for bucket, values in sorted(buckets.items())]
-
-
-def recoveries(evidence: Evidence, began_at: float, margin: float) -> list[Recovery]:
-    """Every fault with the time after which the rate was back."""
-    rated = rates(evidence.samples)
-    found: list[Recovery] = []
-    for one in evidence.fallen:
-        before = [rate for at, rate in rated if one.began_at - BEFORE_S <= at < one.began_at]
-        usual = median(before) if before else 0.0
-        back_s = (
-            recovery_s(rated, one, until=one.healed_at + RECOVER_S, wanted=usual * RECOVERED * (1 - margin))
-            if usual > 0
-            else None
-        )
-        found.append(Recovery(one.fault, one.began_at - began_at, one.healed_at - one.began_at, one.detail, usual, back_s))
-    return found

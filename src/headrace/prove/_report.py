@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
+from headrace.prove._check_time import Recovery, recoveries
 from headrace.prove._figures import (
     Latency,
-    Recovery,
     lag_points,
     latency,
     medians,
     publish_times,
     queue_points,
     rate_points,
-    recoveries,
     visible_times,
 )
 from headrace.prove._run import Proved
@@ -74,7 +73,7 @@ def summary(proved: Proved) -> Summary:
         publish=latency([value for _, value in publish_times(seen)]),
         visible=latency([value for _, value in visible_times(seen)]),
         verdicts=list(proved.verdicts),
-        recoveries=recoveries(seen, proved.began_at, proved.options.margin),
+        recoveries=recoveries(seen, margin=proved.options.margin),
         surroundings={
             "at": datetime.fromtimestamp(proved.began_at, UTC).isoformat(timespec="seconds"),
             "cpus": str(len(os.sched_getaffinity(0))),
@@ -98,7 +97,10 @@ def write_report(proved: Proved, path: Path) -> None:
         "<h2>Over time</h2>",
         *_charts(proved),
         "<h2>Faults</h2>",
-        _table(("at", "fault", "detail", "lasted", "rate before", "back after"), (_recovery_row(one) for one in told.recoveries)),
+        _table(
+            ("at", "fault", "detail", "lasted", "rate before", "back after", "waiting at the end"),
+            (_recovery_row(one, proved.began_at) for one in told.recoveries),
+        ),
     ]
     head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title><style>{STYLE}</style>"
     path.write_text(head + "".join(parts) + "</html>\n", encoding="utf-8")
@@ -153,9 +155,12 @@ def _verdict_row(one: Verdict) -> Sequence[object]:
     )
 
 
-def _recovery_row(one: Recovery) -> Sequence[object]:
-    back = "–" if one.back_s is None else f"{one.back_s:.1f} s"
-    return (f"{one.at_s:.1f} s", one.fault, one.detail, f"{one.lasted_s:.1f} s", f"{one.before_per_s:.0f}/s", back)
+def _recovery_row(one: Recovery, began_at: float) -> Sequence[object]:
+    before = "–" if one.before_per_s is None else f"{one.before_per_s:.0f}/s"
+    back = "BROKEN" if one.late or one.behind else "–" if one.back_s is None else f"{one.back_s:.1f} s"
+    fallen = one.fallen
+    at_s, lasted_s = fallen.began_at - began_at, fallen.healed_at - fallen.began_at
+    return (f"{at_s:.1f} s", fallen.fault, fallen.detail, f"{lasted_s:.1f} s", before, back, one.backlog)
 
 
 def _counter_example(one: Verdict) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from headrace.core import Invalid
 from headrace.db import Connection, connect, query
 from headrace.prove import _check_log as log
@@ -77,7 +79,7 @@ class Options:
     failpoints: Sequence[str] = ()
     """Where the fault `failpoint` may strike; empty: anywhere."""
     keep: Path | None = None
-    """Where histories and logs stay; None: they are deleted."""
+    """Where histories, logs and the course of the run stay; None: they are deleted."""
     drain_s: float = DRAIN_S
 
 
@@ -151,6 +153,7 @@ def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callabl
     stage.cast.mend()
     drained = drain(stage, options.drain_s)
     watch.stop()
+    (stage.folder / "course.json").write_bytes(msgspec.json.encode({"faults": nemesis.fallen, "samples": watch.samples}))
     tell("reading everything again from position 0")
     first, *others = (read_evidence(target, stage.folder, drained[target.name]) for target in stage.targets)
     evidence = replace(
