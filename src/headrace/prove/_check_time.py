@@ -26,8 +26,8 @@ BEFORE_S = 20.0
 """The rate before a fault is that of so many seconds, and not of those in which an earlier fault was still made up for."""
 MADE_UP_S = 5.0
 WINDOW_S = 8.0
-"""The rate is back with the first so many seconds that have it. A shorter time tells more of chance than of a rate:
-transactions have 1 to 13 events, for one topic or another, and some are rolled back."""
+"""The rate is back with the first so many seconds that have it. In a shorter time a few batches that come late, and then at
+once, look like a rate."""
 MEASURED_S = 6.0
 """A rate of less than this is none."""
 BACKLOG_S = 2.0
