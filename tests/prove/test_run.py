@@ -28,8 +28,9 @@ def assert_held(proved: Proved) -> None:
 @pytest.mark.timeout(400)
 def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
     """All kinds but two: a disk without room has a run of its own, and Spark is started once per test run, not here."""
-    proved = prove(Options(minutes=1.2, seed=4, rate=60))
+    proved = prove(Options(minutes=1.2, seed=4, rate=60, failpoints=["before:consumed", "after:consumed"]))
     assert_held(proved)
+    assert [one.detail for one in proved.evidence.fallen if "consumed hit" in one.detail and one.detail.endswith("died there")]
     assert {one.fault for one in proved.evidence.fallen} == {
         name for name, fault in FAULTS.items() if not fault.asked and not fault.spark
     }

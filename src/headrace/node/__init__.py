@@ -3,7 +3,7 @@
 from headrace.node._app import Headrace, On
 from headrace.node._hands import Work
 from headrace.node._list import NodeState, list_nodes
-from headrace.node._loop import run_loop
+from headrace.node._loop import new_loop, run_loop
 from headrace.node._node import Node
 from headrace.node._registry import HEARTBEAT_S, Identity, Registry
 from headrace.node._story import ActionStory, Story, tell_story
@@ -20,6 +20,7 @@ __all__ = [
     "Story",
     "Work",
     "list_nodes",
+    "new_loop",
     "run_loop",
     "tell_story",
 ]

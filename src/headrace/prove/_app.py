@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection
+from headrace.db import AsyncConnection, query
 from headrace.node import Headrace, Identity, Node, Work, run_loop
 from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_node
@@ -17,7 +17,6 @@ from headrace.prove._history import Began, History, Left, now
 from headrace.prove._workload import ATTEMPTS_MAX, EXPIRING, ORDERS, POISON, TROUBLE
 from headrace.work import Action
 
-CONSUMED = "insert into headrace_prove.consumed (consumer, partition, position, event_id, node) values (%s, %s, %s, %s, %s)"
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
 LEDGER, CAREFUL, LAGGARD = "ledger", "careful", "laggard"
@@ -36,8 +35,14 @@ class Scribe:
 
     async def consumed(self, consumer: str, events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
         await tx.execute(PAUSE, (consumer,))
-        rows = [(consumer, one.partition, one.position, one.id, self.name) for one in events]
-        await tx.cursor().executemany(CONSUMED, rows)
+        given = {
+            "consumer": consumer,
+            "node": self.name,
+            "partitions": [one.partition for one in events],
+            "positions": [one.position for one in events],
+            "event_ids": [one.id for one in events],
+        }
+        await tx.execute(query("prove/record_consumed"), given)
 
     async def done(self, action: Action, tx: AsyncConnection) -> None:
         self._history.write(Began(at=now(), node=self.name, action_id=action.id, attempt=action.attempt))

@@ -163,12 +163,13 @@ def failpoint(scene: Scene, draw: random.Random) -> Iterator[str]:
     name, point, hit = draw.choice(scene.cast.of("node")), draw.choice(scene.failpoints), draw.randint(1, 8)
     scene.cast.kill(name)
     scene.cast.start(name, orders=scene.told(name, failpoint=point, hit=hit))
-    yield f"{name} {point} hit {hit}"
     until = time.monotonic() + DIES_WITHIN_S
     while scene.cast.alive(name) and time.monotonic() < until:
         time.sleep(0.1)
+    came = "died there" if not scene.cast.alive(name) else f"did not come there in {DIES_WITHIN_S:.0f} s"
     scene.cast.kill(name)
     scene.cast.start(name)
+    yield f"{name} {point} hit {hit}, {came}"
 
 
 @contextmanager

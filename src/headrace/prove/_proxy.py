@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from headrace.node import new_loop
+
 CHUNK_BYTES = 65536
 
 
@@ -17,7 +19,7 @@ class Proxy:
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
