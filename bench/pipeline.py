@@ -1,7 +1,7 @@
 """The pipeline: a correlator over a topic, on Spark with local[2], with everything that makes it exactly once.
 
 `streaming correlate`: a full log is caught up with, batch by batch: from the log to states, outputs, actions, cursor and ledger.
-`cost per event`: the same in the first and in the last million of a long log. `latency`: a producer publishes 1 000 events a
+`cost per event`: the same in the first and in the last third of a long log. `latency`: a producer publishes 1 000 events a
 second, a sequencer runs, and the time is taken from an event's publication to the commit of the batch that handled it."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MILLION = 1_000_000
 @dataclass(frozen=True)
 class Plan:
     events: int
-    """In all; the first and the last batch are compared."""
+    """In all; the first and the last third of the batches are compared."""
     keys: tuple[int, ...]
     batch: int
     latency_s: int

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -84,6 +88,34 @@ def test_command_runs_on_a_server_that_was_given_and_answers_json(server: Server
 def test_command_refuses_what_it_cannot_do(server: Server) -> None:
     assert call("prove", "--faults", "nonsense").code == 5
     assert call("prove", "--faults", "kill-server", "--dsn", server.dsn()).code == 5
+
+
+def processes_of(keep: Path) -> list[str]:
+    """The processes that a run has started: each has its folder on its command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(keep) in (line := path.read_text().replace("\0", " ")):
+                found.append(line)
+    return found
+
+
+def test_command_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) -> None:
+    keep = tmp_path / "kept"
+    command = [sys.executable, "-m", "headrace", "prove", "--minutes", "5", "--faults", "", "--keep", str(keep)]
+    asked = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert asked.stderr is not None
+        assert any("everything flows" in line for line in asked.stderr)
+        assert len(processes_of(keep)) > 5, "the server, two nodes and two producers at least"
+        asked.terminate()
+        assert asked.wait(60) == 143
+        deadline = time.monotonic() + 10
+        while (left := processes_of(keep)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert left == []
+    finally:
+        asked.kill()
 
 
 class Page(HTMLParser):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.metadata import version
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -84,7 +86,13 @@ for _name, _group in (
     app.add_typer(_group, name=_name, no_args_is_help=True)
 
 
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Runs the program; the exit code is the process's."""
+    # SIGTERM leaves as Ctrl-C does, through every finally: servers and folders that a command has made do not stay behind.
+    signal.signal(signal.SIGTERM, _leave)
     # Named here, so that help and completion are the same for `python -m headrace`.
     app(prog_name="headrace")

@@ -33,7 +33,7 @@ class TopicOrCommand(TyperGroup):
 group = typer.Typer(help="Archive: closed time partitions of the log as Parquet files.", cls=TopicOrCommand)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
-SomeName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic.", show_default=False)]
+SomeName = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic.", show_default=False)]
 Folder = Annotated[
     Path | None,
     typer.Option("--folder", envvar="HEADRACE_ARCHIVE", help="Folder of the archive.", show_default="where this topic's is"),

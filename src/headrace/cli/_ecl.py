@@ -1,4 +1,4 @@
-"""`headrace ecl`: patterns of events, checked, compared, drawn and stepped through. Needs no database."""
+"""`headrace ecl`: patterns of events, checked, compared, drawn and stepped through. Needs no database, but for tests on one."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def run(
     session: Session,
     app: Annotated[
         str | None,
-        typer.Argument(metavar="MODULE:APP", help="Where the Headrace object is.", show_default="only sequencer and maintenance"),
+        typer.Argument(metavar="MODULE:APP", help="Where the Headrace object is.", show_default="none: no consumers and handlers"),
     ] = None,
-    sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Move the outbox into the log too.")] = True,
+    sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Also sequence, run rules, correlators and schedules, and maintain; needs the owner's rights.")] = True,
     grace_s: Annotated[float, typer.Option(min=0, help="How long running handlers may take to end.")] = 30,
     lease_s: Annotated[
         float, typer.Option(min=1, help="How long an action stays with a node that has died; a running handler keeps its own.")
@@ -57,7 +57,8 @@ def run(
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C; handlers that run are finished first.
 
-    Any number of nodes may run the same application. Without an application it only sequences and maintains.
+    Any number of nodes may run the same application. Without an application it sequences, runs rules, correlators and
+    schedules, and maintains.
 
     Examples: headrace node run · headrace node run shop.events:app --log-json
     """

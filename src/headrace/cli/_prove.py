@@ -42,8 +42,8 @@ def prove_(
 ) -> None:
     """Run a workload under faults, then check every promise against histories that were kept outside the database.
 
-    It starts a PostgreSQL of its own, or makes the database headrace_prove at --dsn; there it leaves out the faults for which
-    the server itself must be killed. Exits with 6 where a promise was broken, and shows the smallest counter-example.
+    It starts a PostgreSQL of its own, or makes the database headrace_prove at --dsn; there it leaves out the faults that kill the
+    server or take all of its connections. Exits with 6 where a promise was broken, and shows the smallest counter-example.
 
     Examples: headrace prove --minutes 5 --report proof.html · headrace prove --spark · headrace prove --faults cut --seed 7
     """

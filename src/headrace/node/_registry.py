@@ -85,13 +85,7 @@ class Registry:
 
 async def make_rules(conn: AsyncConnection, ons: Sequence[On], namespace: str | None) -> None:
     """Makes a rule without a condition for every event type that is handled directly; one that is there stays as it is."""
-    if not ons or await _without_rules(conn):
-        return
     for on in ons:
         given = {"namespace": namespace, "topic": on.topic, "event_type": on.event_type, "action": on.action}
         for statement in ("know_event_type", "know_action", "make_rule"):
             await conn.execute(query(f"node/{statement}"), given)
-
-
-async def _without_rules(conn: AsyncConnection) -> bool:
-    return await (await conn.execute("select to_regclass('headrace.rule') is null")).fetchone() == (True,)

@@ -180,8 +180,3 @@ def _cell(value: object) -> str:
         return f"<td class='n'>{value:,}</td>"
     kind = {"BROKEN": " class='broken'", "held": " class='ok'"}.get(str(value), "")
     return f"<td{kind}>{escape(str(value))}</td>"
-
-
-def as_builtins(told: Summary) -> dict[str, object]:
-    """For JSON."""
-    return asdict(told)

@@ -148,7 +148,3 @@ def _fill_expiring(conn: Connection, per_day: int) -> None:
     # Before retention: what no consumer has asked for may go at once.
     conn.execute("select headrace.create_consumer(%s, 'laggard')", (EXPIRING,))
     conn.execute("update headrace.topic set retention = '1 day' where topic = %s", (EXPIRING,))
-
-
-def rules_of(topic: str) -> Sequence[Rule]:
-    return [rule for rule in RULES if rule.topic == topic]
