@@ -47,6 +47,7 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
     ("live-reads-are-final", "skipped", but(seen=[one for one in whole().seen if (one.topic, one.position) != ("orders", 2)])),
     ("live-reads-are-final", "other event", but(log=swapped("orders", 1, 3))),
     ("live-reads-are-final", "other content", but(digests={})),
+    ("live-reads-are-final", "a topic unseen", but(seen=[one for one in whole().seen if one.topic != "trips"])),
     ("live-reads-are-final", "twice", but(seen=[*whole().seen, whole().seen[0]])),
     ("sink-wrote-once", "twice", logs(sunk=[*whole().log["sunk"], *whole().log["sunk"]])),
     ("sink-wrote-once", "half", but(log=without("sunk", 1), batches=[Operation(producer="s", op=1, events=ROWS)])),
@@ -94,6 +95,8 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
     ("ticks-once", "without event", but(log=without("ticks", 1))),
     ("ticks-once", "event without tick", but(ticks=whole().ticks[1:], planned_ticks=())),
     ("ticks-once", "never", but(planned_ticks=[*whole().planned_ticks, LATE])),
+    ("ticks-once", "none at all", but(ticks=[], log=whole().log | {"ticks": []})),
+    ("ticks-once", "passed over", but(ticks=[*whole().ticks, Ticked(LATE, "skipped", None)])),
     (
         "one-holder",
         "two at once",
@@ -224,6 +227,22 @@ def test_backlog_that_stays_is_noticed_though_the_rate_is_back() -> None:
     growing = [replace(one, lag=max(int(one.at) - 20, 0) * 20) for one in samples(100)]
     verdict = rate_returns(but(samples=growing, fallen=[Fallen("kill-node", 20.0, 21.0)]))
     assert verdict.smallest is not None and "backlog" in verdict.smallest.what
+
+
+def test_backlog_being_worked_off_is_not_the_rate() -> None:
+    """Ten seconds without a consumer, then half as many come for good: at first it handles a hundred a second all the same."""
+    came = [100 * min(at, 20) + 100 * max(min(at, 30) - 20, 0) + 50 * max(at - 30, 0) for at in range(80)]
+    done = [at * 100 if at <= 20 else 2000 if at <= 30 else min(2000 + 100 * (at - 30), came[at]) for at in range(80)]
+    worked_off = [Sample(float(at), 0, done[at], 0, came[at] - done[at], 0) for at in range(80)]
+    verdict = rate_returns(but(samples=worked_off, fallen=[Fallen("stop-node", 20.0, 30.0)]))
+    assert (verdict.broken, verdict.examined) == (1, 1)
+
+
+def test_lease_is_judged_only_where_no_fault_excuses_it() -> None:
+    check = BY_NAME["one-holder"]
+    assert check(but(fallen=[])).examined == 2
+    assert check(but(fallen=[Fallen("cut", 2.5, 4.0)])).examined == 1
+    assert check(but(fallen=[Fallen("cut", 0.0, 4.0)])).word == "not judged"
 
 
 def test_rate_is_not_judged_where_the_next_fault_came_first() -> None:

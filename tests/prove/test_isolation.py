@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from uuid import UUID
 
+import psycopg.sql
 import pytest
 
-from headrace.db import Connection, Target
+from headrace.db import Connection, Target, query
 from tests.builders import drain, fill, topic
 from tests.prove.isolation import Sessions, Step, orders
 
@@ -192,16 +193,21 @@ def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(
             assert falls <= 1, f"it went back more than once: {done}"
 
 
+def claim_actions(conn: Connection, name: str) -> list[tuple[int, int]]:
+    """The product's own statement: message and attempt of what it gave."""
+    given = {"actions": ["work"], "max": 2, "lease_s": 60, "after": 0, "ordered": False}
+    queue = psycopg.sql.Identifier("pgmq", "q_hr_default")
+    claimed = conn.execute(psycopg.sql.SQL(query(name)).format(queue=queue), given).fetchall()
+    return [(msg_id, attempt) for msg_id, attempt, _ in claimed]
+
+
 def worker(name: str, *, lapsed: bool) -> tuple[Step, ...]:
-    """What a worker does with an action: claim (a lease that has ended, or a fresh one), effect, ack, commit."""
+    """What a worker does with an action: claim (a fresh one, or by its clock the other's lease has ended), effect, ack."""
     held: list[tuple[int, int]] = []
 
     def claim(conn: Connection) -> object:
-        due = "read_ct > 0" if lapsed else "read_ct = 0"
-        held[:] = conn.execute(
-            "update pgmq.q_hr_default set read_ct = read_ct + 1, vt = now() + interval '1 hour' "
-            f"where {due} returning msg_id, read_ct"
-        ).fetchall()
+        conn.execute("select set_config('headrace.clock_shift', %s, false)", ("1 hour" if lapsed else "",))
+        held[:] = claim_actions(conn, "work/claim_retried" if lapsed else "work/claim")
         return list(held)
 
     def effect(conn: Connection) -> object:
@@ -233,6 +239,25 @@ def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection
             ended = consumed.execute("select count(*) from headrace.action_result").fetchone()
             effects = consumed.execute("select count(*) from effect").fetchone()
             assert (ended, effects) == ((1,), (1,)), order
+
+
+@pytest.mark.parametrize("name", ["work/claim", "work/claim_retried"])
+def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, database: Target, name: str) -> None:
+    """Both in open transactions, so neither sees what the other has taken."""
+    scripts = ((BEGIN, lambda conn: claim_actions(conn, name), COMMIT),) * 2
+    with Sessions(database.dsn, 2) as sessions:
+        for order in orders([3, 3]):
+            consumed.execute("truncate pgmq.q_hr_default")
+            consumed.execute("select headrace.send_action('work') from generate_series(1, 3)")
+            if name == "work/claim_retried":
+                consumed.execute("update pgmq.q_hr_default set read_ct = 1")
+            given = sessions.play(scripts, order, lambda: None)
+            assert given is not None
+            (_, one, _), (_, other, _) = given
+            assert isinstance(one, list) and isinstance(other, list)
+            both = [msg_id for msg_id, _ in (*one, *other)]
+            assert one and other and len(both) == len(set(both)), order
+        assert sessions.waited == 0, "what another holds is skipped, not waited for"
 
 
 def test_tester_plays_every_order_once() -> None:

@@ -44,9 +44,17 @@ def run(
     session: Session,
     app: Annotated[
         str | None,
-        typer.Argument(metavar="MODULE:APP", help="Where the Headrace object is.", show_default="none: no consumers and handlers"),
+        typer.Argument(
+            metavar="MODULE:APP", help="Where the Headrace object is.", show_default="none: no consumers and handlers"
+        ),
     ] = None,
-    sequencer: Annotated[bool, typer.Option("--sequencer/--no-sequencer", help="Also sequence, run rules, correlators and schedules, and maintain; needs the owner's rights.")] = True,
+    sequencer: Annotated[
+        bool,
+        typer.Option(
+            "--sequencer/--no-sequencer",
+            help="Also sequence, run rules, correlators and schedules, and maintain; needs the owner's rights.",
+        ),
+    ] = True,
     grace_s: Annotated[float, typer.Option(min=0, help="How long running handlers may take to end.")] = 30,
     lease_s: Annotated[
         float, typer.Option(min=1, help="How long an action stays with a node that has died; a running handler keeps its own.")

@@ -79,14 +79,16 @@ def _tell(session: Session, proved: Proved) -> None:
     out = console()
     rows = [[one.check, one.examined, one.broken, one.word, one.note] for one in told.verdicts]
     out.print(table(["check", "examined", "broken", "", ""], rows))
-    faults = [[name, count, FAULTS[name].what] for name, count in sorted(told.faults.items())]
+    names = sorted(told.faults.keys() | told.missed.keys())
+    faults = [[name, told.faults.get(name, 0), told.missed.get(name, 0), FAULTS[name].what] for name in names]
     if faults:
-        out.print(table(["fault", "times", "what it is"], faults))
+        out.print(table(["fault", "times", "in vain", "what it is"], faults))
     for one in told.verdicts:
         if one.smallest:
             out.print(f"{one.check}: {one.smallest.what}", markup=False, soft_wrap=True)
             for line in one.smallest.example:
                 out.print(f"  {line}", markup=False, soft_wrap=True)
+    out.print(told.headline, markup=False)
     out.print(
         f"{told.operations} operations, {sum(told.faults.values())} faults, {told.minutes:.1f} minutes, seed {told.seed}; "
         f"publish p50 {told.publish.p50_ms:.1f} ms, p99 {told.publish.p99_ms:.1f} ms",

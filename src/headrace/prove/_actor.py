@@ -28,6 +28,11 @@ def shard_name(place: int) -> str:
     return f"shard{place + 2}"
 
 
+def reader_name(shard: str) -> str:
+    """What the process is called that reads along on a database."""
+    return "reader" if shard == MAIN else f"{shard}-reader"
+
+
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """What an actor is told."""
 

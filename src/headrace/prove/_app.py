@@ -14,12 +14,11 @@ from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_node
 from headrace.prove._failpoint import arm
 from headrace.prove._history import Began, History, Left, now
-from headrace.prove._workload import ATTEMPTS_MAX, EXPIRING, ORDERS, POISON, TROUBLE
+from headrace.prove._workload import ATTEMPTS_MAX, CAREFUL, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, TROUBLE
 from headrace.work import Action
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
-LEDGER, CAREFUL, LAGGARD = "ledger", "careful", "laggard"
 
 
 class Boom(Exception):
@@ -78,7 +77,7 @@ def application(scribe: Scribe) -> Headrace:
         if event.type == POISON:
             raise Boom("a poison event")
 
-    @app.consumer(EXPIRING, name=LAGGARD, batch=Batch(max=10), failure=Failure.retry(backoff_s=0.1, backoff_max_s=1))
+    @app.consumer(EXPIRING, name=LAGGARD, batch=Batch(max=3), failure=Failure.retry(backoff_s=0.1, backoff_max_s=1))
     async def laggard(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
         await scribe.consumed(LAGGARD, events, tx)
         await tx.execute("select pg_sleep(0.2)")

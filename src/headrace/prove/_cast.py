@@ -60,6 +60,8 @@ class Cast:
     def kill(self, name: str) -> int:
         """kill -9 of the process and of all that it has started; how many they were."""
         process = self._process(name)
+        if process.poll() is not None:
+            self._note(name, self.members[name])
         self.members[name].expected_dead = True
         process.send_signal(signal.SIGCONT)
         process.kill()
@@ -71,6 +73,10 @@ class Cast:
 
     def alive(self, name: str) -> bool:
         return self._process(name).poll() is None
+
+    def exit_code(self, name: str) -> int | None:
+        """None: it is alive."""
+        return self._process(name).poll()
 
     def pid(self, name: str) -> int:
         return self._process(name).pid
@@ -84,8 +90,9 @@ class Cast:
                 self.start(name)
 
     def _note(self, name: str, member: Member) -> None:
+        """Writes down an end that was not the checker's doing: its own kills, and failpoints, are kill -9."""
         code = self._process(name).returncode
-        if not member.expected_dead:
+        if not member.expected_dead or code != -signal.SIGKILL:
             told = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
             self.unexpected.append(f"{member.role} {name} ended with exit code {code}: {' '.join(told)[:500]}")
 
@@ -103,7 +110,7 @@ class Cast:
                 self.kill(name)
                 continue
             end_family(self.pid(name), grace_s=LEAVE_S)
-            if code not in (0, -signal.SIGTERM) and not self.members[name].expected_dead:
+            if code not in (0, -signal.SIGTERM):
                 self._note(name, self.members[name])
 
     def end_all(self) -> None:

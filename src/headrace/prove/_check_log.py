@@ -137,7 +137,8 @@ def live_reads_are_final(evidence: Evidence) -> Verdict:
         seen[one.topic].append((one.position, one.id, one.digest))
 
     def found() -> Iterator[Violation]:
-        for topic, reads in seen.items():
+        for topic in sorted(evidence.log.keys() | seen.keys()):
+            reads = seen[topic]
             at = {event.position: event for event in evidence.log.get(topic, ())}
             expected = 1
             for position, id_, digest in reads:
@@ -152,7 +153,7 @@ def live_reads_are_final(evidence: Evidence) -> Verdict:
                     yield Violation("a position changed its event", (f"{topic} position {position} was {id_}", f"it is {now}"))
                 elif evidence.digests.get((topic, position)) != digest:
                     yield Violation("an event changed after it was read", (_place(event),))
-            if seen and at and expected != len(at) + 1:
+            if evidence.seen and at and expected != len(at) + 1:
                 yield Violation("a reader did not come to the end", (f"{topic}: at {expected - 1} of {len(at)}",))
 
     return judge("live-reads-are-final", "one value per position; live reads = final reads", len(evidence.seen), found())

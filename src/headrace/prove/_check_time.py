@@ -43,17 +43,21 @@ JUDGE_S = 20.0
 def one_holder(evidence: Evidence) -> Verdict:
     """No two nodes handle one action at the same time, but for faults that keep a node from making its lease longer."""
     spans = _spans(evidence)
-    excused = [(one.began_at - 1, one.healed_at + SETTLED_S) for one in evidence.fallen if one.fault in EXCUSES]
+    excuses = [(one.began_at - 1, one.healed_at + SETTLED_S) for one in evidence.fallen if one.fault in EXCUSES]
+
+    def excused(at: float) -> bool:
+        return any(begin <= at <= end for begin, end in excuses)
 
     def found() -> Iterator[Violation]:
         for action_id, held in spans.items():
             held.sort()
             for (began, left, node), (again, _, other) in itertools.pairwise(held):
-                if other != node and again < left and not any(a <= again <= b for a, b in excused):
+                if other != node and again < left and not excused(again):
                     told = (f"{node} held {action_id} from {began:.3f} to {left:.3f}", f"{other} began at {again:.3f}")
                     yield Violation("two nodes handled one action at the same time", told)
 
-    return judge("one-holder", "at most one valid lease", sum(map(len, spans.values())), found())
+    judged = sum(not excused(began) for held in spans.values() for began, _, _ in held)
+    return judge("one-holder", "at most one valid lease", judged, found())
 
 
 def _spans(evidence: Evidence) -> dict[UUID, list[tuple[float, float, str]]]:
@@ -101,17 +105,20 @@ class Course:
     def between(self, begin: float, end: float) -> Sequence[Sample]:
         return self._samples[bisect_left(self._times, begin) : bisect_right(self._times, end)]
 
-    def rate(self, begin: float, end: float, *, measured_s: float = MEASURED_S) -> float | None:
-        """Events handled per second; None where nobody looked for so long."""
+    def rate(self, begin: float, end: float, *, measured_s: float = MEASURED_S, came: bool = False) -> float | None:
+        """Events handled per second, or those that came; None where nobody looked for so long."""
         found = self.between(begin, end)
         if len(found) < 3 or found[-1].at - found[0].at < measured_s:
             return None
-        return (found[-1].consumed - found[0].consumed) / (found[-1].at - found[0].at)
+        events = found[-1].consumed - found[0].consumed + (found[-1].lag - found[0].lag if came else 0)
+        return events / (found[-1].at - found[0].at)
 
     def back_s(self, begin: float, end: float, wanted: float) -> float | None:
-        """How long after `begin` the first window starts that has the rate wanted; None where none ends before `end`."""
+        """How long after `begin` the first window starts that has the rate wanted; None where none ends before `end`. As many
+        must have come as well: to work off a backlog is no rate."""
         for one in self.between(begin, end - WINDOW_S):
-            if (self.rate(one.at, one.at + WINDOW_S) or 0.0) >= wanted:
+            window = (one.at, one.at + WINDOW_S)
+            if min(self.rate(*window) or 0.0, self.rate(*window, came=True) or 0.0) >= wanted:
                 return one.at - begin
         return None
 

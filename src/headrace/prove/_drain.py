@@ -17,10 +17,11 @@ LOOK_S = 0.25
 
 @dataclass(frozen=True)
 class Drained:
-    """What was left on a shard when it was waited for, and the database's time then."""
+    """What was left on a shard when it was waited for, the database's time then, and when its schedule was paused."""
 
     left_over: dict[str, int]
     at: datetime
+    paused_at: datetime
 
 
 def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
@@ -29,15 +30,23 @@ def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
         stage.cast.end(role)
     with ExitStack() as stack:
         conns = {target.name: stack.enter_context(connect(target)) for target in stage.targets}
-        for conn in conns.values():
-            pause_schedule(conn, SCHEDULE)
         deadline = time.monotonic() + drain_s
+        paused = {name: _pause(conn, deadline) for name, conn in conns.items()}
         while any(any(left_over(conn).values()) for conn in conns.values()) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
-        drained = {name: Drained(left_over(conn), _clock(conn)) for name, conn in conns.items()}
+        drained = {name: Drained(left_over(conn), _clock(conn), paused[name]) for name, conn in conns.items()}
     for role in ("pipeline", "node", "reader"):
         stage.cast.end(role)
     return drained
+
+
+def _pause(conn: Connection, deadline: float) -> datetime:
+    """Ends the schedule when none of its ticks is due, and says when."""
+    while conn.execute(query("prove/ticks_due")).fetchone() != (0,) and time.monotonic() < deadline:
+        time.sleep(LOOK_S / 5)
+    at = _clock(conn)
+    pause_schedule(conn, SCHEDULE)
+    return at
 
 
 def left_over(conn: Connection) -> dict[str, int]:

@@ -117,6 +117,10 @@ class Ticked:
     event_id: UUID | None
 
 
+class Missed(str):
+    """What is told of a fault that was tried and did not strike."""
+
+
 @dataclass(frozen=True)
 class Fallen:
     """A fault that happened: which, when, until when."""
@@ -125,6 +129,8 @@ class Fallen:
     began_at: float
     healed_at: float
     detail: str = ""
+    struck: bool = True
+    """False where it was tried and nothing came of it."""
 
 
 @dataclass(frozen=True)

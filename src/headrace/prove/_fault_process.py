@@ -12,13 +12,28 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from headrace.db import Server, query
+from headrace.prove._evidence import Missed
+from headrace.prove._fault_load import sow_poison
 from headrace.prove._scene import Scene
-from headrace.prove._step import FUNCTIONS, armed, steps_of
+from headrace.prove._step import FUNCTIONS, armed, steps_of, struck
 
 DOWN_S = (0.2, 1.5)
 SHARD_DOWN_S = (3, 5)
 CLOCK_S = (-3, 3, 5)
 DIES_WITHIN_S = 20.0
+STRIKES_WITHIN_S = 5.0
+SOW_S = 2.0
+POISONED = frozenset({"fail", "headrace.fail", "headrace.bury_actions"})
+"""Where one comes only after a failure for good."""
+RARE = {
+    "trim-outbox": 3,
+    "run-schedule": 4,
+    "fail": 3,
+    "headrace.run_schedule": 2,
+    "headrace.fail": 2,
+    "headrace.bury_actions": 1,
+}
+"""How often one can come there in the time; elsewhere often enough."""
 WORKS_WITHIN_S = 60.0
 
 
@@ -160,27 +175,45 @@ def clock(scene: Scene, draw: random.Random) -> Iterator[str]:
 @contextmanager
 def failpoint(scene: Scene, draw: random.Random) -> Iterator[str]:
     """A node dies right before or after a statement of its loops, at the n-th time it comes there."""
-    name, point, hit = draw.choice(scene.cast.of("node")), draw.choice(scene.failpoints), draw.randint(1, 8)
+    name, point = draw.choice(scene.cast.of("node")), scene.next_failpoint(draw)
+    statement = point.partition(":")[2]
+    hit = draw.randint(1, RARE.get(statement, 8))
     scene.cast.kill(name)
     scene.cast.start(name, orders=scene.told(name, failpoint=point, hit=hit))
-    until = time.monotonic() + DIES_WITHIN_S
-    while scene.cast.alive(name) and time.monotonic() < until:
+    try:
+        _wait(scene, draw, lambda: not scene.cast.alive(name), DIES_WITHIN_S, poisoned=statement in POISONED)
+        died = scene.cast.exit_code(name) == -signal.SIGKILL
+    finally:
+        scene.cast.kill(name)
+        scene.cast.start(name)
+    told = f"{name} {point} hit {hit}"
+    yield f"{told}, died there" if died else Missed(f"{told}, did not come there in {DIES_WITHIN_S:.0f} s")
+
+
+def _wait(scene: Scene, draw: random.Random, over: Callable[[], bool], within_s: float, *, poisoned: bool) -> None:
+    """Until it is over, or the time is; what only poison leads to is given some now and then."""
+    until = sow_at = time.monotonic()
+    until += within_s
+    while not over() and time.monotonic() < until:
+        if poisoned and time.monotonic() >= sow_at:
+            sow_poison(scene, draw)
+            sow_at += SOW_S
         time.sleep(0.1)
-    came = "died there" if not scene.cast.alive(name) else f"did not come there in {DIES_WITHIN_S:.0f} s"
-    scene.cast.kill(name)
-    scene.cast.start(name)
-    yield f"{name} {point} hit {hit}, {came}"
 
 
 @contextmanager
 def step(scene: Scene, draw: random.Random) -> Iterator[str]:
     """A session dies inside one of the database's functions, before a statement of it, at the n-th time one comes there."""
-    function, hit = draw.choice(FUNCTIONS), draw.randint(1, 5)
+    function = draw.choice(FUNCTIONS)
+    name = function.partition("(")[0]
+    hit = draw.randint(1, RARE.get(name, 5))
     with scene.connect() as conn:
         number = draw.randint(1, steps_of(conn, function))
         with armed(conn, function, number, hit=hit):
-            yield f"{function.partition('(')[0]} step {number} hit {hit}"
-            time.sleep(draw.uniform(2, 4))
+            _wait(scene, draw, lambda: struck(conn), STRIKES_WITHIN_S, poisoned=name in POISONED)
+            died = struck(conn)
+    told = f"{name} step {number} hit {hit}"
+    yield f"{told}, died there" if died else Missed(f"{told}, nobody came there so often in {STRIKES_WITHIN_S:.0f} s")
 
 
 @contextmanager

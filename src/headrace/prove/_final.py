@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
-from itertools import islice
+from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from headrace.core import LoggedEvent
 from headrace.db import Connection, Target, connect, query
 from headrace.log import get_topic, read
-from headrace.prove._actor import MAIN
+from headrace.prove._actor import MAIN, reader_name
 from headrace.prove._drain import Drained
 from headrace.prove._evidence import (
     Consumed,
@@ -35,6 +35,8 @@ from headrace.schedule import ticks
 
 T = TypeVar("T")
 PAGE = 5000
+TICK_S = 2.0
+"""A tick that was due so shortly before the schedule ended need not have come."""
 
 
 def read_operations(folder: Path, who: str) -> list[Operation]:
@@ -73,27 +75,25 @@ def _rows(conn: Connection, name: str, kind: type[T], given: dict[str, str] | No
         return cursor.execute(query(f"prove/{name}"), given).fetchall()
 
 
-def _planned(ticked: Sequence[Ticked]) -> list[datetime]:
-    """Every tick between the first and the last that is over."""
-    if len(ticked) < 2:
-        return []
-    found = ticks(CRON, "UTC", ticked[0].tick_at)
-    return [tick for tick in islice(found, len(ticked) * 4 + 1000) if tick <= ticked[-1].tick_at]
+def _planned(conn: Connection, until: datetime) -> list[datetime]:
+    """Every tick from the schedule's beginning to its end, whether it came or not."""
+    row = conn.execute("select s.created_at from headrace.schedule s where s.schedule = %s", (SCHEDULE,)).fetchone()
+    assert row is not None
+    return list(takewhile(lambda tick: tick <= until, ticks(CRON, "UTC", row[0])))
 
 
 def read_evidence(target: Target, folder: Path, drained: Drained) -> Evidence:
-    """All that there is of a shard. Reader, sink and the history of nodes go with the first one."""
+    """All that there is of a shard. Sink and the history of nodes go with the first one."""
     first = target.name == MAIN
     with connect(target) as conn:
         log = {topic: whole_log(conn, topic) for topic in WHOLE}
-        ticked = _rows(conn, "ticked", Ticked, {"schedule": SCHEDULE})
         return Evidence(
             shard=target.name,
-            operations=read_operations(folder, "producer" if first else target.name),
+            operations=read_operations(folder, "producer" if first else f"{target.name}-producer"),
             batches=read_operations(folder, "sink") if first else (),
             log=log,
             digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
-            seen=[one for one in read_history(folder, "reader") if isinstance(one, Seen)] if first else (),
+            seen=[one for one in read_history(folder, reader_name(target.name)) if isinstance(one, Seen)],
             consumed=_rows(conn, "consumed", Consumed),
             letters=_rows(conn, "letters", Letter),
             effects=_rows(conn, "effects", Effect),
@@ -101,8 +101,8 @@ def read_evidence(target: Target, folder: Path, drained: Drained) -> Evidence:
             fired=_rows(conn, "fired", Fired),
             pushed=_rows(conn, "pushed", Pushed),
             ledger=next(iter(_rows(conn, "ledger", Ledger, {"topic": TRIPS})), None),
-            ticks=ticked,
-            planned_ticks=_planned(ticked),
+            ticks=_rows(conn, "ticked", Ticked, {"schedule": SCHEDULE}),
+            planned_ticks=_planned(conn, drained.paused_at - timedelta(seconds=TICK_S)),
             handlings=[one for one in read_history(folder, "node") if isinstance(one, Began | Left)] if first else (),
             drained_at=drained.at,
             left_over=drained.left_over,

@@ -13,7 +13,7 @@ import psycopg
 from headrace.core import DatabaseUnavailable, Invalid
 from headrace.prove import _fault_load as load
 from headrace.prove import _fault_process as process
-from headrace.prove._evidence import Fallen
+from headrace.prove._evidence import Fallen, Missed
 from headrace.prove._history import now
 from headrace.prove._plan import Planned
 from headrace.prove._scene import Scene
@@ -108,8 +108,8 @@ class Nemesis:
         try:
             with fault.act(self._scene, random.Random(planned.seed)) as detail:
                 self._tell(f"{called}, {detail}")
-        except (psycopg.Error, DatabaseUnavailable) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnavailable) as error:
             # The server was not to be reached for it, after an earlier fault: each heals what it has broken all the same.
-            detail = f"{detail}, cut short: {' '.join(str(error).split())[:200]}"
+            detail = Missed(f"{detail}, cut short: {' '.join(str(error).split())[:200]}")
             self._tell(f"{called}, {detail}")
-        self.fallen.append(Fallen(planned.fault, at, now(), detail))
+        self.fallen.append(Fallen(planned.fault, at, now(), detail, struck=not isinstance(detail, Missed)))

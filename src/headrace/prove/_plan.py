@@ -25,16 +25,16 @@ class Planned:
 
 
 def make_plan(seed: int, *, seconds: float, faults: Sequence[str]) -> tuple[Planned, ...]:
-    """Every fault comes once before any comes twice, each round in another order."""
+    """Every fault comes once, however short the run, and before any comes twice; each round in another order."""
     if not faults:
         return ()
     draw = random.Random(f"{seed}:plan")
     pause_s = min(max(seconds / FAULTS_PER_RUN, PAUSE_MIN_S), PAUSE_MAX_S)
     planned: list[Planned] = []
     at_s = LEAD_S
-    while at_s < seconds - TAIL_S:
+    while at_s < seconds - TAIL_S or len(planned) < len(faults):
         for fault in draw.sample(list(faults), len(faults)):
-            if at_s >= seconds - TAIL_S:
+            if at_s >= seconds - TAIL_S and len(planned) >= len(faults):
                 break
             planned.append(Planned(round(at_s, 3), fault, draw.getrandbits(32)))
             at_s += pause_s * draw.uniform(0.95, 1.05)

@@ -6,7 +6,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -49,12 +49,22 @@ class Summary:
     published: int
     logged: int
     faults: dict[str, int]
+    missed: dict[str, int]
+    """Faults that were tried and did not strike."""
     outcomes: dict[str, int]
     publish: Latency
     visible: Latency
     verdicts: list[Verdict]
     recoveries: list[Recovery]
     surroundings: dict[str, str]
+
+    @property
+    def headline(self) -> str:
+        """In a few words; what nobody could judge is not said to have held."""
+        if not self.holds:
+            return "a promise was broken"
+        open_ = [one.check for one in self.verdicts if one.word == "not judged"]
+        return f"every promise that could be judged held; not judged: {', '.join(open_)}" if open_ else "every promise held"
 
 
 def summary(proved: Proved) -> Summary:
@@ -68,7 +78,8 @@ def summary(proved: Proved) -> Summary:
         operations=proved.operations,
         published=sum(len(one.events) for on in shards for one in on.operations if one.acknowledged and one.commits),
         logged=sum(len(events) for on in shards for events in on.log.values()),
-        faults=dict(Counter(one.fault for one in seen.fallen)),
+        faults=dict(Counter(one.fault for one in seen.fallen if one.struck)),
+        missed=dict(Counter(one.fault for one in seen.fallen if not one.struck)),
         outcomes=dict(Counter(outcome for on in shards for one in on.operations for outcome in one.outcomes or ("killed",))),
         publish=latency([value for _, value in publish_times(seen)]),
         visible=latency([value for _, value in visible_times(seen)]),
@@ -87,7 +98,7 @@ def summary(proved: Proved) -> Summary:
 def write_report(proved: Proved, path: Path) -> None:
     """The page."""
     told = summary(proved)
-    title = f"headrace prove: {'every promise held' if told.holds else 'a promise was broken'}"
+    title = f"headrace prove: {told.headline}"
     parts = [
         f"<h1 class='{'ok' if told.holds else 'broken'}'>{escape(title)}</h1>",
         _facts(told),
@@ -116,6 +127,7 @@ def _facts(told: Summary) -> str:
             "faults",
             f"{sum(told.faults.values())}: " + ", ".join(f"{name} {count}" for name, count in sorted(told.faults.items())),
         ),
+        ("tried in vain", ", ".join(f"{name} {count}" for name, count in sorted(told.missed.items())) or "–"),
         ("transactions by outcome", ", ".join(f"{name} {count}" for name, count in sorted(told.outcomes.items()))),
         ("publish, begun to acknowledged", _latency(told.publish)),
         ("acknowledged to seen by a reader", _latency(told.visible)),

@@ -14,7 +14,7 @@ from headrace.db import Connection, connect, query
 from headrace.prove import _check_log as log
 from headrace.prove import _check_reaction as reaction
 from headrace.prove import _check_time as in_time
-from headrace.prove._actor import MAIN
+from headrace.prove._actor import MAIN, reader_name
 from headrace.prove._bug import known
 from headrace.prove._drain import drain
 from headrace.prove._evidence import Evidence
@@ -175,7 +175,8 @@ def _start(stage: Scene, options: Options) -> None:
     if stage.shards:
         stage.cast.add("producer", stage.orders("producer-spread", rate=options.rate / 2, shards=stage.shards))
     # Not through the proxy: what a reader sees must not depend on it.
-    stage.cast.add("reader", stage.orders("reader", dsn=stage.target.dsn))
+    for target in stage.targets:
+        stage.cast.add("reader", stage.orders(reader_name(target.name), dsn=target.dsn))
     stage.cast.add("sink", stage.orders("sink"))
     if options.spark:
         stage.cast.add("pipeline", stage.orders("pipeline", bugs=tuple(options.bugs)))

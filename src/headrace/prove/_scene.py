@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import tempfile
@@ -51,6 +52,7 @@ class Scene:
     """The server of the second shard."""
     nemesis: History = field(init=False)
     _op: int = 0
+    _points: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.nemesis = History(self.folder / "producer-nemesis.0001.jsonl")
@@ -77,6 +79,11 @@ class Scene:
     def told(self, name: str, **more: object) -> Orders:
         """What a process of the cast was told, but for this."""
         return msgspec.structs.replace(self.cast.members[name].orders, **more)
+
+    def next_failpoint(self, draw: random.Random) -> str:
+        """Each comes once before any comes twice."""
+        self._points = self._points or draw.sample(list(self.failpoints), len(self.failpoints))
+        return self._points.pop()
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:

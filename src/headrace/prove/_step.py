@@ -60,6 +60,11 @@ def steps_of(conn: Connection, function: str) -> int:
     return instrumented(definition_of(conn, function))[1]
 
 
+def struck(conn: Connection) -> bool:
+    """Whether a session has come to the armed step so often as to die there."""
+    return conn.execute(query("prove/struck")).fetchone() == (True,)
+
+
 @contextmanager
 def armed(conn: Connection, function: str, step: int, *, hit: int = 1) -> Iterator[None]:
     """While the block runs, the session that comes to a step of a function for the n-th time dies."""

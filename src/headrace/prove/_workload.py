@@ -5,7 +5,6 @@ Promises: transaction number k of a producer is the same in every run of a seed,
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -30,6 +29,8 @@ CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
 EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 80
 """Old events by day: so many that their slow consumer is behind for more than half of the run."""
+LEDGER, CAREFUL, LAGGARD = "ledger", "careful", "laggard"
+"""The consumers; the last is slow on purpose."""
 
 RULES = (
     Rule(name="big", topic=ORDERS, event_type="placed", action="charge", condition="(object -> 'amount')::int >= 800"),
@@ -146,5 +147,5 @@ def _fill_expiring(conn: Connection, per_day: int) -> None:
             pass
     conn.execute("select set_config('headrace.clock_shift', '', false)")
     # Before retention: what no consumer has asked for may go at once.
-    conn.execute("select headrace.create_consumer(%s, 'laggard')", (EXPIRING,))
+    conn.execute("select headrace.create_consumer(%s, %s)", (EXPIRING, LAGGARD))
     conn.execute("update headrace.topic set retention = '1 day' where topic = %s", (EXPIRING,))

@@ -7,8 +7,4 @@ select 'actions in the queue', q.due + q.in_flight + q.delayed from headrace.que
 union all
 select 'timers that run', count(*) from headrace.correlator_instance i where i.deadline is not null
 union all
-select 'consumers that stopped', count(*) from headrace.cursor u where u.state = 'stopped'
-union all
-select 'ticks due', count(*) from headrace.schedule_due d
-join headrace.schedule s on s.schedule_id = d.schedule_id and s.active
-where d.tick_at <= headrace.clock();
+select 'consumers that stopped', count(*) from headrace.cursor u where u.state = 'stopped';
