@@ -85,8 +85,12 @@ def whole() -> Evidence:
         ],
         consumed=[Consumed(n, "ledger", 0, n, uid(n)) for n in (1, 2, 3)],
         letters=[
-            Letter("careful", 1, uid(21), "poison", "t", "dead", 2),
-            Letter("careful", 2, uid(22), "fine", "t", "behind", 0),
+            letter
+            for consumer in ("careful", "cautious")
+            for letter in (
+                Letter(consumer, 1, uid(21), "poison", "t", "dead", 2),
+                Letter(consumer, 2, uid(22), "fine", "t", "behind", 0),
+            )
         ],
         effects=[
             Effect(1, CHARGE, "charge", 1),

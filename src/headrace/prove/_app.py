@@ -14,7 +14,7 @@ from headrace.prove._actor import Orders
 from headrace.prove._bug import plant_in_node
 from headrace.prove._failpoint import arm
 from headrace.prove._history import Began, History, Left, now
-from headrace.prove._workload import ATTEMPTS_MAX, CAREFUL, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, TROUBLE
+from headrace.prove._workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, TROUBLE
 from headrace.work import Action
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
@@ -76,6 +76,14 @@ def application(scribe: Scribe) -> Headrace:
         await scribe.consumed(CAREFUL, [event], tx)
         if event.type == POISON:
             raise Boom("a poison event")
+
+    @app.consumer(
+        TROUBLE, name=CAUTIOUS, batch=Batch(max=8), failure=Failure.dead_letter(attempts=2, backoff_s=0.1, backoff_max_s=0.5)
+    )
+    async def cautious(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await scribe.consumed(CAUTIOUS, events, tx)
+        if any(event.type == POISON for event in events):
+            raise Boom("poison among the events")
 
     @app.consumer(EXPIRING, name=LAGGARD, batch=Batch(max=3), failure=Failure.retry(backoff_s=0.1, backoff_max_s=1))
     async def laggard(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from uuid import UUID
 
 from headrace.lang.condition import Sample, parse, to_python
@@ -13,10 +13,21 @@ from headrace.lang.ecl import Event, Interpreter, InterpreterState
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.prove._evidence import Consumed, Evidence, Fired, Pushed
 from headrace.prove._verdict import Verdict, Violation, judge
-from headrace.prove._workload import ALERTS, ATTEMPTS_MAX, EXPIRING, ORDERS, PATTERNS, RULES, TICKS, TRIPS, TROUBLE, Pattern
+from headrace.prove._workload import (
+    ALERTS,
+    ATTEMPTS_MAX,
+    CONSUMERS,
+    EXPIRING,
+    PATTERNS,
+    POISON,
+    RULES,
+    TICKS,
+    TRIPS,
+    TROUBLE,
+    Pattern,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CONSUMERS = {"ledger": ORDERS, "careful": TROUBLE, "laggard": EXPIRING}
 POISON_ATTEMPTS_MAX = 2
 PIPELINE_PROMISE = "a batch on Spark is one transaction with all that comes of it"
 
@@ -75,26 +86,27 @@ def consumed_what_is_there(evidence: Evidence) -> Verdict:
 
 def poison_is_put_aside(evidence: Evidence) -> Verdict:
     """Poison ends as a dead letter after its attempts; what follows it on its key waits behind it; nothing else does."""
-    letters = {one.position: one for one in evidence.letters if one.consumer == "careful"}
+    letters = {(one.consumer, one.position): one for one in evidence.letters}
     events = evidence.log.get(TROUBLE, ())
+    consumers = [consumer for consumer, topic in CONSUMERS.items() if topic == TROUBLE]
 
-    def found() -> Iterator[Violation]:
+    def found(consumer: str) -> Iterator[Violation]:
         poisoned: set[str | None] = set()
         for event in events:
-            letter = letters.get(event.position)
+            letter = letters.get((consumer, event.position))
             state = letter.state if letter else None
             # Poison behind poison waits as well: it is not tried before the first is settled.
-            expected = "behind" if event.key in poisoned else "dead" if event.type == "poison" else None
+            expected = "behind" if event.key in poisoned else "dead" if event.type == POISON else None
             if state != expected:
-                yield Violation(
-                    f"an event is {state}, not {expected}", (f"{TROUBLE} {event.position} {event.type} key {event.key}",)
-                )
-            if event.type == "poison":
+                told = f"{consumer} {TROUBLE} {event.position} {event.type} key {event.key}"
+                yield Violation(f"an event is {state}, not {expected}", (told,))
+            if event.type == POISON:
                 poisoned.add(event.key)
             if letter and letter.attempts > POISON_ATTEMPTS_MAX:
                 yield Violation("more attempts than allowed", (str(letter),))
 
-    return judge("poison-is-put-aside", "poison → dead letter, the rest flows", len(events), found())
+    broken = chain.from_iterable(map(found, consumers))
+    return judge("poison-is-put-aside", "poison → dead letter, the rest flows", len(events) * len(consumers), broken)
 
 
 def firings_are_the_rules(evidence: Evidence) -> Verdict:

@@ -65,8 +65,10 @@ def poison(scene: Scene, draw: random.Random) -> Iterator[str]:
 def sow_poison(scene: Scene, draw: random.Random) -> tuple[Sent, ...]:
     """Publishes them."""
     first, base = time.time_ns(), draw.randrange(10**6)
+    # Few keys and much poison: what waits behind one and the next one to fail then stand side by side.
+    keys, share = draw.choice(((8, 0.2), (4, 0.4), (3, 0.3)))
     events = tuple(
-        _event(draw, TROUBLE, POISON if draw.random() < 0.2 else "fine", f"trouble-{base}-{draw.randrange(8)}", first + n)
+        _event(draw, TROUBLE, POISON if draw.random() < share else "fine", f"trouble-{base}-{draw.randrange(keys)}", first + n)
         for n in range(30)
     )
     with psycopg.connect(scene.target.dsn) as conn, scene.recorded(events):

@@ -29,8 +29,9 @@ CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
 EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 80
 """Old events by day: so many that their slow consumer is behind for more than half of the run."""
-LEDGER, CAREFUL, LAGGARD = "ledger", "careful", "laggard"
-"""The consumers; the last is slow on purpose."""
+LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
+CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
+"""The consumers and their topics. Two meet poison, one event by event and one in batches; the last is slow on purpose."""
 
 RULES = (
     Rule(name="big", topic=ORDERS, event_type="placed", action="charge", condition="(object -> 'amount')::int >= 800"),
