@@ -118,14 +118,19 @@ def pg_backend_kill(_lab: Lab, _workers: Workers, dsn: str) -> None:
 
 def pool_exhaustion(_lab: Lab, _workers: Workers, dsn: str) -> None:
     taken: list[psycopg.Connection[tuple[object, ...]]] = []
-    with suppress(psycopg.OperationalError):
-        while len(taken) < 500:
-            taken.append(psycopg.connect(dsn, connect_timeout=2))
+
+    def take_all() -> None:
+        with suppress(psycopg.OperationalError):
+            while len(taken) < 500:
+                taken.append(psycopg.connect(dsn, connect_timeout=2))
+
+    take_all()
     if taken:
         taken[0].execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and state = 'idle' "
             "and datname = current_database() order by backend_start limit 3"
         )
+    take_all()  # Their places too: they are to stay out.
     time.sleep(5)
     for conn in taken:
         conn.close()

@@ -57,8 +57,8 @@ async def reactor(database: Target, conn: Connection) -> AsyncIterator[Reactor]:
         yield one
 
 
-@pytest.fixture
-async def correlators(database: Target, conn: Connection) -> AsyncIterator[Correlators]:
+@asynccontextmanager
+async def correlating(database: Target) -> AsyncIterator[Correlators]:
     """Correlators that are stepped by hand."""
     own = pool(database, size=2)
     await own.open()
@@ -66,3 +66,9 @@ async def correlators(database: Target, conn: Connection) -> AsyncIterator[Corre
         yield Correlators(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     finally:
         await own.close()
+
+
+@pytest.fixture
+async def correlators(database: Target, conn: Connection) -> AsyncIterator[Correlators]:
+    async with correlating(database) as ones:
+        yield ones
