@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from headrace.prove._failpoint import NAMES
 from headrace.prove._figures import medians
 from headrace.prove._verdict import judge
 from tests.cli.conftest import call
+from tests.conftest import temporary_folder
 from tests.prove.evidence import whole
 
 pytestmark = [pytest.mark.timeout(235), pytest.mark.xdist_group("prove"), pytest.mark.lane("pg18")]
@@ -110,8 +112,8 @@ def processes_of(keep: Path) -> list[str]:
     return found
 
 
-def test_command_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) -> None:
-    keep = tmp_path / "kept"
+def test_command_that_is_told_to_end_leaves_no_process_behind() -> None:
+    keep = temporary_folder() / "kept"
     command = [sys.executable, "-m", "headrace", "prove", "--minutes", "5", "--faults", "", "--keep", str(keep)]
     asked = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -126,6 +128,7 @@ def test_command_that_is_told_to_end_leaves_no_process_behind(tmp_path: Path) ->
         assert left == []
     finally:
         asked.kill()
+        shutil.rmtree(keep.parent)
 
 
 class Page(HTMLParser):

@@ -74,7 +74,8 @@ class Proxy:
             self._writers -= {writer, up_writer}
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        # RuntimeError: uvloop's word for a transport that was cut meanwhile.
+        with suppress(OSError, asyncio.IncompleteReadError, RuntimeError):
             while data := await reader.read(CHUNK_BYTES):
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
