@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -116,6 +117,18 @@ def hold(attempts: int = 1) -> Failure:
     return Failure.dead_letter(attempts=attempts)
 
 
+def log(conn: Connection, *keys: str | None, first: int = 1) -> None:
+    """Events of these keys, numbered from `first` on, in the log."""
+    for n, key in enumerate(keys, first):
+        publish(conn, n, key=key)
+    drain(conn)
+
+
+def letters(conn: Connection) -> dict[int, str]:
+    """The state of each dead letter by its position."""
+    return {letter.position: letter.state for letter in list_dead_letters(conn)}
+
+
 async def test_later_events_of_a_dead_key_wait_behind_it(conn: Connection, start: Start) -> None:
     topic(conn)
     fill(conn, 9, keys=3)
@@ -123,6 +136,73 @@ async def test_later_events_of_a_dead_key_wait_behind_it(conn: Connection, start
     await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold())))
     assert picky.done == [1, 3, 4, 6, 7, 9]
     assert [(letter.payload, letter.state) for letter in list_dead_letters(conn)] == [(2, "dead"), (5, "behind"), (8, "behind")]
+
+
+async def test_what_waits_behind_a_dead_key_is_kept_when_another_event_is_buried(conn: Connection, start: Start) -> None:
+    topic(conn)
+    log(conn, "a", "a", "b")
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=Picky(1, 3).one, failure=hold())))
+    assert letters(conn) == {1: "dead", 2: "behind", 3: "dead"}
+
+
+async def test_batch_whose_last_event_is_held_buries_the_event_at_fault(conn: Connection, start: Start) -> None:
+    topic(conn)
+    log(conn, "a")
+    picky = Picky(1, 3)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.many, batch=Batch(max=10), failure=hold()))
+    await run_dry(runner)
+    log(conn, "a", "b", "a", first=2)
+    await run_dry(runner)
+    assert letters(conn) == {1: "dead", 2: "behind", 3: "dead", 4: "behind"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("batch", [None, Batch(max=8)])
+async def test_every_event_is_handled_in_its_keys_order_or_a_dead_letter_or_waits_behind_one(
+    conn: Connection, start: Start, batch: Batch | None, attempts: int, seed: int
+) -> None:
+    random = Random(seed)
+    keys = [random.choice(["a", "b", "c", "d", None]) for _ in range(24)]
+    poison = {n for n in range(1, 25) if random.random() < 0.2}
+    picky = Picky(*poison)
+    handler = picky.many if batch else picky.one
+    topic(conn)
+    runner = await start(Consumer(topic="orders", name="c", handler=handler, batch=batch, failure=hold(attempts)))
+    for first in range(1, 25, 8):
+        log(conn, *keys[first - 1 : first + 7], first=first)
+        for _ in range(60):
+            conn.execute("update headrace.cursor set retry_at = null")
+            await runner.handle_once()
+    expected: dict[int, str] = {}
+    for n, key in enumerate(keys, 1):
+        dead = key is not None and key in {keys[m - 1] for m in expected}
+        if dead or n in poison:
+            expected[n] = "behind" if dead else "dead"
+    assert letters(conn) == expected
+    assert picky.done == [n for n in range(1, 25) if n not in expected]
+    assert [row.lag_events for row in lag(conn)] == [0]
+
+
+async def test_event_held_before_the_cursor_came_to_it_is_handled_once(conn: Connection, start: Start) -> None:
+    """It was put aside with the batch before it, and redriven while the cursor still waits for another event."""
+    topic(conn)
+    log(conn, "a")
+    picky = Picky(1, 3)
+    runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold(2)))
+    for _ in range(3):
+        conn.execute("update headrace.cursor set retry_at = null")
+        await runner.handle_once()
+    log(conn, "b", "b", "a", first=2)
+    await runner.handle_once()
+    picky.disliked.clear()
+    redrive(conn, "orders", "c")
+    for _ in range(3):
+        while await runner.redrive_once():
+            pass
+        conn.execute("update headrace.cursor set retry_at = null")
+        await runner.handle_once()
+    assert (picky.done, letters(conn)) == ([2, 1, 3, 4], {})
 
 
 async def test_redrive_handles_the_key_in_order_and_lets_it_flow_again(conn: Connection, start: Start) -> None:

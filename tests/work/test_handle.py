@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from headrace.core import Invalid
@@ -253,3 +254,58 @@ async def test_handler_that_raises_on_a_lost_connection_is_tried_again_and_ends_
         await worker.handle_once()
     await run_dry(worker)
     assert (sorted(effects()), waiting(conn)) == (list(range(actions)), [])  # type: ignore[type-var]
+
+
+ENDS: dict[str, Callable[[Connection], object]] = {
+    "commit": lambda tx: tx.commit(),
+    "rollback": lambda tx: tx.rollback(),
+    "commit as text": lambda tx: tx.execute("commit"),
+    "rollback as text": lambda tx: tx.execute("rollback"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_handler_that_ends_its_transaction_has_failed_and_acks_nothing(
+    conn: Connection, bench: Bench, end: str, is_async: bool
+) -> None:
+    async def handle_async(action: Action, tx: AsyncConnection) -> None:
+        await (tx.execute(end.split()[0]) if "text" in end else getattr(tx, end)())
+
+    def handle(action: Action, tx: Connection) -> None:
+        ENDS[end](tx)
+
+    send(conn, 1)
+    worker = bench.worker(handle_async if is_async else handle, attempts=2)
+    await run_dry(worker)
+    assert (waiting(conn), worker.handled, worker.failures) == ([1], 0, 1)
+    make_due(conn)
+    await run_dry(worker)
+    (letter,) = list_dead_letters(conn)
+    assert (letter.attempts, waiting(conn)) == (2, [])
+    assert "forbidden within a Transaction" in (letter.error or "") or "leave commit and rollback to headrace" in (
+        letter.error or ""
+    )
+
+
+async def test_rollback_by_one_handler_of_a_batch_undoes_no_other_action(
+    conn: Connection, bench: Bench, effects: Effects
+) -> None:
+    def handle(action: Action, tx: Connection) -> None:
+        tx.execute("insert into effect (n) values (%s::jsonb)", (str(action.payload),))
+        if action.payload == 3:
+            tx.rollback()
+
+    send(conn, 1, 2, 3, 4)
+    await run_dry(bench.worker(handle, attempts=2))
+    assert (effects(), waiting(conn)) == ([1, 2, 4], [3])
+
+
+async def test_raised_rollback_is_the_handlers_failure(conn: Connection, bench: Bench) -> None:
+    async def handle(action: Action, tx: AsyncConnection) -> None:
+        raise psycopg.Rollback
+
+    send(conn, 1)
+    worker = bench.worker(handle, attempts=1)
+    await run_dry(worker)
+    assert (worker.handled, len(list_dead_letters(conn))) == (0, 1)

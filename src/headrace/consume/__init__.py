@@ -15,7 +15,7 @@ from headrace.consume._consumer import (
     resume,
 )
 from headrace.consume._dead_letter import DeadLetter, discard, list_dead_letters, redrive
-from headrace.consume._handler import plain_face
+from headrace.consume._handler import kept_open, plain_face
 from headrace.consume._runner import Runner
 from headrace.consume._seek import Seek, seek, seek_position
 
@@ -31,6 +31,7 @@ __all__ = [
     "create_consumer",
     "discard",
     "drop_consumer",
+    "kept_open",
     "lag",
     "list_dead_letters",
     "plain_face",

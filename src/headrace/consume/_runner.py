@@ -9,19 +9,20 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
 import psycopg
 import psycopg.errors
+from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
 from headrace.consume._consumer import Consumer, create_parameters
 from headrace.consume._handler import call
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Pool, Subscription, as_lost, persist, query
+from headrace.db import AsyncConnection, Pool, Subscription, as_lost, persist, query, transient
 from headrace.log import logged_event
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ _READ_DEAD_LETTER = query("consume/read_dead_letter")
 _HELD = query("consume/held_positions")
 _HOLD_BACK = "select headrace.hold_back(%s, %s, %s, %s)"
 _ADVANCE = "select headrace.advance(%s, %s, %s)"
+_END_REDRIVE = "select headrace.end_redrive(%s, %s)"
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,21 @@ class Runner:
                     return 0
                 if woken or claim.events == self._max:
                     self._bell.ring()  # There is more: the other workers may take other partitions.
-                events = await self._read(conn, claim)
-                failed = await self._deliver(conn, events, claim)
+                events, held = await self._read(conn, claim)
+                failed = await self._deliver(conn, events, held, claim)
                 moved_to = failed.position if failed else claim.upto
                 if moved_to == claim.position:
                     raise psycopg.Rollback
-                async with conn.pipeline():
-                    await conn.execute(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
-                    await transaction.aclose()
+                try:
+                    async with conn.pipeline():
+                        await conn.execute(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
+                        await transaction.aclose()
+                except psycopg.Error as error:
+                    if transient(error):
+                        raise
+                    # What the handler wrote does not hold, such as a deferred constraint.
+                    failed, moved_to = _all_failed(claim, _told(conn, error)), claim.position
+                    await conn.rollback()
             self.handled += sum(event.position <= moved_to for event in events) if failed else len(events)
             if failed:
                 await self._fail(conn, failed)
@@ -174,8 +183,8 @@ class Runner:
         }
         return await conn.cursor(row_factory=class_row(Claim)).execute(_CLAIM, given)
 
-    async def _read(self, conn: AsyncConnection, claim: Claim) -> list[LoggedEvent]:
-        """The claimed events, without those whose key is held back by a dead letter."""
+    async def _read(self, conn: AsyncConnection, claim: Claim) -> tuple[list[LoggedEvent], set[int]]:
+        """The claimed events, without those whose key is held back by a dead letter; and the positions of those."""
         given = {
             "consumer_id": self._consumer_id,
             "topic": self._consumer.topic,
@@ -191,16 +200,16 @@ class Runner:
         async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
             read = _READ_TOPIC if claim.partition < 0 else _READ_PARTITION
             events = await (await cursor.execute(read, given)).fetchall()
-        return [event for event in events if event.position not in held] if held else events
+        return [event for event in events if event.position not in held] if held else events, held
 
-    async def _deliver(self, conn: AsyncConnection, events: Sequence[LoggedEvent], claim: Claim) -> Failed | None:
+    async def _deliver(self, conn: AsyncConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim) -> Failed | None:
         if not events:
             return None
         if self._consumer.batch:
             try:
                 await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return Failed(claim.partition, claim.position, claim.upto, len(events), _told(conn, error))
+                return _all_failed(claim, _told(conn, error))
             return None
         done = claim.position
         for event in events:
@@ -208,7 +217,12 @@ class Runner:
                 async with conn.transaction():
                     await self._call(conn, event)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return Failed(claim.partition, done, event.position, 1, _told(conn, error))
+                told = _told(conn, error)
+                if conn.info.transaction_status != TransactionStatus.INTRANS:
+                    return _all_failed(claim, told)  # What the events before it did is no longer ours to commit.
+                # Those held back before it are put aside already, and the cursor passes them with their letters.
+                passed = max((position for position in held if position < event.position), default=done)
+                return Failed(claim.partition, max(done, passed), event.position, 1, told)
             done = event.position
         return None
 
@@ -225,21 +239,24 @@ class Runner:
 
     async def redrive_once(self) -> bool:
         """Handles one dead letter that is to be tried again, if there is one; says whether there was."""
-        async with self._pool.connection() as conn, conn.transaction():
-            claimed = await conn.execute("select * from headrace.claim_redrive(%s)", (self._consumer_id,))
-            row = await claimed.fetchone()
-            if row is None:
-                return False
-            async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
-                letter = await (await cursor.execute(_READ_DEAD_LETTER, {"dead_letter_id": row[0]})).fetchone()
-            error = None
+        async with self._pool.connection() as conn:
+            letter_id = None
             try:
                 async with conn.transaction():
+                    claimed = await conn.execute("select * from headrace.claim_redrive(%s)", (self._consumer_id,))
+                    row = await claimed.fetchone()
+                    if row is None:
+                        return False
+                    async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
+                        letter = await (await cursor.execute(_READ_DEAD_LETTER, {"dead_letter_id": row[0]})).fetchone()
                     assert letter is not None
+                    letter_id = row[0]
                     await self._call(conn, [letter] if self._consumer.batch else letter)
-            except Exception as raised:  # noqa: BLE001 - a handler may raise anything
-                error = _told(conn, raised)
-            await conn.execute("select headrace.end_redrive(%s, %s)", (row[0], error))
+                    await conn.execute(_END_REDRIVE, (letter_id, None))
+            except Exception as error:
+                if letter_id is None:
+                    raise
+                await conn.execute(_END_REDRIVE, (letter_id, _told(conn, error)))
         return True
 
 
@@ -250,6 +267,11 @@ _FOLLOWS = {
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
+
+
+def _all_failed(claim: Claim, error: str) -> Failed:
+    """Nothing of the claim is done: of several events nobody knows yet which one is at fault."""
+    return Failed(claim.partition, claim.position, claim.upto, claim.events, error)
 
 
 def _told(conn: AsyncConnection, error: Exception) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-from headrace.consume import plain_face
+from headrace.consume import kept_open, plain_face
 from headrace.core import Invalid
 from headrace.db import AsyncConnection, Connection
 from headrace.work._action import Action, Claim
@@ -83,10 +83,11 @@ async def call_all(handlings: Mapping[str, Handling], claims: Sequence[Claim], c
         else:
             began = time.perf_counter()
             for is_async, handler in handling.calls:
-                if is_async:
-                    await cast(Any, handler)(claims[at].action, conn)
-                else:
-                    await asyncio.to_thread(cast(Any, handler), claims[at].action, plain_face(conn))
+                with kept_open(conn):
+                    if is_async:
+                        await cast(Any, handler)(claims[at].action, conn)
+                    else:
+                        await asyncio.to_thread(cast(Any, handler), claims[at].action, plain_face(conn))
             durations.append(time.perf_counter() - began)
             at += 1
     return durations
@@ -97,6 +98,7 @@ def _call_plain(handlings: Mapping[str, Handling], claims: Sequence[Claim], conn
     for claim in claims:
         began = time.perf_counter()
         for handler in handlings[claim.action.action].handlers:
-            cast(Any, handler)(claim.action, conn)
+            with kept_open(conn):
+                cast(Any, handler)(claim.action, conn)
         durations.append(time.perf_counter() - began)
     return durations

@@ -95,7 +95,8 @@ begin
 end
 $$;
 
--- Claims the oldest dead letter to be tried again whose key has none before it, with its partition's cursor.
+-- Claims the oldest dead letter to be tried again whose key has none before it, with its partition's cursor. One that the cursor
+-- has not come to yet waits until it was passed: redriven before, it would be handled again then.
 -- Locks: the cursor row of the partition, skip locked, so that the key's order holds. Index: dead_letter_redrive.
 create or replace function headrace.claim_redrive(p_consumer_id integer)
 returns table (dead_letter_id bigint, partition integer, "position" bigint)
@@ -104,7 +105,7 @@ as $$
     select d.dead_letter_id, d.partition, d.position
     from headrace.dead_letter d
     join headrace.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
-    where d.consumer_id = p_consumer_id and d.state = 'redrive'
+    where d.consumer_id = p_consumer_id and d.state = 'redrive' and d.position <= c.position
         and not exists (select from headrace.dead_letter e
             where e.consumer_id = d.consumer_id and e.key = d.key and e.position < d.position
                 and e.state in ('dead', 'behind', 'redrive'))
@@ -113,7 +114,8 @@ as $$
     for no key update of c skip locked
 $$;
 
--- Ends a redrive: handled (error null), or dead again with everything that waits behind it.
+-- Ends a redrive: handled (error null), or dead again with everything that waits behind it. An error is recorded after the
+-- handler's transaction was rolled back, so a letter that somebody else has ended meanwhile is left alone.
 create or replace function headrace.end_redrive(p_dead_letter_id bigint, p_error text) returns void
 language plpgsql volatile
 as $$
@@ -123,12 +125,15 @@ begin
         where d.dead_letter_id = p_dead_letter_id;
         return;
     end if;
+    update headrace.dead_letter d
+    set state = 'dead', reason = 'handler failed again', error = left(p_error, 10000), attempts = d.attempts + 1
+    where d.dead_letter_id = p_dead_letter_id and d.state = 'redrive';
+    if not found then
+        return;
+    end if;
     update headrace.dead_letter b set state = 'behind'
     from headrace.dead_letter d
     where d.dead_letter_id = p_dead_letter_id and b.consumer_id = d.consumer_id and b.key = d.key
         and b.position > d.position and b.state = 'redrive';
-    update headrace.dead_letter d
-    set state = 'dead', reason = 'handler failed again', error = left(p_error, 10000), attempts = d.attempts + 1
-    where d.dead_letter_id = p_dead_letter_id;
 end
 $$;
