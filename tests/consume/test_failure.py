@@ -156,6 +156,7 @@ async def test_batch_whose_last_event_is_held_buries_the_event_at_fault(conn: Co
     assert letters(conn) == {1: "dead", 2: "behind", 3: "dead", 4: "behind"}
 
 
+@pytest.mark.lane("pg18")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("attempts", [1, 2])
 @pytest.mark.parametrize("batch", [None, Batch(max=8)])
@@ -163,15 +164,15 @@ async def test_every_event_is_handled_in_its_keys_order_or_a_dead_letter_or_wait
     conn: Connection, start: Start, batch: Batch | None, attempts: int, seed: int
 ) -> None:
     random = Random(seed)
-    keys = [random.choice(["a", "b", "c", "d", None]) for _ in range(24)]
-    poison = {n for n in range(1, 25) if random.random() < 0.2}
+    keys = [random.choice(["a", "b", "c", None]) for _ in range(24)]
+    poison = {n for n in range(1, 25) if random.random() < 0.3}
     picky = Picky(*poison)
     handler = picky.many if batch else picky.one
     topic(conn)
     runner = await start(Consumer(topic="orders", name="c", handler=handler, batch=batch, failure=hold(attempts)))
-    for first in range(1, 25, 8):
-        log(conn, *keys[first - 1 : first + 7], first=first)
-        for _ in range(60):
+    for first in range(1, 25, 3):
+        log(conn, *keys[first - 1 : first + 2], first=first)
+        for _ in range(8):
             conn.execute("update headrace.cursor set retry_at = null")
             await runner.handle_once()
     expected: dict[int, str] = {}
