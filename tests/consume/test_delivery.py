@@ -92,6 +92,18 @@ async def test_small_batch_waits_until_its_oldest_event_is_old_enough(conn: Conn
     assert seen.batches == [5, 1]
 
 
+def test_partition_with_too_few_events_is_left_to_others(conn: Connection, second: Connection) -> None:
+    """While the handler of another one runs: its own wait_s is to be kept."""
+    topic(conn, partitions=2)
+    conn.execute("select headrace.create_consumer('orders', 'c')")
+    fill(conn, 9)
+    conn.execute("update headrace.cursor set position = 7, moved_at = '-infinity' where partition = 1")
+    with conn.transaction():
+        patient = conn.execute("select partition, events from headrace.claim(1, 10, 3, 3600, 2)").fetchall()
+        assert patient == [(0, 4)]
+        assert second.execute("select partition, events from headrace.claim(1, 10, 3, 0)").fetchall() == [(1, 1)]
+
+
 async def test_effects_through_the_transaction_commit_with_the_cursor(conn: Connection, start: Start) -> None:
     topic(conn)
     fill(conn, 3)

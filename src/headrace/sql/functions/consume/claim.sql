@@ -33,7 +33,7 @@ $$;
 
 -- Claims partitions of a consumer that have events due, and says which events: those after "position" up to "upto".
 -- No row: nothing is due. At most p_partitions and p_max events in all, the partitions longest unmoved first; of one partition
--- fewer than p_min events only when the oldest has waited p_wait_s seconds.
+-- fewer than p_min events only when the oldest has waited p_wait_s seconds; until then it is left to whoever looks next.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing.
 -- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic.
 create or replace function headrace.claim(
@@ -61,38 +61,47 @@ begin
     select c.topic_id into v_topic_id from headrace.consumer c where c.consumer_id = p_consumer_id;
     v_bound := headrace.consumer_bound(p_consumer_id, v_topic_id);
     -- One partition after the other: under load the first probe is a hit.
+    <<partitions>>
     for v_next in
-        select c.partition, c.position from headrace.cursor c
+        select c.partition, c.position, c.attempts, c.single_to from headrace.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         order by c.moved_at
     loop
         continue when v_next.partition >= 0
             and coalesce(headrace.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
-        select c.partition, c.position, c.attempts, c.single_to into v_cursor
-        from headrace.cursor c
-        where c.consumer_id = p_consumer_id and c.partition = v_next.partition
-            and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
-        for no key update skip locked;
-        continue when not found;
-        v_max := case when v_cursor.single_to > v_cursor.position then 1 else v_left end;
-        if v_cursor.partition < 0 then
-            select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
-            from (
-                select l.position, l.appended_at from headrace.log l
-                where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
-            ) d;
-        else
-            select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
-            from (
-                select l.position, l.appended_at from headrace.log l
-                where l.topic_id = v_topic_id and l.partition = v_cursor.partition
-                    and l.position > v_cursor.position and l.position <= v_bound
-                order by l.position limit v_max
-            ) d;
-        end if;
-        continue when events = 0
-            or (events < least(p_min, v_max) and v_oldest > headrace.clock() - make_interval(secs => p_wait_s));
+        -- A lock stays to the end of the transaction, so a partition that may have too few events is first looked at without it:
+        -- locked for nothing, its events would wait for the handler of another one.
+        for v_look in case when p_min > 1 then 1 else 2 end .. 2 loop
+            if v_look = 1 then
+                v_cursor := v_next;
+            else
+                select c.partition, c.position, c.attempts, c.single_to into v_cursor
+                from headrace.cursor c
+                where c.consumer_id = p_consumer_id and c.partition = v_next.partition
+                    and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
+                for no key update skip locked;
+                continue partitions when not found;
+            end if;
+            v_max := case when v_cursor.single_to > v_cursor.position then 1 when v_look = 1 then least(p_min, v_left) else v_left end;
+            if v_cursor.partition < 0 then
+                select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
+                from (
+                    select l.position, l.appended_at from headrace.log l
+                    where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
+                ) d;
+            else
+                select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
+                from (
+                    select l.position, l.appended_at from headrace.log l
+                    where l.topic_id = v_topic_id and l.partition = v_cursor.partition
+                        and l.position > v_cursor.position and l.position <= v_bound
+                    order by l.position limit v_max
+                ) d;
+            end if;
+            continue partitions when events = 0
+                or (events < least(p_min, v_max) and v_oldest > headrace.clock() - make_interval(secs => p_wait_s));
+        end loop;
         partition := v_cursor.partition;
         position := v_cursor.position;
         attempts := v_cursor.attempts;
