@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.db import Connection, query
-from tests.builders import drain, topic
+from tests.builders import drain, shift_clock, topic
 
 LOGGED, WAITING, PARTITIONS = 20_000, 10_000, 10
 
@@ -99,6 +99,35 @@ def test_going_to_rest_does_not_read_what_waits(busy: Connection) -> None:
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequencer_rest(0)")
     assert seen.rows <= 20
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_trimming_the_outbox_neither_reads_nor_locks_what_waits(busy: Connection, analyzed: bool) -> None:
+    if analyzed:
+        busy.execute("analyze")
+    shift_clock(busy, "20 seconds")
+    # Where the log's events have filled a slot of their own, that one is drained.
+    busy.execute("select headrace.trim_outbox()")
+    with reads(busy, "outbox") as seen:
+        assert busy.execute("select headrace.trim_outbox()").fetchone() == (0,)
+        assert locked_slots(busy) == 0
+    assert seen.rows <= 20
+
+
+def test_trimming_the_outbox_locks_a_drained_slot(busy: Connection) -> None:
+    drain(busy)
+    shift_clock(busy, "20 seconds")
+    with busy.transaction():
+        busy.execute("select headrace.trim_outbox()")
+        assert locked_slots(busy) > 0
+
+
+def locked_slots(conn: Connection) -> int:
+    (found,) = conn.execute(
+        """select count(*) from pg_locks l join pg_inherits i on i.inhrelid = l.relation
+           where i.inhparent = 'headrace.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
+    ).fetchone()  # type: ignore[misc]
+    return int(found)
 
 
 def test_claim_reads_one_batch(busy: Connection) -> None:
