@@ -87,3 +87,13 @@ def numbers(conn: Connection, topic: str = "orders") -> list[object]:
 def shift_clock(conn: Connection, by: str) -> None:
     """Moves headrace's clock for this session."""
     conn.execute("select set_config('headrace.clock_shift', %s, false)", (by,))
+
+
+def rows_read(conn: Connection, table: str) -> int:
+    """How many rows of a table of ours the transaction has read, by PostgreSQL's own counters; look before and after."""
+    (count,) = conn.execute(
+        """select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+           from pg_stat_xact_user_tables where schemaname = 'headrace' and relname = %s""",
+        (table,),
+    ).fetchone()  # type: ignore[misc]
+    return int(count)

@@ -40,7 +40,8 @@ create table headrace.action_result (
     constraint action_result_outcome_known check (outcome in ('done', 'dead'))
 );
 create index action_result_action on headrace.action_result (action_id);
-create index action_result_age on headrace.action_result using brin (ended_at) with (autosummarize = on);
+-- Not brin: a range of pages keeps its oldest time when rows are deleted, so that after a while every range would seem old.
+create index action_result_age on headrace.action_result (ended_at);
 
 -- Attempts that failed, and what followed: 'retry' at a time, or 'dead'.
 create table headrace.attempt (
@@ -58,7 +59,7 @@ create table headrace.attempt (
     constraint attempt_follows_known check (follows in ('retry', 'dead'))
 );
 create index attempt_action on headrace.attempt (action_id);
-create index attempt_age on headrace.attempt using brin (failed_at) with (autosummarize = on);
+create index attempt_age on headrace.attempt (failed_at);
 
 create trigger namespace_queues after insert or delete on headrace.namespace
 for each row execute function headrace.follow_namespace();

@@ -105,6 +105,8 @@ create table headrace.correlator_table (
     idle        integer[],
     -- The tokens of every action: [[], ["x"], …].
     tokens      jsonb,
+    -- The key where the next look for keys to forget begins.
+    forget_from text       collate "C" not null default '',
     constraint correlator_table_pkey primary key (correlator_id),
     constraint correlator_table_correlator_exists foreign key (correlator_id)
         references headrace.correlator (correlator_id) on delete cascade,
