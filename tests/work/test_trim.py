@@ -20,13 +20,13 @@ def end(conn: Connection, count: int, *, days_ago: str) -> None:
                 returning ended_at, action_id
             )
             insert into headrace.attempt (failed_at, action_id, attempt, namespace, action, error, follows)
-            select ended_at, action_id, 1, 'default', 'work', 'no', 'retry' from ended"""  # type: ignore[arg-type]
+            select ended_at, action_id, 1, 'default', 'work', 'no', 'retry' from ended"""
     )
 
 
 def trim(conn: Connection, **given: object) -> int:
     named = ", ".join(f"{name} => %({name})s" for name in given)
-    (trimmed,) = conn.execute(f"select headrace.trim_results({named})", given).fetchone()  # type: ignore[misc, arg-type]
+    (trimmed,) = conn.execute(f"select headrace.trim_results({named})", given).fetchone()  # type: ignore[misc]
     return int(trimmed)
 
 
