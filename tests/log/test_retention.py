@@ -11,6 +11,7 @@ from headrace.consume import Consumer, create_consumer, seek
 from headrace.db import Connection
 from headrace.log import alter_topic, create_topic, get_topic, maintain, read
 from tests.builders import drain, fill, numbers, publish, shift_clock
+from tests.log.test_plans import reads
 
 
 async def ignore(event: object, tx: object) -> None: ...
@@ -102,6 +103,37 @@ def test_without_retention_nothing_goes(daily: Connection) -> None:
     shift_clock(daily, "400 days")
     assert maintain(daily) == []
     assert len(numbers(daily)) == 8
+
+
+def test_nodes_that_maintain_at_once_do_not_trip_over_each_other(daily: Connection, second: Connection) -> None:
+    for session in (daily, second):
+        shift_clock(session, "40 days")
+    with daily.transaction():
+        assert sum(one.events for one in maintain(daily)) == 8
+        assert maintain(second) == []
+    assert maintain(second) == []
+    fill(second, 1)
+
+
+def test_reader_of_one_topic_does_not_keep_the_partitions_of_another(daily: Connection, second: Connection) -> None:
+    """Nor what was made ahead; its own partitions go when it has ended."""
+    create_topic(daily, "bills", time_partition="day", retention=timedelta(days=2))
+    fill(daily, 1, topic="bills")
+    shift_clock(daily, "40 days")
+    with second.transaction():
+        second.execute("lock table headrace.log_1 in access share mode")
+        assert {(one.topic, one.dropped) for one in maintain(daily)} == {("bills", True)}
+        assert numbers(daily) == [1, 2] * 4
+        daily.execute("select headrace.sequence()")
+    assert {(one.topic, one.dropped) for one in maintain(daily)} == {("orders", True)}
+
+
+def test_partition_that_is_kept_is_not_counted_row_by_row(daily: Connection) -> None:
+    create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
+    shift_clock(daily, "4 days")
+    with reads(daily, "log") as seen:
+        assert [(one.events, one.kept_for) for one in maintain(daily)] == [(2, "slow")]
+    assert seen.whole_tables == []
 
 
 @pytest.mark.lane("pg15")

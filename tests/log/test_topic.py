@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
 
 from headrace.consume import Consumer, create_consumer
-from headrace.core import FewerPartitions, Invalid, TopicExists, TopicInUse, UnknownTopic
+from headrace.core import FewerPartitions, Invalid, TopicBusy, TopicExists, TopicInUse, UnknownTopic
 from headrace.db import Connection
 from headrace.log import alter_topic, create_topic, drop_topic, get_topic, list_topics
 from tests.builders import drain, fill, numbers, publish, topic
@@ -97,3 +98,19 @@ def test_topic_made_anew_starts_empty(conn: Connection, second: Connection) -> N
     conn.execute("set headrace.clock_shift = '20 seconds'")
     conn.execute("select headrace.trim_outbox()")
     assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+
+
+def test_drop_gives_up_on_a_long_reader_before_the_others_queue_behind_it(conn: Connection, second: Connection) -> None:
+    topic(conn), topic(conn, "bills")
+    fill(conn, 2)
+    with second.transaction():
+        second.execute("lock table headrace.log in access share mode")
+        began = time.monotonic()
+        with pytest.raises(TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'):
+            drop_topic(conn, "orders")
+        assert time.monotonic() - began < 5
+        fill(conn, 1)
+        fill(conn, 1, topic="bills")
+        assert (numbers(conn), numbers(conn, "bills")) == ([1, 2, 1], [1])
+    drop_topic(conn, "orders")
+    assert [one.topic for one in list_topics(conn)] == ["bills"]

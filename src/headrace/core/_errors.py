@@ -167,6 +167,12 @@ class LeaseLost(Conflict):
     sqlstate = "HR206"
 
 
+class TopicBusy(Conflict):
+    """Other transactions hold the topic's log, and waiting longer would hold up everybody who comes after."""
+
+    sqlstate = "HR207"
+
+
 class Invalid(HeadraceError):
     """The input breaks a rule; nothing was written."""
 
@@ -232,6 +238,12 @@ class BadCloudEvent(Invalid):
     """The text is not a CloudEvents 1.0 event in structured JSON."""
 
     sqlstate = "HR311"
+
+
+class BadTime(Invalid):
+    """The event's time is infinite, or in a year that not every reader knows."""
+
+    sqlstate = "HR312"
 
 
 class BadCron(Invalid):

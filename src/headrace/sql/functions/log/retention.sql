@@ -1,11 +1,12 @@
 -- Drops time partitions of a topic's log that ended before p_before, oldest first, and returns what it dropped and what it kept.
 -- A partition stays while a consumer has not passed its last event, unless p_force; and, where the topic is to be archived, until
 -- the archive holds all of it, whatever p_force says. kept_for names who it stays for.
--- Locks: the topic row; the branch and the dropped partitions, access exclusive, at most 2 s of waiting.
+-- Locks: the topic row; the branch and the dropped partitions, access exclusive, at most 200 ms of waiting: readers queue behind.
+-- Index: log_position, at both ends of a partition.
 create or replace function headrace.drop_expired(p_topic_id integer, p_before timestamptz, p_force boolean default false)
 returns table (name text, from_at timestamptz, to_at timestamptz, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
-set lock_timeout = '2s'
+set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
@@ -22,7 +23,9 @@ begin
         name := v_part.name::text;
         from_at := v_part.from_at;
         to_at := v_part.to_at;
-        execute format('select count(*), min(position), max(position) from %s', v_part.name) into events, v_first, v_last;
+        execute format('select min(position), max(position) from %s', v_part.name) into v_first, v_last;
+        -- Positions have no gaps.
+        events := coalesce(v_last - v_first + 1, 0);
         select string_agg(distinct c.consumer, ', ') into kept_for
         from headrace.consumer c
         join headrace.cursor u on u.consumer_id = c.consumer_id
@@ -37,6 +40,8 @@ begin
             kept_for := concat_ws(', ', kept_for, 'the archive');
         end if;
         if dropped then
+            -- Here, because pg_partman hides the code of an error.
+            execute format('lock table only headrace.%I, %s in access exclusive mode', 'log_' || p_topic_id, v_part.name);
             update headrace.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
             if not headrace.partman_drop(p_topic_id, v_part.to_at) or to_regclass(v_part.name::text) is not null then
                 execute format('drop table %s', v_part.name);
@@ -50,25 +55,39 @@ end
 $$;
 
 -- Applies every topic's retention, and makes time partitions ahead. Called by a node now and then, or by cron.
+-- A topic that a sequencer or another node holds, or whose log is being read, waits for the next time; the others go on.
+-- Locks: the row of a topic with something to do (no key update, skip locked), and what headrace.extend_log and
+-- headrace.drop_expired lock; at most 200 ms of waiting per topic.
 create or replace function headrace.maintain_log()
 returns table (topic text, name text, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
+set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
-    v_topic record;
+    v_topic  record;
+    v_before timestamptz;
 begin
     for v_topic in
-        select t.topic_id, t.topic, t.retention, t.log_until, t.time_partition, t.clock from headrace.topic t order by t.topic_id
+        select t.topic_id, t.topic, t.retention,
+            t.clock = 'server' and t.log_until < headrace.clock() + ('1 ' || t.time_partition)::interval as ends_soon
+        from headrace.topic t order by t.topic_id
     loop
-        if v_topic.clock = 'server' and v_topic.log_until < headrace.clock() + ('1 ' || v_topic.time_partition)::interval then
-            perform headrace.extend_log(v_topic.topic_id, headrace.clock());
-        end if;
-        if v_topic.retention is not null then
+        begin
+            v_before := headrace.log_clock(v_topic.topic_id) - v_topic.retention;
+            continue when not v_topic.ends_soon
+                and not exists (select from headrace.time_partitions(v_topic.topic_id) p where p.to_at <= v_before);
+            perform from headrace.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
+            continue when not found;
+            if v_topic.ends_soon then
+                perform headrace.extend_log(v_topic.topic_id, headrace.clock());
+            end if;
             return query
             select v_topic.topic, d.name, d.events, d.dropped, d.kept_for
-            from headrace.drop_expired(v_topic.topic_id, headrace.log_clock(v_topic.topic_id) - v_topic.retention) d;
-        end if;
+            from headrace.drop_expired(v_topic.topic_id, v_before) d;
+        exception when lock_not_available then
+            raise notice 'the log of topic "%" is in use; its maintenance waits for the next time', v_topic.topic;
+        end;
     end loop;
 end
 $$;

@@ -90,10 +90,12 @@ end
 $$;
 
 -- Drops a topic with its log, consumers, captures and what waits in its outbox.
--- Refused (HR203) while consumers exist or tables are captured into it, unless forced.
+-- Refused (HR203) while consumers exist or tables are captured into it, unless forced; and (HR207) when its locks are not to be had.
+-- Locks: the topic row; the whole log, access exclusive, at most 2 s of waiting: all sequencers and consumers queue behind.
 create or replace function headrace.drop_topic(p_topic text, p_force boolean default false, p_namespace text default null)
 returns void
 language plpgsql volatile
+set lock_timeout = '2s'
 as $$
 declare
     v_topic_id  integer := headrace.topic_id(p_topic, p_namespace);
@@ -117,5 +119,8 @@ begin
     delete from headrace.outbox o where o.topic_id = v_topic_id;
     delete from headrace.topic t where t.topic_id = v_topic_id;
     perform headrace.drop_branch(v_topic_id);
+exception when lock_not_available then
+    raise exception 'topic "%" is not dropped: another transaction has held its row or the log for more than 2 s', p_topic
+        using errcode = 'HR207', hint = 'Try again while no long transaction reads the log.';
 end
 $$;
