@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import BadCloudEvent, Event, Invalid, RawJSON, decode, encode, from_cloudevent, seal, to_cloudevent
+from headrace.core import BadCloudEvent, BadTime, Event, Invalid, RawJSON, decode, encode, from_cloudevent, seal, to_cloudevent
 from headrace.db import Connection, translated
 from headrace.outbox import publish_many
 
@@ -161,3 +161,12 @@ def test_bad_type_is_refused_when_published(conn: Connection) -> None:
     with pytest.raises(Invalid, match="is not a name"):
         publish_many(conn, [from_cloudevent(SMALLEST | {"type": "not a name"}, topic="orders")])
     assert isinstance(from_cloudevent(SMALLEST, topic="orders").id, UUID)
+
+
+def test_time_beyond_the_limits_is_refused_when_published(conn: Connection) -> None:
+    conn.execute("select headrace.create_topic('orders')")
+    late = SMALLEST | {"time": "9999-12-31T23:59:59Z"}
+    with pytest.raises(BadTime):
+        publish_many(conn, [from_cloudevent(late, topic="orders")])
+    with pytest.raises(BadTime), translated():
+        conn.execute("select headrace.publish_cloudevent('orders', %s)", [json.dumps(late)])

@@ -106,7 +106,9 @@ def test_drop_gives_up_on_a_long_reader_before_the_others_queue_behind_it(conn: 
     with second.transaction():
         second.execute("lock table headrace.log in access share mode")
         began = time.monotonic()
-        with pytest.raises(TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'):
+        with pytest.raises(
+            TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'
+        ):
             drop_topic(conn, "orders")
         assert time.monotonic() - began < 5
         fill(conn, 1)

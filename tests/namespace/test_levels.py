@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from headrace.consume import Consumer, create_consumer, drop_consumer, lag, redrive, resume, seek
-from headrace.core import Event, Forbidden, LoggedEvent, PayloadTooLarge, UnknownTopic
+from headrace.core import BadTime, Event, Forbidden, LoggedEvent, PayloadTooLarge, UnknownTopic
 from headrace.db import AsyncConnection, Connection, Target, connect, migrate
 from headrace.log import alter_topic, create_topic, drop_topic, list_topics, read
 from headrace.namespace import create_namespace, grant_namespace
@@ -41,6 +41,12 @@ def test_direct_insert_meets_the_same_checks_as_publish(stage: Connection, sign_
             (topic_id,),
         )
     assert refused.value.sqlstate == PayloadTooLarge.sqlstate
+    for at in ("infinity", "50000-01-01", "0001-01-01 BC"):
+        with pytest.raises(psycopg.Error) as refused:
+            role.execute(
+                "insert into headrace.outbox (topic_id, type, payload, emitted_at) values (%s, 'placed', '1', %s)", (topic_id, at)
+            )
+        assert refused.value.sqlstate == BadTime.sqlstate
 
 
 async def test_consumer_consumes_and_does_not_publish(stage: Connection, sign_in: SignIn, database: Target) -> None:

@@ -4,7 +4,9 @@ the same way by every door; and whatever was refused, the rest flows on to the c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -12,10 +14,10 @@ import psycopg
 import pytest
 
 from headrace.consume import Batch, Consumer, Runner
-from headrace.core import DatabaseUnavailable, Event, HeadraceError, LoggedEvent
-from headrace.core._limits import PAYLOAD_BYTES_MAX
-from headrace.db import AsyncConnection, Connection, Target, connect, translate
-from headrace.log import read
+from headrace.core import BadTime, DatabaseUnavailable, Event, HeadraceError, LoggedEvent
+from headrace.core._limits import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
+from headrace.db import AsyncConnection, Connection, Target, connect, translate, translated
+from headrace.log import Clock, create_topic, get_topic, maintain, read
 from headrace.outbox import publish, publish_many
 from tests.builders import drain, topic
 from tests.cli.conftest import call
@@ -135,6 +137,20 @@ KEYS_TAKEN = [
     "\x1b[31m",
     "CON",
     "a" + "\u0301" * 200,
+]
+TIMES_TAKEN = [
+    "0001-01-02 00:00:00+00",
+    "9999-12-30 23:59:59.999999+00",
+    "1969-12-31 23:59:59.999999+00",
+    "9999-12-31 09:00:00+14",
+]
+TIMES_REFUSED = [
+    "infinity",
+    "-infinity",
+    "50000-01-01 00:00:00+00",
+    "0001-01-01 00:00:00+00 BC",
+    "0001-01-01 23:59:59.999999+00",
+    "9999-12-31 00:00:00+00",
 ]
 KEYS_REFUSED = ["", "k" * 1025, "é" * 513, "a\0b", "\ud800"]
 
@@ -306,6 +322,72 @@ def test_every_string_is_kept_or_refused_in_every_field_by_all_doors_alike(
     _, said = FIELDS[field]
     wanted = [{text: text} for text in kept] if field == "headers" else kept
     assert [said(event) for event in read(orders, "orders")] == wanted
+
+
+def time_by_sql(conn: Connection, at: str) -> None:
+    conn.execute("select headrace.publish('orders', 'x', '1', p_emitted_at => %s::timestamptz)", (at,))
+
+
+def time_by_sql_many(conn: Connection, at: str) -> None:
+    told = json.dumps([{"topic": "orders", "type": "x", "emitted_at": at}])
+    conn.execute("select headrace.publish_many(%s)", (told,))
+
+
+def time_by_python(conn: Connection, at: str) -> None:
+    publish(conn, "orders", "x", 1, emitted_at=datetime.fromisoformat(at))
+
+
+def time_by_copy(conn: Connection, at: str) -> None:
+    publish_many(conn, [Event(topic="orders", type="x", emitted_at=datetime.fromisoformat(at))])
+
+
+TIME_DOORS = {"sql": time_by_sql, "sql-many": time_by_sql_many, "python": time_by_python, "copy": time_by_copy}
+
+
+@pytest.mark.parametrize("clock", ["server", "event"])
+@pytest.mark.parametrize("name", TIME_DOORS)
+async def test_every_time_is_kept_or_refused_and_reaches_consumers_of_every_zone(
+    conn: Connection, database: Target, name: str, clock: Clock, start: Start
+) -> None:
+    create_topic(conn, "orders", clock=clock, retention=timedelta(days=1))
+    door = TIME_DOORS[name]
+    for at in TIMES_REFUSED:
+        if name in ("python", "copy") and not re.match(r"\d{4}-[^B]*$", at):
+            continue  # Python itself has no such times.
+        with pytest.raises(BadTime, match="0001-01-02 to 9999-12-30 are allowed"), translated():
+            door(conn, at)
+    for at in TIMES_TAKEN:
+        door(conn, at)
+    drain(conn)
+    got: list[datetime] = []
+
+    async def keep(event: LoggedEvent, _tx: AsyncConnection) -> None:
+        got.append(event.emitted_at)
+
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=keep)))
+    assert got == [datetime.fromisoformat(at) for at in TIMES_TAKEN]
+    for zone in ("Pacific/Kiritimati", "Etc/GMT+12"):
+        conn.execute("select set_config('timezone', %s, false)", (zone,))
+        assert [event.emitted_at for event in read(conn, "orders")] == got
+    assert get_topic(conn, "orders").last_position == len(got)
+    maintain(conn)
+
+
+@pytest.mark.parametrize("clock", ["server", "event"])
+@pytest.mark.parametrize("at", ["infinity", "-infinity", "50000-01-01 00:00:00+00", "0001-01-01 00:00:00+00 BC"])
+def test_time_that_was_in_the_outbox_before_it_was_refused_is_brought_within_the_limits(
+    conn: Connection, at: str, clock: Clock
+) -> None:
+    create_topic(conn, "orders", clock=clock)
+    statement = (
+        "insert into headrace.outbox (topic_id, type, payload, emitted_at) values (headrace.topic_id('orders'), 'x', '1', %s)"
+    )
+    conn.execute(statement, (at,))
+    time_by_sql(conn, "2026-01-01 00:00:00+00")
+    assert drain(conn) == 2
+    first, second = read(conn, "orders")
+    assert first.emitted_at in (EMITTED_AT_MIN, EMITTED_AT_MAX)
+    assert second.emitted_at == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", [name for name in DOORS if name != "command"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.core import Conflict, Invalid, PayloadTooLarge, UnknownTopic
+from headrace.core import BadTime, Conflict, Invalid, PayloadTooLarge, UnknownTopic
 from headrace.db import Connection, Target
 from headrace.log import read
 from headrace.spark import event_schema
@@ -145,6 +146,9 @@ def test_bad_rows_are_refused_with_their_reason_and_nothing_is_published(conn: C
     topic(conn)
     with pytest.raises(PayloadTooLarge):
         stage(options(secret), "query", 0, [pa.record_batch({"payload": ["1", json.dumps("x" * 1_100_000)]})])
+    with pytest.raises(BadTime):
+        late = [datetime(9999, 12, 31, 12, tzinfo=UTC)]
+        stage(options(secret), "query", 0, [pa.record_batch({"payload": ["1"], "timestamp": late})])
     with pytest.raises(Invalid, match="invalid input syntax for type json"):
         stage(options(secret), "query", 0, [pa.record_batch({"payload": ["{"]})])
     elsewhere = options(secret, topic="nowhere")

@@ -12,9 +12,11 @@ from uuid import UUID
 import msgspec
 from uuid_utils.compat import uuid7
 
-from headrace.core._errors import BadHeaders, BadKey, BadText, BadType, Invalid, PayloadTooLarge, UnknownTopic
+from headrace.core._errors import BadHeaders, BadKey, BadText, BadTime, BadType, Invalid, PayloadTooLarge, UnknownTopic
 from headrace.core._json import JSON, RawJSON, encode, fits, printed_bytes
 from headrace.core._limits import (
+    EMITTED_AT_MAX,
+    EMITTED_AT_MIN,
     HEADERS_BYTES_MAX,
     KEY_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
@@ -75,8 +77,8 @@ def seal(event: Event) -> Envelope:
         _check_key(event.key)
     if not isinstance(event.id, UUID):
         raise Invalid(f"event id {event.id!r} is not a UUID; give a uuid.UUID, or leave it out")
-    if event.emitted_at is not None and event.emitted_at.tzinfo is None:
-        raise Invalid(f"emitted_at {event.emitted_at} has no time zone; use an aware datetime")
+    if event.emitted_at is not None:
+        _check_time(event.emitted_at)
     payload = encode(event.payload)
     if not fits(payload, PAYLOAD_BYTES_MAX):
         raise PayloadTooLarge(
@@ -107,6 +109,13 @@ def _check_key(key: str) -> None:
     size = _text_bytes("key", key)
     if not 1 <= size <= KEY_BYTES_MAX:
         raise BadKey(f"key has {size} bytes, 1 to {KEY_BYTES_MAX} are allowed; leave it out, or hash a long key")
+
+
+def _check_time(at: datetime) -> None:
+    if at.tzinfo is None:
+        raise Invalid(f"emitted_at {at} has no time zone; use an aware datetime")
+    if not EMITTED_AT_MIN <= at <= EMITTED_AT_MAX:
+        raise BadTime(f"emitted_at is {at}, 0001-01-02 to 9999-12-30 are allowed; leave it out for the time of now")
 
 
 def _text_bytes(what: str, text: str) -> int:

@@ -62,7 +62,7 @@ declare
     v_at    timestamptz;
 begin
     for v_at in
-        select distinct date_trunc(v_width, o.emitted_at)
+        select distinct date_trunc(v_width, headrace.clamp_time(o.emitted_at))
         from headrace.outbox o
         where o.topic_id = p_topic_id and o.id <= p_bound and (v_until is null or o.emitted_at >= v_until)
         order by 1

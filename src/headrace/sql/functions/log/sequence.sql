@@ -52,7 +52,9 @@ begin
         with moved as (
             delete from headrace.outbox o
             where o.topic_id = v_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
-            returning o.id, o.event_id, o.type, o.key, o.payload, o.headers, o.emitted_at, o.producer
+            returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
+                -- The ways in refuse a time beyond the limits; one that is here all the same must not stop the topic or its readers.
+                headrace.clamp_time(o.emitted_at) as emitted_at, o.producer
         ), fresh as (
             select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
                 row_number() over (partition by m.event_id order by m.id) as copy

@@ -65,7 +65,8 @@ as $$
     union all
     -- Who is let at the outbox directly meets the same checks as one who calls headrace.publish.
     select g.relation, 'insert', format('with check (%s)', headrace.guard_condition(g.owned_by, g.insert_level)
-        || case g.relation when 'outbox' then ' and headrace.event_within_limits(type, key, payload, headers, producer)' else '' end)
+        || case g.relation when 'outbox' then ' and headrace.event_within_limits(type, key, payload, headers, producer)'
+            ' and headrace.time_within_limits(emitted_at)' else '' end)
     from headrace.guarded() g where g.insert_level is not null
     union all
     -- A topic's row may be locked by a consumer (to make a definite "latest"), changed by an admin only.

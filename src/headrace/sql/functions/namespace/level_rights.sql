@@ -4,7 +4,7 @@ create or replace function headrace.level_functions(p_level text) returns setof 
 language sql immutable
 as $$
     select f.name from (values
-        ('any', '{clock,current_namespace,uuid_v7,key_hash,json_depth,json_number_too_big,event_within_limits,outbox_slot,
+        ('any', '{clock,current_namespace,uuid_v7,key_hash,json_depth,json_number_too_big,event_within_limits,time_within_limits,clamp_time,outbox_slot,
             granted,granted_topics,topic_id,raise_unknown_topic,wake_sequencer,wake_topics,queue_name,wake_queue,uuid_or_null}'::text[]),
         ('publish', '{publish,publish_many,check_events,copy_route,publish_cloudevent,cloudevent_id,check_cloudevent,
             captured_event,captured_columns,send_action,send_actions,

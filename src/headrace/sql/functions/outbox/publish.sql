@@ -22,6 +22,9 @@ begin
             and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
         perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
     end if;
+    if p_emitted_at is not null then
+        perform headrace.time_within_limits(p_emitted_at);
+    end if;
     if p_event_id is null then
         p_event_id := headrace.uuid_v7();
     end if;

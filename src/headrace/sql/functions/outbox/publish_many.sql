@@ -17,6 +17,7 @@ begin
         join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
         where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
             coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
+            and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
         -- The outbox numbers rows as they come, and that number is the producer's order.
         order by e.place
         returning event_id;

@@ -6,4 +6,5 @@ select headrace.current_namespace(%(namespace)s), %(query)s, %(batch)s, %(token)
 from unnest(%(place)s::bigint[], %(topic)s::text[], %(type)s::text[], %(key)s::text[], %(payload)s::text[], %(headers)s::text[],
     %(event_id)s::text[], %(emitted_at)s::timestamptz[], %(producer)s::text[], %(priority)s::integer[])
     r (place, topic, type, key, payload, headers, event_id, emitted_at, producer, priority)
-where headrace.event_within_limits(r.type, r.key, r.payload::jsonb, coalesce(r.headers::jsonb, '{}'), r.producer);
+where headrace.event_within_limits(r.type, r.key, r.payload::jsonb, coalesce(r.headers::jsonb, '{}'), r.producer)
+    and headrace.time_within_limits(r.emitted_at);
