@@ -1,4 +1,4 @@
-"""A limit on everything. SQL enforces the same numbers (sql/functions/core: event_within_limits, time_within_limits); a test compares them."""
+"""A limit on everything. SQL enforces the same numbers (sql/functions/core/*_within_limits.sql); a test compares them."""
 
 from __future__ import annotations
 
