@@ -1,10 +1,13 @@
-"""Loops end when they are told to."""
+"""Loops go on when the database is back, and end when they are told to."""
 
 from __future__ import annotations
 
 import asyncio
 
-from headrace.db import end_loops
+import psycopg
+import pytest
+
+from headrace.db import Connection, end_loops, persist
 
 
 async def test_loop_that_loses_a_cancellation_ends_all_the_same() -> None:
@@ -25,3 +28,25 @@ async def test_loop_that_loses_a_cancellation_ends_all_the_same() -> None:
     async with asyncio.timeout(5):
         await end_loops(loop)
     assert loop.cancelled() and lost == 2
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.parametrize(
+    ("sqlstate", "waits"),
+    [("25006", True), ("25P03", True), ("25P04", True), ("40P01", True), ("57P01", True), ("25001", False), ("HR001", False)],
+)
+async def test_step_is_tried_again_where_waiting_may_help(conn: Connection, sqlstate: str, waits: bool) -> None:
+    tried = 0
+
+    async def step() -> int:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            conn.execute(f"do $$ begin raise 'away' using errcode = '{sqlstate}'; end $$")
+        return tried
+
+    if waits:
+        assert await persist("step", step) == 2
+    else:
+        with pytest.raises(psycopg.Error):
+            await persist("step", step)

@@ -108,6 +108,19 @@ async def test_schedule_that_cannot_be_fired_waits_and_the_others_go_on(stage: C
     assert events(stage) == 2
 
 
+async def test_error_of_ours_while_firing_marks_the_schedule_and_ends_no_ticker(stage: Connection, start: Start) -> None:
+    schedule(stage)
+    stage.execute(
+        """create function refuse() returns trigger language plpgsql as
+             $$ begin raise 'too many' using errcode = 'HR101'; end $$;
+           create trigger refuse before insert on headrace.outbox for each row execute function refuse()"""
+    )
+    set_clock(stage, "2026-03-02T13:00:01Z")
+    ticker = await start()
+    assert await fire_all(ticker) == 0
+    assert (ticker.failures, get_schedule(stage, "report").state) == (1, "failing")
+
+
 async def test_rest_ends_at_the_next_tick(stage: Connection, start: Start) -> None:
     schedule(stage)
     ticker = await start()

@@ -10,9 +10,9 @@ import logging
 
 import psycopg
 import psycopg.sql
-import stamina
 
-from headrace.db._connect import Target, connect_async
+from headrace.db._connect import AsyncConnection, Target, connect_async
+from headrace.db._persist import persist, transient
 
 logger = logging.getLogger(__name__)
 
@@ -57,23 +57,30 @@ class Listener:
     async def run(self) -> None:
         """Listens until cancelled; a lost connection is made again."""
         while True:
+            conn = await persist(f"listener of {self._target}", self._listen)
             try:
-                await self._listen()
-            except psycopg.OperationalError as error:
+                await self._hear(conn)
+            except psycopg.Error as error:
+                if not transient(error):
+                    raise
                 logger.warning("listener of %s lost its connection: %s", self._target, error)
+            finally:
+                await conn.close()
 
-    async def _listen(self) -> None:
-        async for attempt in stamina.retry_context(
-            on=psycopg.OperationalError, attempts=None, timeout=None, wait_initial=0.1, wait_max=5
-        ):
-            with attempt:
-                conn = await connect_async(self._target)
-        async with conn:
+    async def _listen(self) -> AsyncConnection:
+        conn = await connect_async(self._target)
+        try:
             for channel in {subscription.channel for subscription in self._subscriptions}:
                 await conn.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
-            self._ring_all()
-            async for notification in conn.notifies():
-                self._ring(notification.channel, notification.payload)
+        except BaseException:
+            await conn.close()
+            raise
+        return conn
+
+    async def _hear(self, conn: AsyncConnection) -> None:
+        self._ring_all()
+        async for notification in conn.notifies():
+            self._ring(notification.channel, notification.payload)
 
     def _ring(self, channel: str, payload: str) -> None:
         words = set(payload.split(",")) if payload else None

@@ -18,12 +18,16 @@ AGAIN_S = 0.2
 
 # Deadlocks and serialization failures are the server's way of saying: again, please.
 TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+# psycopg counts these as internal errors: a standby that is not promoted yet or a server that went read-only, and sessions that
+# the server ended because a transaction was idle or open for too long.
+_PASSING = {"25006", "25P03", "25P04"}
 
 
 def transient(error: Exception) -> bool:
     """Whether trying again may help. Errors of ours do not mend by waiting; psycopg counts every SQLSTATE it does not know
     as operational, so they have to be told apart by it."""
-    return isinstance(error, TRANSIENT) and not (getattr(error, "sqlstate", None) or "").startswith("HR")
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    return sqlstate in _PASSING or (isinstance(error, TRANSIENT) and not sqlstate.startswith("HR"))
 
 
 def as_lost(error: Exception) -> Exception:
@@ -38,7 +42,7 @@ async def persist(name: str, step: Callable[[], Awaitable[T]]) -> T:
     Nothing is lost by that: whatever a step did was in a transaction, and the next attempt finds what is due."""
     try:
         return await step()
-    except TRANSIENT as error:
+    except Exception as error:
         if not transient(error):
             raise
         logger.warning("%s: %s; trying again", name, str(error).strip() or type(error).__name__)

@@ -9,8 +9,10 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 
+import psycopg
+
 from headrace.consume import Runner
-from headrace.db import TRANSIENT, Listener, Pool, Target, end_loops, persist, pool, translate
+from headrace.db import Listener, Pool, Target, end_loops, persist, pool, translate
 from headrace.log import Sequencer
 from headrace.node._app import Headrace
 from headrace.node._hands import Hands, Work
@@ -182,7 +184,7 @@ class _Side:
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self._registry.deregister()
-        except (*TRANSIENT, TimeoutError) as error:
+        except (psycopg.Error, TimeoutError) as error:
             logger.warning("%s did not hear that this node ends: %s", self.target, error)
 
     async def _keep_maintained(self) -> None:

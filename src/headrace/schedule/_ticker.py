@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from headrace.core import HeadraceError, Invalid
-from headrace.db import TRANSIENT, AsyncConnection, Pool, Subscription, Target, persist, query, translate
+from headrace.db import AsyncConnection, Pool, Subscription, Target, persist, query, transient, translate
 from headrace.schedule._pg_cron import sync_cron_jobs
 from headrace.schedule._schedule import Unplanned
 
@@ -88,7 +88,7 @@ class Ticker:
                 async with conn.transaction():
                     row = await (await conn.execute("select headrace.run_schedule(%s)", claimed)).fetchone()
             except psycopg.Error as error:
-                if isinstance(error, TRANSIENT):
+                if transient(error):
                     raise
                 await self._fail(conn, claimed[0], _told(error))
                 return True
