@@ -11,6 +11,7 @@ from uuid import UUID
 from headrace.db import Pool, Subscription, Target, end_loops
 from headrace.node._app import Headrace
 from headrace.node._sweep import Sweep
+from headrace.node._upkeep import keep_up
 from headrace.work import LEASE_S, WORKERS, Keeper, Queue, Worker, lanes, lease_pool
 
 
@@ -32,6 +33,7 @@ class Hands:
     def __init__(
         self, app: Headrace, target: Target, pool: Pool, bell: Subscription, stop: asyncio.Event, *, node_id: UUID, work: Work
     ) -> None:
+        self._target = target
         self._stop = stop
         own = lanes(app.handlings, workers=work.workers)
         # Claims are short: a few connections serve many workers.
@@ -44,13 +46,15 @@ class Hands:
 
     async def run(self) -> None:
         await self._leases.open()
-        keeper = asyncio.create_task(self._keeper.run())
-        sweeper = asyncio.create_task(self._sweep.run())
+        beside = [
+            keep_up(f"leases of {self._target}", self._keeper.run),
+            keep_up(f"sweep of {self._target}", self._sweep.run),
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self.workers:
                     group.create_task(worker.run())
                 group.create_task(self._stop.wait())
         finally:
-            await end_loops(keeper, sweeper)
+            await end_loops(*beside)
             await self._leases.close()

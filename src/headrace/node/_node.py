@@ -17,6 +17,7 @@ from headrace.log import Sequencer
 from headrace.node._app import Headrace
 from headrace.node._hands import Hands, Work
 from headrace.node._registry import Identity, Registry
+from headrace.node._upkeep import keep_up
 from headrace.react import Correlators, Reactor
 from headrace.schedule import Ticker
 from headrace.work import lanes
@@ -155,11 +156,14 @@ class _Side:
             await self._pool.close()
 
     async def _run_loops(self) -> None:
-        beside = [asyncio.create_task(loop) for loop in (self._listener.run(), self._registry.run())]
+        beside = [
+            keep_up(f"listener of {self.target}", self._listener.run),
+            keep_up(f"heartbeat of {self.target}", self._registry.run),
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 if self.sequencer and self.ticker and self.reactor and self.correlators:
-                    beside.append(asyncio.create_task(self._keep_maintained()))
+                    beside.append(keep_up(f"maintenance of {self.target}", self._keep_maintained))
                     for loop in (self.sequencer.run(), self.ticker.run(), self.reactor.run(), self.correlators.run()):
                         group.create_task(self._guarded(loop))
                 for runner in self.runners:
