@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from headrace.core import LeaseLost
 from headrace.db import AsyncConnection, Connection, end_loops
 from headrace.work import Action, Policy, list_dead_letters, list_results, send_action
+from headrace.work._action import Claim
 from tests.work.conftest import Bench, make_due, run_dry, send, waiting, write
 
 Effects = Callable[[], list[object]]
@@ -143,3 +144,43 @@ async def test_failure_and_release_by_who_no_longer_holds_the_action_change_noth
     await bench.queue.release([first], begun=False)
     assert conn.execute("select read_ct, vt from pgmq.q_hr_default").fetchone() == before
     assert list_dead_letters(conn) == []
+
+
+async def test_workers_of_a_lane_give_back_each_claim_once(
+    conn: Connection, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is owed while a release is under way, and another worker settles it."""
+    send(conn, 1, 2)
+    worker = bench.worker(write)
+    first, second = [claim for _ in range(2) for claim in await bench.queue.claim(["work"], 1)]
+    released: list[Claim] = []
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(claims: Sequence[Claim], *, begun: bool) -> None:
+        released.extend(claims)
+        under_way.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(bench.queue, "release", slow)
+    worker._owed[False] += [first]
+    settling = asyncio.create_task(worker._settle())
+    await under_way.wait()
+    worker._owed[False] += [second]
+    other = asyncio.create_task(worker._settle())
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(settling, other)
+    await worker._settle()
+    assert released == [first, second]
+
+
+async def test_claim_that_could_not_be_given_back_is_still_owed(bench: Bench, conn: Connection) -> None:
+    send(conn, 1)
+    worker = bench.worker(write)
+    worker._owed[False] += await bench.queue.claim(["work"], 1)
+    conn.execute("alter function headrace.release_actions rename to gone")
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        await worker._settle()
+    conn.execute("alter function headrace.gone rename to release_actions")
+    await worker._settle()
+    assert conn.execute("select read_ct from pgmq.q_hr_default where vt <= headrace.clock()").fetchall() == [(0,)]

@@ -133,10 +133,16 @@ class Worker:
 
     async def _settle(self) -> None:
         """Gives back what a lost connection left in our hands."""
-        for begun, owed in self._owed.items():
-            if owed:
+        for begun in self._owed:
+            # Taken out first: the lane's other workers come by while this one waits.
+            owed, self._owed[begun] = self._owed[begun], []
+            if not owed:
+                continue
+            try:
                 await self._queue.release(owed, begun=begun)
-                owed.clear()
+            except Exception:
+                self._owed[begun] += owed
+                raise
 
     async def _claim(self) -> list[Claim]:
         most = self._bucket.take(self._pace.size) if self._bucket else self._pace.size
