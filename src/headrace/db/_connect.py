@@ -14,19 +14,40 @@ from typing import TypeAlias
 
 import platformdirs
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool
 
-from headrace.core import DatabaseUnavailable, Invalid, decode
+from headrace.core import DatabaseUnavailable, Invalid, decode, encode
 from headrace.db._server import Server
+from headrace.db._sql import query
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
 Pool: TypeAlias = AsyncConnectionPool[AsyncConnection]
 
 APPLICATION_NAME = "headrace"
+
+_PARAMETERS: Mapping[str, str | int] = {
+    "fallback_application_name": APPLICATION_NAME,
+    "connect_timeout": 10,
+    # A partner that vanished without a word is noticed after 25 s; left to the system it takes two hours.
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+# Keepalives rest while data waits to be sent; the system tries that for a quarter of an hour. For nodes, which can begin again:
+# it also ends a connection whose partner lives and reads nothing for so long, as a server may during a command's large COPY.
+_NODE_PARAMETERS = {**_PARAMETERS, "tcp_user_timeout": 30_000}
+# The same for the server's side, where a vanished node's transactions hold their locks.
+_NODE_SETTINGS = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
 
 
 @dataclass(frozen=True)
@@ -92,11 +113,16 @@ def _checked(target: Target) -> Target:
     return target
 
 
+def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
+    """The address with parameters it does not have itself."""
+    return make_conninfo("", **{**parameters, **conninfo_to_dict(target.dsn)})
+
+
 @contextmanager
 def connect(target: Target) -> Iterator[Connection]:
     """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
     try:
-        conn = psycopg.connect(target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10)
+        conn = psycopg.connect(_conninfo(target, _PARAMETERS), autocommit=True)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"cannot reach database {target}: {' '.join(str(error).split())}") from None
     set_json_loads(decode, conn)
@@ -106,9 +132,7 @@ def connect(target: Target) -> Iterator[Connection]:
 
 async def connect_async(target: Target) -> AsyncConnection:
     """An asynchronous connection in autocommit mode; the caller closes it."""
-    conn = await psycopg.AsyncConnection.connect(
-        target.dsn, autocommit=True, fallback_application_name=APPLICATION_NAME, connect_timeout=10
-    )
+    conn = await psycopg.AsyncConnection.connect(_conninfo(target, _NODE_PARAMETERS), autocommit=True)
     set_json_loads(decode, conn)
     return conn
 
@@ -120,16 +144,15 @@ def pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None
 
     async def configure(conn: AsyncConnection) -> None:
         set_json_loads(decode, conn)
-        for name, value in (settings or {}).items():
-            await conn.execute("select set_config(%s, %s, false)", (name, value))
+        await conn.execute(query("db/configure"), {"settings": encode(settings or {}), "defaults": encode(_NODE_SETTINGS)})
 
     return AsyncConnectionPool(
-        target.dsn,
+        _conninfo(target, _NODE_PARAMETERS),
         min_size=1,
         max_size=size,
         open=False,
         configure=configure,
-        kwargs={"autocommit": True, "fallback_application_name": APPLICATION_NAME, "connect_timeout": 10},
+        kwargs={"autocommit": True},
         # The loops retry by themselves; a pool that waited long would only hide an outage from them.
         reconnect_timeout=5,
         timeout=15,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import class_row
 
@@ -89,9 +88,7 @@ async def _compare(conn: AsyncConnection, target: Target, wanted: list[Wanted]) 
     assert home is not None
     if home.home is None:
         return None, {}
-    async with await psycopg.AsyncConnection.connect(
-        make_conninfo(target.dsn, dbname=home.home), autocommit=True, connect_timeout=10
-    ) as cron:
+    async with await connect_async(Target(target.name, make_conninfo(target.dsn, dbname=home.home))) as cron:
         installed = await cron.execute("select from pg_extension e where e.extname = 'pg_cron'")
         if await installed.fetchone() is None:
             return None, {}
