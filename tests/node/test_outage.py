@@ -20,7 +20,9 @@ pytestmark = pytest.mark.lane("pg18")
 
 @asynccontextmanager
 async def running(target: Target) -> AsyncIterator[Node]:
-    """A node with sequencer, that must not end before it is told to."""
+    """A node with sequencer, that must not end before it is told to.
+
+    Statements beside it go through threads: they may wait for a lock that the node's loops hold."""
     node = Node(Headrace(), [target], identity=Identity(name="n1"))
     task = asyncio.create_task(node.run())
     try:
@@ -55,12 +57,12 @@ async def test_node_lives_through_a_database_that_is_read_only(
 ) -> None:
     topic(conn)
     async with running(database) as node:
-        publish(conn, 1)
+        await asyncio.to_thread(publish, conn, 1)
         await until(lambda: node.sequenced == 1)
-        set_read_only(conn, "on")
-        publish(conn, 2)
+        await asyncio.to_thread(set_read_only, conn, "on")
+        await asyncio.to_thread(publish, conn, 2)
         await until(lambda: "read-only transaction" in caplog.text)
-        set_read_only(conn, "off")
+        await asyncio.to_thread(set_read_only, conn, "off")
         await until(lambda: node.sequenced == 2)
 
 
@@ -88,8 +90,8 @@ async def test_node_on_a_standby_waits_for_its_promotion(standby: Target, caplog
     with psycopg.connect(standby.dsn, autocommit=True) as conn:
         async with running(standby) as node:
             await until(lambda: "registration with standby" in caplog.text)
-            conn.execute("select pg_promote()")
-            publish(conn, 1)
+            await asyncio.to_thread(conn.execute, "select pg_promote()")
+            await asyncio.to_thread(publish, conn, 1)
             await until(lambda: node.sequenced == 1)
 
 
@@ -99,7 +101,7 @@ async def test_listener_on_a_standby_hears_after_its_promotion(standby: Target, 
     with psycopg.connect(standby.dsn, autocommit=True) as conn:
         listening = asyncio.create_task(listener.run())
         await until(lambda: "cannot execute LISTEN during recovery" in caplog.text)
-        conn.execute("select pg_promote()")
+        await asyncio.to_thread(conn.execute, "select pg_promote()")
         assert await bell.wait(30), listening
         conn.execute("notify headrace_outbox")
         assert await bell.wait(30)

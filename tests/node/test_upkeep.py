@@ -44,9 +44,10 @@ async def test_upkeep_goes_on_after_an_error(
     node = Node(Headrace(), [database])
     running = asyncio.create_task(node.run())
     await until(lambda: f"{upkeep} of {database}" in caplog.text)
-    conn.execute(
+    await asyncio.to_thread(
+        conn.execute,
         f"""create function headrace.{function}({given}) returns {"boolean" if result == "true" else "integer"} language sql
-            as 'insert into called default values; select {result}'"""
+            as 'insert into called default values; select {result}'""",
     )
     await until(lambda: conn.execute("select from called").fetchone() is not None)
     node.stop()
