@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,10 +24,11 @@ from hypothesis import strategies as st
 from headrace.core import Invalid
 from headrace.prove import FAULTS
 from headrace.prove._actor import Orders
+from headrace.prove._evidence import Missed
 from headrace.prove._final import read_operations
 from headrace.prove._history import Ended, History, Invoked, Seen, read_history
-from headrace.prove._nemesis import chosen_faults
-from headrace.prove._plan import LEAD_S, TAIL_S, make_plan
+from headrace.prove._nemesis import Nemesis, chosen_faults
+from headrace.prove._plan import LEAD_S, TAIL_S, Planned, make_plan
 from headrace.prove._producer import next_op
 from headrace.prove._proxy import Proxy
 from headrace.prove._workload import transaction
@@ -54,6 +61,27 @@ def test_an_hour_has_more_than_a_hundred_faults() -> None:
 def test_values_rise_along_a_producer() -> None:
     numbers = [sent.n for op in range(1, 200) for sent in transaction(3, "p", op).events]
     assert numbers == sorted(numbers) and len(set(numbers)) == len(numbers)
+
+
+def test_fault_that_is_tried_in_vain_is_told_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def in_vain(*_: object) -> Iterator[str]:
+        yield Missed("nobody came")
+
+    @contextmanager
+    def unreachable(*_: object) -> Iterator[str]:
+        raise psycopg.OperationalError("no server")
+        yield ""
+
+    told: list[str] = []
+    scene = SimpleNamespace(cast=SimpleNamespace(mend=lambda: None))
+    for name, act in (("cut", in_vain), ("delay", unreachable)):
+        monkeypatch.setitem(FAULTS, name, replace(FAULTS[name], act=act))
+    nemesis = Nemesis(scene, [Planned(0, "cut", 1), Planned(0, "delay", 1)], told.append)  # type: ignore[arg-type]
+    nemesis.run(0.0, math.inf)
+    kept = msgspec.json.decode(msgspec.json.encode(nemesis.fallen))
+    assert [(one["fault"], one["struck"]) for one in kept] == [("cut", False), ("delay", False)]
+    assert "nobody came" in told[0] and "no server" in told[1]
 
 
 def test_faults_that_kill_the_server_are_refused_where_it_is_not_ours() -> None:

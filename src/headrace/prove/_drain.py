@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 
 from headrace.db import Connection, connect, query
 from headrace.prove._scene import Scene
@@ -25,14 +26,18 @@ class Drained:
 
 
 def drain(stage: Scene, drain_s: float) -> dict[str, Drained]:
-    """Producers end, then everything is worked off, then pipeline, nodes and at last the reader end. By shard."""
+    """Producers end, then everything is worked off, then pipeline, nodes and at last the readers end. By shard. It is waited for
+    as long as it becomes less: what is slow on purpose may take its time."""
     for role in ("producer", "sink"):
         stage.cast.end(role)
     with ExitStack() as stack:
         conns = {target.name: stack.enter_context(connect(target)) for target in stage.targets}
         deadline = time.monotonic() + drain_s
         paused = {name: _pause(conn, deadline) for name, conn in conns.items()}
-        while any(any(left_over(conn).values()) for conn in conns.values()) and time.monotonic() < deadline:
+        least = inf
+        while (left := sum(sum(left_over(conn).values()) for conn in conns.values())) and time.monotonic() < deadline:
+            if left < least:
+                least, deadline = left, time.monotonic() + drain_s
             time.sleep(LOOK_S)
         drained = {name: Drained(left_over(conn), _clock(conn), paused[name]) for name, conn in conns.items()}
     for role in ("pipeline", "node", "reader"):

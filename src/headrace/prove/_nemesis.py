@@ -112,4 +112,4 @@ class Nemesis:
             # The server was not to be reached for it, after an earlier fault: each heals what it has broken all the same.
             detail = Missed(f"{detail}, cut short: {' '.join(str(error).split())[:200]}")
             self._tell(f"{called}, {detail}")
-        self.fallen.append(Fallen(planned.fault, at, now(), detail, struck=not isinstance(detail, Missed)))
+        self.fallen.append(Fallen(planned.fault, at, now(), str(detail), struck=not isinstance(detail, Missed)))

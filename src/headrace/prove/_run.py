@@ -26,7 +26,7 @@ from headrace.prove._scene import Scene, scene
 from headrace.prove._verdict import Verdict, join
 from headrace.prove._watch import Watch
 
-DRAIN_S = 180.0
+DRAIN_S = 60.0
 LEASE_S = 4.0
 START_S = 120.0
 
@@ -81,6 +81,7 @@ class Options:
     keep: Path | None = None
     """Where histories, logs and the course of the run stay; None: they are deleted."""
     drain_s: float = DRAIN_S
+    """How long to wait at the end where nothing becomes less any more."""
 
 
 @dataclass(frozen=True)

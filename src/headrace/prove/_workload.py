@@ -27,7 +27,7 @@ POISON = "poison"
 SCHEDULE = "every-second"
 CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
-EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 80
+EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 65
 """Old events by day: so many that their slow consumer is behind for more than half of the run."""
 LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
 CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
