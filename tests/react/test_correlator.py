@@ -41,7 +41,7 @@ from headrace.react import (
     write_instances,
 )
 from headrace.react._step import Batch, Classified
-from tests.builders import rows_read, topic
+from tests.builders import topic
 
 from .correlator_steps import happen, pushed, settle_correlators
 from .steps import sent
@@ -361,68 +361,6 @@ async def test_state_of_a_key_says_what_it_waits_for_and_what_would_fire(cars: C
     assert [step.type for step in state.shortest.steps] == ["b", "c"] if state.shortest else False
     fresh = key_state(cars, "pair", "never seen")
     assert fresh is not None and not fresh.known and fresh.waits_for.types == ("a",)
-
-
-async def test_keys_are_forgotten_after_a_time_without_events(cars: Connection, correlators: Correlators) -> None:
-    cars.execute(
-        """insert into headrace.correlator (correlator, topic, key, pattern, forget_after)
-           values ('pair', 'cars', 'key', 'repeat {push(x) {sequential {a, b}}}', '1 hour')"""
-    )
-    happen(cars, "a:k a:j")
-    await settle_correlators(correlators, cars)
-    cars.execute("update headrace.correlator_instance set seen_at = seen_at - interval '2 hours'")
-    # An event that moves nothing counts all the same.
-    happen(cars, "z:j")
-    await settle_correlators(correlators, cars)
-    assert cars.execute("select headrace.forget_instances()").fetchone() == (1,)
-    happen(cars, "b:k b:j")
-    await settle_correlators(correlators, cars)
-    assert [row[2] for row in pushed(cars)] == ["j"]
-
-
-async def test_looking_for_keys_to_forget_goes_round_in_bounded_pieces(cars: Connection, correlators: Correlators) -> None:
-    await old_keys(cars, correlators, 50, old=10)
-    looks = []
-    for _ in range(12):
-        with cars.transaction():
-            before = rows_read(cars, "correlator_instance")
-            (forgotten,) = cars.execute("select headrace.forget_instances(10)").fetchone()  # type: ignore[misc]
-            # Eleven to look at; those that are old once more, to delete them.
-            assert rows_read(cars, "correlator_instance") - before <= 11 + forgotten
-            looks.append(forgotten)
-    assert sum(looks[:6]) == 10 and sum(looks[6:]) == 0
-    cars.execute("update headrace.correlator_instance set seen_at = seen_at - interval '2 hours'")
-    assert sum(cars.execute("select headrace.forget_instances(10)").fetchone()[0] for _ in range(6)) == 40  # type: ignore[index]
-
-
-async def test_correlator_without_a_key_to_forget_is_not_held_up(
-    cars: Connection, second: Connection, correlators: Correlators
-) -> None:
-    await old_keys(cars, correlators, 5, old=0)
-    free = "select count(*) from (select from headrace.cursor where partition = -1 for no key update skip locked) c"
-    with cars.transaction():
-        cars.execute("select headrace.forget_instances()")
-        assert second.execute(free).fetchone() == (1,)
-    cars.execute("update headrace.correlator_instance set seen_at = seen_at - interval '2 hours'")
-    with second.transaction():
-        second.execute(free)
-        assert cars.execute("select headrace.forget_instances()").fetchone() == (0,), "it is at work"
-    with cars.transaction():
-        assert cars.execute("select headrace.forget_instances()").fetchone() == (5,)
-        assert second.execute(free).fetchone() == (0,)
-
-
-async def old_keys(cars: Connection, correlators: Correlators, count: int, *, old: int) -> None:
-    """A correlator that forgets after an hour, with keys; some had no event for two."""
-    cars.execute(
-        """insert into headrace.correlator (correlator, topic, key, pattern, forget_after)
-           values ('pair', 'cars', 'key', 'repeat {push(x) {sequential {a, b}}}', '1 hour')"""
-    )
-    happen(cars, " ".join(f"a:k{n}" for n in range(count)))
-    await settle_correlators(correlators, cars)
-    cars.execute(
-        "update headrace.correlator_instance set seen_at = seen_at - interval '2 hours' where substr(key, 2)::int < %s", (old,)
-    )
 
 
 async def test_cursor_of_a_correlator_is_not_moved_by_hand(cars: Connection, correlators: Correlators) -> None:
