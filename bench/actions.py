@@ -1,4 +1,5 @@
-"""Actions through the queue with an empty handler: beside pgmq's bare read + delete, and beside procrastinate and pgqueuer.
+"""Actions through the queue with an empty handler: beside pgmq's bare read + delete, beside procrastinate and pgqueuer, and with
+many others in the queue that wait for their time.
 
 Bare is the least one can do with pgmq: read and delete a batch in one transaction, over and over, on one connection. It is
 compared with a node of one worker, which leases first and commits handling and ack after that, and so writes twice as often."""
@@ -22,16 +23,25 @@ class Plan:
     actions: int
     jobs: dict[str, int]
     """Fewer for the slower queues."""
+    waiting: int
+    """Actions that are not due: every other one was sent with a delay, the rest failed and are to be tried again."""
 
 
-FULL = Plan(rounds=5, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000})
-QUICK = Plan(rounds=3, actions=10_000, jobs={"procrastinate": 300, "pgqueuer": 5_000})
+FULL = Plan(rounds=5, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000}, waiting=200_000)
+QUICK = Plan(rounds=3, actions=10_000, jobs={"procrastinate": 300, "pgqueuer": 5_000}, waiting=50_000)
+
+
+WAIT = """
+    insert into pgmq.q_hr_default (read_ct, vt, message)
+    select n %% 2, headrace.clock() + interval '1 hour', jsonb_build_object(
+        'id', headrace.uuid_v7(), 'action', 'nothing', 'payload', jsonb_build_object('number', n), 'priority', 0)
+    from generate_series(1, %s) n"""
 
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
     told = surroundings(lab)
-    names = ("bare", "headrace-1", "headrace", "procrastinate", "pgqueuer")
+    names = ("bare", "headrace-1", "headrace", "waiting", "procrastinate", "pgqueuer")
     sides = {name: Side(name, []) for name in names}
     with lab.database("actions", partitions=1) as target, connect(target) as conn:
         conn.execute("select pgmq.create('bare')")
@@ -39,11 +49,17 @@ def run(lab: Lab, *, quick: bool) -> None:
             for name, side in sides.items():
                 conn.execute("vacuum")
                 settle(conn)
-                side.rounds.append(_bare(lab, conn, plan.actions) if name == "bare" else _drained(lab, target, name, plan))
+                if name == "bare":
+                    side.rounds.append(_bare(lab, conn, plan.actions))
+                elif name == "waiting":
+                    side.rounds.append(_beside_waiting(lab, conn, target, plan))
+                else:
+                    side.rounds.append(_drained(lab, target, name, plan))
     better = max(sides["procrastinate"], sides["pgqueuer"], key=lambda side: side.rate)
     figures: list[Figure] = [
         ratio(f"one worker : pgmq read + delete, {BATCH_MAX} each", sides["headrace-1"], sides["bare"], 0.6),
         ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.0),
+        ratio(f"node beside {plan.waiting} actions that wait : without them", sides["waiting"], sides["headrace"], 0.9),
     ]
     report("actions", told, figures, dict(sides))
 
@@ -55,6 +71,15 @@ def _drained(lab: Lab, target: Target, name: str, plan: Plan) -> Round:
         cpu = lab.cpu_s([worker.pid])
         seconds = worker.ask()["seconds"]
         return Round(jobs / seconds, 1e6 * (lab.cpu_s([worker.pid]) - cpu) / jobs)
+
+
+def _beside_waiting(lab: Lab, conn: Connection, target: Target, plan: Plan) -> Round:
+    conn.execute(WAIT, (plan.waiting,))
+    conn.execute("vacuum analyze pgmq.q_hr_default")
+    settle(conn)
+    drained = _drained(lab, target, "headrace", plan)
+    conn.execute("truncate pgmq.q_hr_default")
+    return drained
 
 
 def _bare(lab: Lab, conn: Connection, actions: int) -> Round:

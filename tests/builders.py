@@ -90,10 +90,10 @@ def shift_clock(conn: Connection, by: str) -> None:
 
 
 def rows_read(conn: Connection, table: str) -> int:
-    """How many rows of a table of ours the transaction has read, by PostgreSQL's own counters; look before and after."""
+    """How many rows of a table the transaction has read, by PostgreSQL's own counters; look before and after."""
     (count,) = conn.execute(
         """select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
-           from pg_stat_xact_user_tables where schemaname = 'headrace' and relname = %s""",
+           from pg_stat_xact_user_tables where relname = %s""",
         (table,),
     ).fetchone()  # type: ignore[misc]
     return int(count)

@@ -6,9 +6,9 @@ import os
 import socket
 
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.db import AsyncConnection, Connection, Target, connect_async, pool
+from headrace.db import AsyncConnection, Connection, Target, address, connect_async, pool
 
 SERVER_SIDE = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
 
@@ -62,3 +62,11 @@ async def test_settings_of_a_pool_are_set_on_each_connection(database: Target) -
     settings = {"headrace.node": "n1", "tcp_keepalives_idle": "20"}
     async with pool(database, size=1, settings=settings) as own, own.connection() as conn:
         assert await session(conn, "headrace.node", "tcp_keepalives_idle") == ["n1", "20"]
+
+
+def test_address_for_drivers_that_dial_by_themselves() -> None:
+    given = conninfo_to_dict(
+        address(Target("main", "postgresql://me@there/db?connect_timeout=3"), application_name="headrace spark")
+    )
+    assert (given["user"], given["host"], given["dbname"], given["connect_timeout"]) == ("me", "there", "db", "3")
+    assert (given["fallback_application_name"], given["keepalives_idle"]) == ("headrace spark", "10")

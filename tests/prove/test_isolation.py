@@ -11,6 +11,7 @@ import psycopg.sql
 import pytest
 
 from headrace.db import Connection, Target, query
+from headrace.work._queue import NOWHERE
 from tests.builders import drain, fill, topic
 from tests.prove.isolation import Sessions, Step, orders
 
@@ -193,9 +194,9 @@ def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(
             assert falls <= 1, f"it went back more than once: {done}"
 
 
-def claim_actions(conn: Connection, name: str) -> list[tuple[int, int]]:
+def claim_actions(conn: Connection, name: str, *, after: int = NOWHERE) -> list[tuple[int, int]]:
     """The product's own statement: message and attempt of what it gave."""
-    given = {"actions": ["work"], "max": 2, "lease_s": 60, "after": 0, "ordered": False}
+    given = {"actions": ["work"], "max": 2, "lease_s": 60, "after": after, "ordered": False}
     queue = psycopg.sql.Identifier("pgmq", "q_hr_default")
     claimed = conn.execute(psycopg.sql.SQL(query(name)).format(queue=queue), given).fetchall()
     return [(msg_id, attempt) for msg_id, attempt, _ in claimed]
@@ -241,10 +242,10 @@ def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection
             assert (ended, effects) == ((1,), (1,)), order
 
 
-@pytest.mark.parametrize("name", ["work/claim", "work/claim_retried"])
-def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, database: Target, name: str) -> None:
+@pytest.mark.parametrize(("name", "after"), [("work/claim", 0), ("work/claim", NOWHERE), ("work/claim_retried", 0)])
+def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, database: Target, name: str, after: int) -> None:
     """Both in open transactions, so neither sees what the other has taken."""
-    scripts = ((BEGIN, lambda conn: claim_actions(conn, name), COMMIT),) * 2
+    scripts = ((BEGIN, lambda conn: claim_actions(conn, name, after=after), COMMIT),) * 2
     with Sessions(database.dsn, 2) as sessions:
         for order in orders([3, 3]):
             consumed.execute("truncate pgmq.q_hr_default")

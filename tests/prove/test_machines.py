@@ -19,6 +19,7 @@ from headrace.db import Connection, Server, Target, connect, query, translated
 from headrace.log import create_topic, drop_expired, read
 from headrace.prove._bug import BUGS, edit_function
 from headrace.schedule import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
+from headrace.work._queue import NOWHERE
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 QUICK = settings(
@@ -75,8 +76,8 @@ class Leases(Clocked):
         self.until: dict[int, float] = {}
         self.table = sql.Identifier("pgmq", "q_hr_default")
 
-    def claims(self, name: str) -> None:
-        given = {"actions": ["work"], "max": 2, "lease_s": LEASE_S, "after": 0, "ordered": False}
+    def claims(self, name: str, *, after: int = 0) -> None:
+        given = {"actions": ["work"], "max": 2, "lease_s": LEASE_S, "after": after, "ordered": False}
         for msg_id, attempt, _ in self.conn.execute(sql.SQL(query(name)).format(queue=self.table), given).fetchall():
             assert self.until.get(msg_id, 0.0) <= self.shift_s + 1, "it is in another hand"
             self.held.append((msg_id, attempt))
@@ -87,10 +88,10 @@ class Leases(Clocked):
         self.conn.execute("select headrace.send_action('work')")
         self.sent += 1
 
-    @rule()
-    def claim(self) -> None:
+    @rule(after=st.sampled_from([0, 2, NOWHERE]))
+    def claim(self, after: int) -> None:
         self.claims("work/claim_retried")
-        self.claims("work/claim")
+        self.claims("work/claim", after=after)
 
     @rule(seconds=st.sampled_from([20.0, 6.0]))
     def wait(self, seconds: float) -> None:

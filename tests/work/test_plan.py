@@ -15,7 +15,7 @@ GIVEN = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "or
 @pytest.mark.parametrize(
     ("statement", "indexes"),
     [
-        ("claim", {"q_hr_default_pkey", "q_hr_default_priority"}),
+        ("claim", {"q_hr_default_pkey", "q_hr_default_priority", "q_hr_default_vt_idx"}),
         ("claim_ordered", {"q_hr_default_pkey", "q_hr_default_key_order"}),
         ("claim_retried", {"q_hr_default_retried", "q_hr_default_key_order"}),
     ],

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import class_row
 
 from headrace.archive._parquet import read_content, write_file
 from headrace.core import ArchiveBusy, ArchiveDiffers, NotFound
-from headrace.db import Connection, Target, connect, query, translated
+from headrace.db import Connection, Target, address, connect, query, translated
 from headrace.log import Topic, get_topic
 
 if TYPE_CHECKING:
@@ -210,6 +209,5 @@ def _arrow(target: Target) -> Iterator[ArrowConnection]:
         from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
     except ImportError:
         raise NotFound("the archive needs pyarrow and adbc-driver-postgresql; pip install 'headrace[spark]'") from None
-    dsn = make_conninfo(target.dsn, fallback_application_name="headrace archive", connect_timeout=10)
-    with closing(dbapi.connect(dsn)) as conn:
+    with closing(dbapi.connect(address(target, application_name="headrace archive"))) as conn:
         yield conn

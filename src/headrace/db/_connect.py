@@ -118,11 +118,16 @@ def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
     return make_conninfo("", **{**parameters, **conninfo_to_dict(target.dsn)})
 
 
+def address(target: Target, *, application_name: str = APPLICATION_NAME) -> str:
+    """The address with the parameters of our connections where it has none of its own; for drivers that dial by themselves."""
+    return _conninfo(target, {**_PARAMETERS, "fallback_application_name": application_name})
+
+
 @contextmanager
 def connect(target: Target) -> Iterator[Connection]:
     """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
     try:
-        conn = psycopg.connect(_conninfo(target, _PARAMETERS), autocommit=True)
+        conn = psycopg.connect(address(target), autocommit=True)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"cannot reach database {target}: {' '.join(str(error).split())}") from None
     set_json_loads(decode, conn)

@@ -12,10 +12,9 @@ from threading import get_ident
 from typing import TYPE_CHECKING, LiteralString
 
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from headrace.archive import FileRange, files_statement
-from headrace.db import query, translated
+from headrace.db import address, query, translated
 from headrace.spark._archived import CONSTANT, read_archived, shaped
 from headrace.spark._credentials import Access, unreachable
 from headrace.spark._extract import Extract
@@ -143,7 +142,7 @@ def _connection(access: Access, shard: str) -> Connection:
 
     place = _place(access, shard)
     if place not in _open:
-        dsn = make_conninfo(access.target(shard).dsn, fallback_application_name="headrace spark", connect_timeout=10)
+        dsn = address(access.target(shard), application_name="headrace spark")
         try:
             with access.dialing():
                 conn = dbapi.connect(dsn)

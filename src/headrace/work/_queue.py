@@ -29,6 +29,9 @@ LEASE_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
+NOWHERE = 2**63 - 1
+"""The message id after which there is none: all are looked for in the order they fell due."""
+
 _decode = msgspec.json.Decoder(Action).decode
 
 
@@ -47,8 +50,9 @@ class Queue:
         self._node_id = node_id
         self._statements: dict[str, psycopg.sql.Composed] = {}
 
-    async def claim(self, actions: Sequence[str], most: int, *, after: int = 0) -> list[Claim]:
-        """Claims actions that were never handed out before, in the order to handle; ordinary ones only after a message id."""
+    async def claim(self, actions: Sequence[str], most: int, *, after: int = NOWHERE) -> list[Claim]:
+        """Claims actions that were never handed out before, in the order to handle; of the ordinary ones first those after a
+        message id."""
         given = {"actions": list(actions), "max": most, "lease_s": self.lease_s, "after": after}
         async with self._leases.connection() as conn:
             claims = await self._claimed(conn, "claim", given)

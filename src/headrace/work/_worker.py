@@ -22,7 +22,7 @@ from headrace.work._action import Claim
 from headrace.work._handler import call_all
 from headrace.work._keeper import Keeper
 from headrace.work._lane import Bucket, Lane, Pace
-from headrace.work._queue import Queue, told
+from headrace.work._queue import NOWHERE, Queue, told
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Worker:
         self._bucket = Bucket(lane.rate_per_s) if lane.rate_per_s else None
         self._looked_back_at = 0.0
         self._just_retried = False
-        self._after = 0
+        self._after = NOWHERE
         self._claiming = asyncio.Lock()
         self._owed: dict[bool, list[Claim]] = {True: [], False: []}
         self.handled = 0
@@ -161,7 +161,7 @@ class Worker:
 
     async def _claim_retried(self) -> list[Claim]:
         claims = await self._queue.claim_retried(self._names, ordered=self._lane.ordered)
-        self._after = 0
+        self._after = NOWHERE
         self._just_retried = bool(claims)
         self._looked_back_at = 0.0 if claims else time.monotonic()
         return claims
@@ -174,14 +174,10 @@ class Worker:
             return await self._claim_after(most)
 
     async def _claim_after(self, most: int) -> list[Claim]:
-        after = self._after
-        claims = await self._queue.claim(self._names, most, after=after)
-        if len(claims) < most and after:
-            # The end is reached: what was committed late, or given back, is before it.
-            claims += await self._queue.claim(self._names, most - len(claims))
-        self._after = (
-            max((claim.msg_id for claim in claims if claim.action.priority == 0), default=0) if len(claims) == most else 0
-        )
+        claims = await self._queue.claim(self._names, most, after=self._after)
+        # Where the end was reached, what comes next may be anywhere: committed late, given back, or due only then.
+        ordinary = [claim.msg_id for claim in claims if claim.action.priority == 0] if len(claims) == most else []
+        self._after = max(ordinary, default=NOWHERE)
         return claims
 
     async def _handle(self, claims: Sequence[Claim]) -> None:

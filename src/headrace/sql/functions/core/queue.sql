@@ -8,7 +8,7 @@ $$;
 -- Makes a namespace's action queue and its dead-letter queue. Changes nothing when they are there.
 -- pgmq's own functions work on the tables as before; three indexes of ours come on top:
 -- priority: actions that go before or after the others, only those; key_order: for handlers that ask for order by key;
--- retried: what was handed out at least once, in flight or to be tried again.
+-- retried: what was handed out at least once, in flight or to be tried again, in the order it falls due.
 create or replace function headrace.create_queue(p_namespace text) returns void
 language plpgsql volatile
 as $$
@@ -23,7 +23,7 @@ begin
     execute format('create index if not exists %I on pgmq.%I ((message ->> ''action''), (message ->> ''key''), msg_id) '
         'where message ->> ''key'' is not null',
         'q_' || v_queue || '_key_order', 'q_' || v_queue);
-    execute format('create index if not exists %I on pgmq.%I (msg_id) where read_ct > 0',
+    execute format('create index if not exists %I on pgmq.%I (vt) where read_ct > 0',
         'q_' || v_queue || '_retried', 'q_' || v_queue);
     -- Rows live for moments here: clean up early, or the claim walks over the dead ones.
     execute format('alter table pgmq.%I set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)',

@@ -1,4 +1,4 @@
--- Claims one action that was handed out before and is due again: the oldest. It is handed out alone, so that one which kills its
+-- Claims one action that was handed out before and is due again, the one that waits longest. It is handed out alone, so that one which kills its
 -- process does not use up the attempts of others. Where order by key is asked for: only one that is the first of its key.
 -- Locks: the row, skip locked. Indexes: q_<queue>_retried, q_<queue>_key_order.
 update {queue} c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => %(lease_s)s)
@@ -9,7 +9,7 @@ where c.ctid = any (array(
             select from {queue} e
             where e.message ->> 'action' = q.message ->> 'action' and e.message ->> 'key' = q.message ->> 'key'
                 and e.msg_id < q.msg_id))
-    order by q.msg_id
+    order by q.vt
     limit 1
     for update of q skip locked))
 returning c.msg_id, c.read_ct, c.message::text;
