@@ -1,38 +1,22 @@
-"""The report as one HTML page: no script, nothing from elsewhere. Built as a tree, so that whatever an event holds stays text."""
+"""The report as one HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from xml.etree.ElementTree import Element, SubElement, tostring
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement
 
 from headrace.backtest._report import Day, Report, Result, Sample
+from headrace.page import Page, add_table
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 900, 220, 60, 30
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 960px; padding: 0 1rem }
-body { color: #1c2430; background: #fff }
-h1, h2 { font-weight: 600 } table { border-collapse: collapse; margin: 1rem 0 }
-th, td { padding: .25rem .8rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #dde3ea }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-code, pre { font: 13px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-.both { fill: #2b6cb0 } .would { fill: #38a169 } .live { fill: #dd6b20 }
-svg text { font: 12px system-ui, sans-serif; fill: #55606e }
-.axis { stroke: #aab4c0 }
-@media (prefers-color-scheme: dark) {
-body { background: #14181d; color: #dde3ea } th, td { border-color: #333c47 } svg text { fill: #9aa6b4 } }
-"""
+STYLE = ".both { fill: #2b6cb0 } .would { fill: #38a169 } .live { fill: #dd6b20 }"
 LEGEND = (("both", "fires now and would fire"), ("would", "only would fire"), ("live", "only fires now"))
 
 
 def html_report(report: Report) -> str:
     """The whole page."""
-    page = Element("html", lang="en")
-    head = SubElement(page, "head")
-    SubElement(head, "meta", charset="utf-8")
-    SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    SubElement(head, "title").text = "Backtest: " + ", ".join(result.name for result in report.results)
-    SubElement(head, "style").text = STYLE
-    body = SubElement(page, "body")
+    page = Page("Backtest: " + ", ".join(result.name for result in report.results), style=STYLE)
+    body = page.body
     SubElement(body, "h1").text = "Backtest"
     SubElement(body, "p").text = (
         f"From {report.start} to {report.end}: {report.events} events, {report.archived} of them from the archive, "
@@ -42,7 +26,7 @@ def html_report(report: Report) -> str:
         SubElement(body, "p").text = note
     for result in report.results:
         _result(body, result)
-    return "<!doctype html>\n" + tostring(page, encoding="unicode", method="html")
+    return page.text()
 
 
 def _result(body: Element, result: Result) -> None:
@@ -54,13 +38,15 @@ def _result(body: Element, result: Result) -> None:
         numbers += [("only would fire", only_would), ("only fires now", only_live)]
     else:
         numbers = [("would fire", result.would)]
-    _table(body, ["", "outputs"], numbers)
+    add_table(body, ["", "outputs"], numbers)
     if result.days:
         body.append(_chart(result.days))
     if result.tokens:
-        _table(body, ["token", "would fire", "fires now", "both"], [(t.token, t.would, t.live, t.both) for t in result.tokens])
+        add_table(body, ["token", "would fire", "fires now", "both"], [(t.token, t.would, t.live, t.both) for t in result.tokens])
     if result.keys:
-        _table(body, ["key", "would fire", "fires now", "both"], [(k.key or "–", k.would, k.live, k.both) for k in result.keys])
+        add_table(
+            body, ["key", "would fire", "fires now", "both"], [(k.key or "–", k.would, k.live, k.both) for k in result.keys]
+        )
     for sample in result.samples:
         _sample(body, sample)
 
@@ -71,24 +57,16 @@ def _sample(body: Element, sample: Sample) -> None:
     told += [f"key {sample.key}"] if sample.key is not None else []
     told += [f"token {sample.token}"] if sample.token is not None else []
     SubElement(body, "h3").text = " · ".join(told)
-    _table(body, ["position", "type", "key", "payload"], [(e.position, e.type, e.key or "–", e.payload) for e in sample.evidence])
-
-
-def _table(body: Element, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    table = SubElement(body, "table")
-    head = SubElement(table, "tr")
-    for column in columns:
-        SubElement(head, "th").text = column
-    for row in rows:
-        line = SubElement(table, "tr")
-        for value in row:
-            cell = SubElement(line, "td", {"class": "n"} if isinstance(value, int) else {})
-            cell.text = str(value)
+    add_table(
+        body,
+        ["position", "type", "key", "payload"],
+        [(str(e.position), e.type, e.key or "–", e.payload) for e in sample.evidence],
+    )
 
 
 def _chart(days: Sequence[Day]) -> Element:
     """A bar per day that has outputs, and gaps where there are none."""
-    svg = Element("svg", viewBox=f"0 0 {WIDTH} {HEIGHT + 30}", role="img", width="100%")
+    svg = Element("svg", viewBox=f"0 0 {WIDTH} {HEIGHT + 30}", role="img")
     SubElement(svg, "title").text = "Outputs per day"
     first, last = days[0].day, days[-1].day
     step = (WIDTH - LEFT) / ((last - first).days + 1)

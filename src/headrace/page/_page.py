@@ -1,0 +1,67 @@
+"""Owns: the frame and the looks that reports share.
+
+A page loads nothing and runs no script. It is built as a tree, so that whatever an event holds stays text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+body { color: #1c2430; background: #fff }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h1, h2 { font-weight: 600 }
+table { border-collapse: collapse; margin: 1rem 0 }
+th, td { padding: .25rem .8rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #dde3ea }
+td.n { text-align: right; font-variant-numeric: tabular-nums }
+code, pre { font: 13px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
+svg { width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: #55606e } .axis { stroke: #aab4c0 }
+@media (prefers-color-scheme: dark) {
+body { background: #14181d; color: #dde3ea } th, td { border-color: #333c47 }
+svg text { fill: #9aa6b4 } .axis { stroke: #333c47 } }
+"""
+
+
+class Marked(NamedTuple):
+    """A text with a class of the page's style."""
+
+    text: str
+    kind: str
+
+
+class Page:
+    """A page with its title and, after the shared looks, a style of its own; whoever makes it fills the body."""
+
+    def __init__(self, title: str, *, style: str = "") -> None:
+        self._root = Element("html", lang="en")
+        head = SubElement(self._root, "head")
+        SubElement(head, "meta", charset="utf-8")
+        SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+        SubElement(head, "title").text = title
+        SubElement(head, "style").text = STYLE + style
+        self.body = SubElement(self._root, "body")
+
+    def text(self) -> str:
+        return "<!doctype html>\n" + tostring(self._root, encoding="unicode", method="html") + "\n"
+
+
+def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table with a line of headings; counts stand on the right. What names something, such as a position, is given as text."""
+    table = SubElement(parent, "table")
+    head = SubElement(table, "tr")
+    for column in columns:
+        SubElement(head, "th").text = column
+    for row in rows:
+        line = SubElement(table, "tr")
+        for value in row:
+            _add_cell(line, value)
+
+
+def _add_cell(line: Element, value: object) -> None:
+    if isinstance(value, int):
+        SubElement(line, "td", {"class": "n"}).text = f"{value:,}"
+    elif isinstance(value, Marked):
+        SubElement(line, "td", {"class": value.kind}).text = value.text
+    else:
+        SubElement(line, "td").text = str(value)
