@@ -201,3 +201,4 @@ class _Side:
             await conn.execute("select count(*) from headrace.maintain_log()")
             await conn.execute("select headrace.trim_results()")
             await conn.execute("select headrace.forget_instances()")
+            await conn.execute("select headrace.forget_lineage()")

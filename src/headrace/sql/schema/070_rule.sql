@@ -126,7 +126,7 @@ create table headrace.rule_match (
 create index rule_match_access on headrace.rule_match (shape_id, event_type, key);
 
 -- Lineage: which version fired on which event, and the action it asked for. An inline firing has its position when the
--- rules' cursor comes to the event.
+-- rules' cursor comes to the event. Kept as long as the event: headrace.forget_lineage.
 create table headrace.firing (
     firing_id  bigint      not null generated always as identity,
     topic_id   integer     not null,
@@ -140,7 +140,8 @@ create table headrace.firing (
     -- Exactly once: an event id has one position in a topic, and a version one topic.
     constraint firing_once unique (event_id, rule_version_id)
 );
-create index firing_without_position on headrace.firing (topic_id, event_id) where position is null;
+-- What goes with its events, and, at the end, those that have no position yet.
+create index firing_position on headrace.firing (topic_id, position);
 
 -- What a rule has matched: all that a firing and its action need to know about the event.
 create type headrace.rule_hit as (

@@ -138,7 +138,7 @@ create table headrace.correlator_instance (
 create index correlator_instance_due on headrace.correlator_instance (correlator_id, deadline) where deadline is not null;
 
 -- Lineage of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
--- which evidence, and what it became.
+-- which evidence, and what it became. Kept as long as the event: headrace.forget_lineage.
 create table headrace.correlation (
     correlation_id bigint  not null generated always as identity,
     topic_id    integer    not null,
@@ -164,6 +164,7 @@ create table headrace.correlation (
     constraint correlation_becomes_known check (becomes in ('action', 'event'))
 );
 create index correlation_position on headrace.correlation (topic_id, position) where position is not null;
+create index correlation_timer on headrace.correlation (topic_id, output_at) where position is null;
 
 -- Correlators with their state: what is in force, from which position, how many keys went on, and what is odd about their names.
 create view headrace.correlator_state as

@@ -49,7 +49,7 @@ begin
 end
 $$;
 
--- Gives inline firings their positions, of events up to p_upto. Indexes: firing_without_position, log_event_id.
+-- Gives inline firings their positions, of events up to p_upto. Indexes: firing_position, log_event_id.
 create or replace function headrace.place_firings(p_topic_id integer, p_upto bigint) returns void
 language plpgsql volatile
 set enable_seqscan = off

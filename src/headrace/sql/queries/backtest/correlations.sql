@@ -1,4 +1,5 @@
--- What correlators have pushed, in a range of a topic's positions; by timers, in the range's time. Index: correlation_position.
+-- What correlators have pushed, in a range of a topic's positions; by timers, in the range's time.
+-- Indexes: correlation_position, correlation_timer.
 select v.correlator as name, f.token, f.key, f.position, f.output_at as time, f.event_id::text as event_id, f.evidence, f.evidence_total
 from headrace.correlation f
 join headrace.correlator_version v on v.version_id = f.version_id

@@ -1,4 +1,5 @@
 -- Where rules have fired, in a range of a topic's positions. Versions that were in force later or earlier count too: it is what happened.
+-- Index: firing_position.
 select v.rule as name, f.position, f.event_id::text as event_id
 from headrace.firing f
 join headrace.rule_version v on v.version_id = f.rule_version_id
