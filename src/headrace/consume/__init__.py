@@ -15,7 +15,7 @@ from headrace.consume._consumer import (
     resume,
 )
 from headrace.consume._dead_letter import DeadLetter, discard, list_dead_letters, redrive
-from headrace.consume._handler import kept_open, plain_face
+from headrace.consume._handler import KeptOpen, plain_face
 from headrace.consume._runner import Runner
 from headrace.consume._seek import Seek, seek, seek_position
 
@@ -25,13 +25,13 @@ __all__ = [
     "DeadLetter",
     "Failure",
     "Handler",
+    "KeptOpen",
     "Lag",
     "Runner",
     "Seek",
     "create_consumer",
     "discard",
     "drop_consumer",
-    "kept_open",
     "lag",
     "list_dead_letters",
     "plain_face",

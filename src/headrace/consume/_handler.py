@@ -5,8 +5,7 @@ Promises: a handler that ends that transaction, or leaves it aborted, raises; wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 from weakref import WeakKeyDictionary
 
@@ -24,32 +23,46 @@ _faces: WeakKeyDictionary[AsyncConnection, Connection] = WeakKeyDictionary()
 
 async def call(handler: Handler, given: LoggedEvent | Sequence[LoggedEvent], conn: AsyncConnection) -> None:
     """Runs a handler with an event, or a batch of them, and the transaction that is open on the connection."""
-    with kept_open(conn):
+    with KeptOpen(conn):
         if asyncio.iscoroutinefunction(handler):
             await cast(Any, handler)(given, conn)
         else:
             await asyncio.to_thread(cast(Any, handler), given, plain_face(conn))
 
 
-@contextmanager
-def kept_open(conn: AsyncConnection | Connection) -> Iterator[None]:
-    """Around a handler: raises where it did not leave the transaction as it was given, open and sound."""
-    try:
-        yield
-    except psycopg.Rollback as error:
-        # Whoever opened the transaction would take it for an own one and go on as if all were done.
-        raise Conflict(
-            "the handler raised psycopg.Rollback; leave commit and rollback to headrace, raise another error"
-        ) from error
-    # Known to the client, so this costs no round trip. A lost connection is none of these; the next statement finds it.
-    status = conn.info.transaction_status
-    if status == TransactionStatus.IDLE:
-        raise Conflict("the handler ended the transaction it was given; leave commit and rollback to headrace")
-    if status == TransactionStatus.INERROR:
-        raise Conflict(
-            "the handler caught a database error and went on, but the transaction is aborted; "
-            "let the error out, or put tx.transaction() around the statements that may fail"
-        )
+class KeptOpen:
+    """Around handlers: raises where one did not leave the transaction as it was given, open and sound.
+
+    May be entered again and again. Costs no round trip: the client knows its transaction's status. A class, since it is entered
+    for every action, and a generator would take several microseconds each time."""
+
+    __slots__ = ("_pgconn",)
+
+    def __init__(self, conn: AsyncConnection | Connection) -> None:
+        self._pgconn = conn.pgconn
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before a handler."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, psycopg.Rollback):
+            # Whoever opened the transaction would take it for an own one and go on as if all were done.
+            raise Conflict(
+                "the handler raised psycopg.Rollback; leave commit and rollback to headrace, raise another error"
+            ) from error
+        if error is None:
+            self._check()
+
+    def _check(self) -> None:
+        # A lost connection has another status; the next statement finds it.
+        status = self._pgconn.transaction_status
+        if status == TransactionStatus.IDLE:
+            raise Conflict("the handler ended the transaction it was given; leave commit and rollback to headrace")
+        if status == TransactionStatus.INERROR:
+            raise Conflict(
+                "the handler caught a database error and went on, but the transaction is aborted; "
+                "let the error out, or put tx.transaction() around the statements that may fail"
+            )
 
 
 class PlainFace(psycopg.Connection[TupleRow]):

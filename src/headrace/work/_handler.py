@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-from headrace.consume import kept_open, plain_face
+from headrace.consume import KeptOpen, plain_face
 from headrace.core import Invalid
 from headrace.db import AsyncConnection, Connection
 from headrace.work._action import Action, Claim
@@ -70,6 +70,7 @@ class Handling:
 async def call_all(handlings: Mapping[str, Handling], claims: Sequence[Claim], conn: AsyncConnection) -> list[float]:
     """Runs the handlers of every action in order, in the transaction open on the connection; returns each one's seconds."""
     durations: list[float] = []
+    kept_open = KeptOpen(conn)
     at = 0
     while at < len(claims):
         handling = handlings[claims[at].action.action]
@@ -83,7 +84,7 @@ async def call_all(handlings: Mapping[str, Handling], claims: Sequence[Claim], c
         else:
             began = time.perf_counter()
             for is_async, handler in handling.calls:
-                with kept_open(conn):
+                with kept_open:
                     if is_async:
                         await cast(Any, handler)(claims[at].action, conn)
                     else:
@@ -95,10 +96,11 @@ async def call_all(handlings: Mapping[str, Handling], claims: Sequence[Claim], c
 
 def _call_plain(handlings: Mapping[str, Handling], claims: Sequence[Claim], conn: Connection) -> list[float]:
     durations: list[float] = []
+    kept_open = KeptOpen(conn)
     for claim in claims:
         began = time.perf_counter()
         for handler in handlings[claim.action.action].handlers:
-            with kept_open(conn):
+            with kept_open:
                 cast(Any, handler)(claim.action, conn)
         durations.append(time.perf_counter() - began)
     return durations
