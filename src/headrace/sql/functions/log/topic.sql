@@ -118,9 +118,6 @@ begin
     perform headrace.release_capture(c.captured, p_topic, p_namespace) from headrace.capture c where c.topic_id = v_topic_id;
     delete from headrace.outbox o where o.topic_id = v_topic_id;
     delete from headrace.topic t where t.topic_id = v_topic_id;
-    -- Lineage is kept as long as its events.
-    delete from headrace.firing f where f.topic_id = v_topic_id;
-    delete from headrace.correlation f where f.topic_id = v_topic_id;
     perform headrace.drop_branch(v_topic_id);
 exception when lock_not_available then
     raise exception 'topic "%" is not dropped: another transaction has held its row or the log for more than 2 s', p_topic

@@ -1,6 +1,41 @@
+-- The topics that have lineage, also those that are gone. Indexes: firing_position, correlation_position, correlation_timer, by steps from
+-- one topic to the next, whatever the statistics say.
+create or replace function headrace.lineage_topics() returns setof integer
+language plpgsql stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+    return query
+    with recursive fired as (
+        (select f.topic_id from headrace.firing f order by f.topic_id limit 1)
+        union all
+        select n.topic_id from fired p
+        cross join lateral (
+            select f.topic_id from headrace.firing f where f.topic_id > p.topic_id order by f.topic_id limit 1) n
+    ), pushed as (
+        (select f.topic_id from headrace.correlation f where f.position is not null order by f.topic_id limit 1)
+        union all
+        select n.topic_id from pushed p
+        cross join lateral (
+            select f.topic_id from headrace.correlation f
+            where f.position is not null and f.topic_id > p.topic_id order by f.topic_id limit 1) n
+    ), timed as (
+        (select f.topic_id from headrace.correlation f where f.position is null order by f.topic_id limit 1)
+        union all
+        select n.topic_id from timed p
+        cross join lateral (
+            select f.topic_id from headrace.correlation f
+            where f.position is null and f.topic_id > p.topic_id order by f.topic_id limit 1) n
+    )
+    select f.topic_id from fired f union select p.topic_id from pushed p union select t.topic_id from timed t;
+end
+$$;
+
 -- Forgets what rules and correlators have done with events that are gone: lineage is kept as long as its event is, in the log or in
--- the archive; that of a timer, which has no position, as long as events of its time. In pieces of p_piece rows, the oldest first; it
--- ends after the first piece that is over p_most, and what is left waits for the next call. Returns how many rows.
+-- the archive; that of a timer, which has no position, as long as events of its time; that of a topic goes when the topic is gone.
+-- In pieces of p_piece rows, the oldest first; it ends after the first piece that is over p_most, and what is left waits for the next
+-- call. Returns how many rows.
 -- That an event fires once does not rest on what is forgotten here: nothing leads back to a position that was dropped.
 -- Locks: the rows, skip locked: another node forgets them. Indexes: firing_position, correlation_position, correlation_timer, whatever
 -- the statistics say.
@@ -19,15 +54,21 @@ declare
     v_forgotten bigint := 0;
 begin
     for v_topic in
-        select t.topic_id, coalesce(a.first_position, t.dropped_to + 1) as first_position, coalesce(a.first_at, p.first_at) as first_at
-        from headrace.topic t
+        select l.topic_id, t.topic_id is null as gone, coalesce(a.first_position, t.dropped_to + 1, 9223372036854775807) as first_position,
+            case when t.topic_id is null then 'infinity' else coalesce(a.first_at, p.first_at) end as first_at
+        from headrace.lineage_topics() l (topic_id)
+        left join headrace.topic t on t.topic_id = l.topic_id
         left join headrace.archive a
             on a.topic_id = t.topic_id and a.first_position = headrace.archived_from(t.topic_id, t.dropped_to)
-        cross join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p
-        where t.dropped_to > 0
+        left join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p on t.dropped_to > 0
+        where t.topic_id is null or t.dropped_to > 0
         -- None comes always last, where there is more than one call can do.
         order by random()
     loop
+        if v_topic.gone then
+            -- Inline ones that never came to have a position.
+            delete from headrace.firing f where f.topic_id = v_topic.topic_id and f.position is null;
+        end if;
         loop
             delete from headrace.firing f where f.ctid = any (array(
                 select o.ctid from headrace.firing o
