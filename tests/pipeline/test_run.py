@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.core import Conflict, Invalid, UnknownTopic
 from headrace.db import Connection, Target, connect
-from headrace.pipeline import Pipeline, _correlations, _timers, list_pipelines, set_engine
+from headrace.pipeline import BatchDone, Pipeline, TopicPipeline, _correlations, _timers, list_pipelines, set_engine
 from headrace.react import ActionOutput, Batch, Correlator, create_correlator
 from headrace.spark import Access
 from tests.builders import topic
@@ -140,3 +140,21 @@ def test_commands_move_a_topic_and_list_pipelines(conn: Connection, database: Ta
     (one,) = call("pipeline", "list", "--json", "--dsn", database.dsn).json
     assert (one["topic"], one["state"], one["process"], one["batches"]) == ("cars", "running", "host:1", 0)
     assert "host:1" in call("pipeline", "list", "--topic", "cars", "--dsn", database.dsn).out
+
+
+def test_error_of_the_jvm_that_spark_has_no_name_for_is_tried_again(
+    spark: SparkSession, conn: Connection, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(conn, "cars")
+    set_engine(conn, "cars", "spark")
+    step, failed = TopicPipeline.step, []
+
+    def fails_once(one: TopicPipeline) -> BatchDone | None:
+        if not failed:
+            failed.append(True)
+            spark._jvm.java.lang.Integer.parseInt("no number")  # type: ignore[union-attr]
+        return step(one)
+
+    monkeypatch.setattr(TopicPipeline, "step", fails_once)
+    Pipeline(spark, ["cars"], access=access, once=True).run()
+    assert failed

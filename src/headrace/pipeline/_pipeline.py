@@ -109,9 +109,7 @@ class Pipeline:
 
     def _mends(self, error: Exception) -> bool:
         """Whether to try again: the database is away, or a job of Spark's failed, which may come from the same."""
-        from pyspark.errors import PySparkException
-
-        again = isinstance(error, DatabaseUnavailable | PySparkException) or transient(error)
+        again = isinstance(error, (DatabaseUnavailable, *_failed_jobs())) or transient(error)
         if again:
             logger.warning("%s: %s; trying again", threading.current_thread().name, str(error).strip().partition("\n")[0])
         return again
@@ -140,6 +138,18 @@ class Pipeline:
                 raise Conflict(f"another pipeline runs topic {one.topic!r}; headrace pipeline list shows where")
             self._stop.wait(STAND_BY_S)
         return False
+
+
+def _failed_jobs() -> tuple[type[Exception], ...]:
+    """What Spark raises for a job: errors of its own, and those of its JVM that it has no name for. With Spark Connect there is
+    no JVM on this side, and perhaps no py4j. A JVM that is gone raises another error, which no waiting mends."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ImportError:
+        return (PySparkException,)
+    return (PySparkException, Py4JJavaError)
 
 
 class _Turn:

@@ -18,6 +18,8 @@ from headrace.prove._actor import Orders
 from headrace.prove._family import end_family
 
 END_S = 45.0
+TOLD_MAX = 40
+"""Lines of a log that a report quotes."""
 LEAVE_S = 10.0
 """How long the children of a process that has ended may take to follow it by themselves."""
 
@@ -30,6 +32,8 @@ class Member:
     orders: Orders
     process: subprocess.Popen[bytes] | None = None
     expected_dead: bool = False
+    log_from: int = 0
+    """Where the words of the present process begin in the log of the role."""
 
 
 class Cast:
@@ -54,6 +58,7 @@ class Cast:
         member.orders = msgspec.structs.replace(member.orders, number=member.orders.number + 1)
         command = [sys.executable, "-m", "headrace.prove._process", member.role, msgspec.json.encode(told).decode()]
         with (self._folder / f"{name}.log").open("ab") as log:
+            member.log_from = log.tell()
             member.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ.copy(), start_new_session=True)
         member.expected_dead = bool(told.failpoint)
 
@@ -93,8 +98,9 @@ class Cast:
         """Writes down an end that was not the checker's doing: its own kills, and failpoints, are kill -9."""
         code = self._process(name).returncode
         if not member.expected_dead or code != -signal.SIGKILL:
-            told = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
-            self.unexpected.append(f"{member.role} {name} ended with exit code {code}: {' '.join(told)[:500]}")
+            log = (self._folder / f"{name}.log").read_bytes()[member.log_from :]
+            told = last_words(log.decode(errors="replace"))
+            self.unexpected.append(f"{member.role} {name} ended with exit code {code}: {told}")
 
     def end(self, role: str) -> None:
         """Tells a role's processes to finish, and waits; one that does not is killed and noted."""
@@ -122,3 +128,11 @@ class Cast:
         process = self.members[name].process
         assert process is not None
         return process
+
+
+def last_words(log: str) -> str:
+    """What a process left in its log that may tell why it ended: its last traceback, else its last line."""
+    lines = log.strip().splitlines()
+    begin = max((number for number, line in enumerate(lines) if line.startswith("Traceback")), default=len(lines) - 1)
+    told = lines[begin:]
+    return "\n".join(told if len(told) <= TOLD_MAX else [*told[: TOLD_MAX // 2], "…", *told[-TOLD_MAX // 2 :]])

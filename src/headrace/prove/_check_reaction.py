@@ -238,8 +238,7 @@ def actions_end_once(evidence: Evidence) -> Verdict:
             yield Violation("an action ended that nobody asked for", (str(id_), *ends[id_]))
         for one in evidence.results:
             most = POISON_ATTEMPTS_MAX if one.action == "explode" else ATTEMPTS_MAX
-            # One more where every node that took it died: it is handed out once more to be buried, not to be handled.
-            if one.attempts > most + (one.outcome == "dead"):
+            if one.attempts > most:
                 yield Violation("more attempts than allowed", (str(one),))
             elif one.outcome == "dead" and one.attempts < most:
                 yield Violation("dead before its attempts were used up", (str(one),))

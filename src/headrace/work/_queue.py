@@ -88,7 +88,7 @@ class Queue:
         row = await (await conn.execute("select 'q_' || headrace.queue_name(%s)", (self.namespace,))).fetchone()
         assert row is not None
         table = psycopg.sql.Identifier("pgmq", row[0])
-        for name in ("claim", "claim_ordered", "claim_retried"):
+        for name in ("claim", "claim_ordered", "claim_retried", "count_back"):
             self._statements[name] = psycopg.sql.SQL(query(f"work/{name}")).format(queue=table)
 
     async def ack(self, conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
@@ -106,6 +106,15 @@ class Queue:
                 "select headrace.bury_actions(%s, %s, %s, null, %s, %s)",
                 (list(msg_ids), reason, error, self._node_id, self.namespace),
             )
+
+    async def bury_lost(self, claim: Claim, attempts: int) -> None:
+        """Buries an action that was handed out as often as it may be, and that no node came back with."""
+        error = f"handed out {attempts} times, and no node came back: it died, or it hung for longer than the lease"
+        async with self._leases.connection() as conn, conn.transaction():
+            given = {"msg_ids": [claim.msg_id], "attempts": attempts}
+            await conn.execute(self._statements["count_back"], given)
+            buried = ([claim.msg_id], "lost", error, self._node_id, self.namespace)
+            await conn.execute("select headrace.bury_actions(%s, %s, %s, null, %s, %s)", buried)
 
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""

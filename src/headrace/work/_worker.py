@@ -224,8 +224,7 @@ class Worker:
         """One action in a transaction of its own; says whether it was done."""
         policy = self._lane.handlings[claim.action.action].policy
         if claim.attempt > policy.attempts:
-            lost = f"handed out {claim.attempt - 1} times, and no node came back: it died, or it hung for longer than the lease"
-            await self._queue.bury([claim.msg_id], "lost", lost)
+            await self._queue.bury_lost(claim, policy.attempts)
             return False
         began = time.perf_counter()
         async with self._connection([claim]) as conn:
