@@ -86,14 +86,28 @@ def _time(moment: datetime | None) -> sql.Literal:
 @contextmanager
 def _lent(options: SourceOptions, span: Span) -> Iterator[tuple[Connection, list[Span]]]:
     """A connection that holds the range, kept for the next split when all was read; one left amid a COPY is of no use."""
-    conn, dropped = _held(options, span)
+    with _reached(span.shard):
+        conn, dropped = _held(options, span)
+        try:
+            yield conn, dropped
+            conn.rollback()
+        except BaseException:
+            _open.pop(_place(options.access, span.shard), None)
+            conn.close()
+            raise
+
+
+@contextmanager
+def _reached(shard: str) -> Iterator[None]:
+    """A connection that broke without a word of the server, so without an SQLSTATE, is a database that cannot be reached."""
+    from adbc_driver_manager import dbapi
+
     try:
-        yield conn, dropped
-        conn.rollback()
-    except BaseException:
-        _open.pop(_place(options.access, span.shard), None)
-        conn.close()
-        raise
+        yield
+    except dbapi.OperationalError as error:
+        if error.sqlstate:
+            raise
+        raise unreachable(shard, error) from error
 
 
 def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
