@@ -12,9 +12,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.db import Connection, Server, Target
 from headrace.log import create_topic, read, sequence
+from headrace.prove._proxy import Proxy
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,6 +32,18 @@ def own_database(server: Server, name: str = "test", *, template: str = "templat
     finally:
         with psycopg.connect(server.dsn(), autocommit=True) as admin:
             admin.execute(f"drop database {database} with (force)")
+
+
+@contextmanager
+def relayed(database: Target) -> Iterator[tuple[Target, Proxy]]:
+    """The database as seen through a relay, and the relay, which can be cut."""
+    given = conninfo_to_dict(database.dsn)
+    relay = Proxy(str(given["host"]), int(given["port"] or 5432))
+    relay.start()
+    try:
+        yield Target(database.name, make_conninfo(database.dsn, host="127.0.0.1", port=relay.port)), relay
+    finally:
+        relay.stop()
 
 
 def start_python(module: str, *words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:

@@ -22,13 +22,16 @@ from headrace.archive import (
     read_positions,
     verify_archive,
 )
-from headrace.core import ArchiveBusy, ArchiveDiffers, OutOfLog, UnknownTopic
+from headrace.core import ArchiveBusy, ArchiveDiffers, DatabaseUnavailable, OutOfLog, UnknownTopic
 from headrace.db import Connection, Target
 from headrace.log import create_topic, get_topic
 from tests.archive.past import archived, drop, events, later, three_days
+from tests.builders import relayed, wait_until
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
     from headrace.log order by position"""
+LOCKS = """select count(*) from pg_locks join pg_database on pg_database.oid = pg_locks.database
+    where locktype = 'advisory' and datname = current_database()"""
 
 
 @pytest.fixture
@@ -66,6 +69,18 @@ def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_date(
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
         Path(one.file).name for one in list_archive(three, "orders")
     )
+
+
+def test_connections_that_are_cut_amid_a_time_partition(three: Connection, database: Target, tmp_path: Path) -> None:
+    with relayed(later(database, days=6)) as (through, relay):
+        steps = archive(through, "orders", folder=tmp_path)
+        assert next(steps).written == 10
+        relay.cut()
+        with pytest.raises(DatabaseUnavailable, match="cannot reach database test"):
+            next(steps)
+        assert list_archive(three, "orders") == []
+        wait_until(lambda: three.execute(LOCKS).fetchone() == (0,), "the end of the archiver's session")
+        assert list(archive(through, "orders", folder=tmp_path))[-1].written == 30
 
 
 def test_topic_that_is_to_be_archived_keeps_its_log_until_it_is(three: Connection, database: Target, tmp_path: Path) -> None:

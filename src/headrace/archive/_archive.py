@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.archive._parquet import read_content, write_file
 from headrace.core import ArchiveBusy, ArchiveDiffers, NotFound
-from headrace.db import Connection, Target, address, connect, query, translated
+from headrace.db import Connection, Target, connect, connect_arrow, query, reached, translated
 from headrace.log import Topic, get_topic
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def archive(
 
     Raises ArchiveBusy while another process does the same, ArchiveDiffers when a file, read again, is not equal to the log."""
     root = Path(folder).absolute()
-    with connect(target) as conn:
+    with reached(target), connect(target) as conn:
         found = get_topic(conn, topic, namespace=namespace)
         with _alone(conn, found), _arrow(target) as arrow:
             due = [
@@ -117,7 +118,7 @@ def _alone(conn: Connection, topic: Topic) -> Iterator[None]:
     try:
         yield
     finally:
-        if not conn.broken:
+        with suppress(psycopg.OperationalError):
             conn.execute("select pg_advisory_unlock(%s, %s)", (_LOCK, topic.topic_id))
 
 
@@ -206,8 +207,8 @@ def _rows(arrow: ArrowConnection, topic: Topic, day: _Day) -> Iterator[pa.Record
 @contextmanager
 def _arrow(target: Target) -> Iterator[ArrowConnection]:
     try:
-        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+        opened = connect_arrow(target, application_name="headrace archive")
     except ImportError:
         raise NotFound("the archive needs pyarrow and adbc-driver-postgresql; pip install 'headrace[spark]'") from None
-    with closing(dbapi.connect(address(target, application_name="headrace archive"))) as conn:
+    with closing(opened) as conn:
         yield conn

@@ -6,11 +6,12 @@ starts in a data folder and runs on, so that several commands share it."""
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import platformdirs
 import psycopg
@@ -22,6 +23,9 @@ from psycopg_pool import AsyncConnectionPool
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
 from headrace.db._server import Server
 from headrace.db._sql import query
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection as ArrowConnection
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
@@ -119,20 +123,45 @@ def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
 
 
 def address(target: Target, *, application_name: str = APPLICATION_NAME) -> str:
-    """The address with the parameters of our connections where it has none of its own; for drivers that dial by themselves."""
+    """The address with the parameters of our connections where it has none of its own."""
     return _conninfo(target, {**_PARAMETERS, "fallback_application_name": application_name})
 
 
 @contextmanager
 def connect(target: Target) -> Iterator[Connection]:
     """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
-    try:
+    with reached(target):
         conn = psycopg.connect(address(target), autocommit=True)
-    except psycopg.OperationalError as error:
-        raise DatabaseUnavailable(f"cannot reach database {target}: {' '.join(str(error).split())}") from None
     set_json_loads(decode, conn)
     with conn:
         yield conn
+
+
+def connect_arrow(target: Target, *, application_name: str) -> ArrowConnection:
+    """A connection of the Arrow driver, in a transaction; the caller closes it. Raises ImportError where it is not installed."""
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+
+    with reached(target):
+        conn: ArrowConnection = dbapi.connect(address(target, application_name=application_name))
+    return conn
+
+
+@contextmanager
+def reached(database: Target | str) -> Iterator[None]:
+    """A connection that breaks without a word of the server, so without an SQLSTATE, is a database that cannot be reached."""
+    try:
+        yield
+    except _operational_errors() as error:
+        if error.sqlstate:
+            raise
+        # libpq's message names host and port, never the password.
+        raise DatabaseUnavailable(f"cannot reach database {database}: {' '.join(str(error).split())}") from error
+
+
+def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:
+    """Those of the drivers that are in use: one that was never imported raises nothing."""
+    arrow = sys.modules.get("adbc_driver_manager.dbapi")
+    return (psycopg.OperationalError, *([arrow.OperationalError] if arrow else []))
 
 
 async def connect_async(target: Target) -> AsyncConnection:

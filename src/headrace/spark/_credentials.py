@@ -14,7 +14,7 @@ from threading import Lock
 
 from psycopg.conninfo import make_conninfo
 
-from headrace.core import DatabaseUnavailable, Invalid, NotFound
+from headrace.core import Invalid, NotFound
 from headrace.db import Connection, Target, connect, embedded_server, parse_targets
 
 DSN_VARIABLES = ("HEADRACE_DSN", "DATABASE_URL")
@@ -110,11 +110,6 @@ class Access:
                 f"this process knows no shard {shard!r}, only {', '.join(found)}; driver and executors need the same addresses"
             )
         return found[shard]
-
-
-def unreachable(shard: str, error: Exception) -> DatabaseUnavailable:
-    """libpq's message names host and port, never the password."""
-    return DatabaseUnavailable(f"cannot reach the database of shard {shard!r}: {' '.join(str(error).split())}")
 
 
 def _services(text: str) -> list[Target]:

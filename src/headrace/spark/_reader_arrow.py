@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, LiteralString
 from psycopg import sql
 
 from headrace.archive import FileRange, files_statement
-from headrace.db import address, query, translated
+from headrace.db import connect_arrow, query, reached, translated
 from headrace.spark._archived import CONSTANT, read_archived, shaped
-from headrace.spark._credentials import Access, unreachable
+from headrace.spark._credentials import Access
 from headrace.spark._extract import Extract
 from headrace.spark._offsets import Span, lost
 from headrace.spark._source_options import SourceOptions
@@ -86,7 +86,7 @@ def _time(moment: datetime | None) -> sql.Literal:
 @contextmanager
 def _lent(options: SourceOptions, span: Span) -> Iterator[tuple[Connection, list[Span]]]:
     """A connection that holds the range, kept for the next split when all was read; one left amid a COPY is of no use."""
-    with _reached(span.shard):
+    with reached(span.shard):
         conn, dropped = _held(options, span)
         try:
             yield conn, dropped
@@ -95,19 +95,6 @@ def _lent(options: SourceOptions, span: Span) -> Iterator[tuple[Connection, list
             _open.pop(_place(options.access, span.shard), None)
             conn.close()
             raise
-
-
-@contextmanager
-def _reached(shard: str) -> Iterator[None]:
-    """A connection that broke without a word of the server, so without an SQLSTATE, is a database that cannot be reached."""
-    from adbc_driver_manager import dbapi
-
-    try:
-        yield
-    except dbapi.OperationalError as error:
-        if error.sqlstate:
-            raise
-        raise unreachable(shard, error) from error
 
 
 def _held(options: SourceOptions, span: Span) -> tuple[Connection, list[Span]]:
@@ -152,16 +139,11 @@ def _close_all() -> None:
 
 def _connection(access: Access, shard: str) -> Connection:
     """A process reads one split after the other: it keeps its connection."""
-    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
-
     place = _place(access, shard)
     if place not in _open:
-        dsn = address(access.target(shard), application_name="headrace spark")
-        try:
-            with access.dialing():
-                conn = dbapi.connect(dsn)
-        except dbapi.Error as error:
-            raise unreachable(shard, error) from None
+        target = access.target(shard)
+        with access.dialing():
+            conn = connect_arrow(target, application_name="headrace spark")
         with conn.cursor() as cursor:
             # The splits are the parallelism; workers of the server would only take its processors from them.
             cursor.adbc_statement.set_sql_query("set max_parallel_workers_per_gather = 0; set jit = off")

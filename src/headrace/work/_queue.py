@@ -101,20 +101,20 @@ class Queue:
             return await fail(conn, claim, policy, error, duration_s, node_id=self._node_id, namespace=self.namespace)
 
     async def bury(self, msg_ids: Sequence[int], reason: str, error: str) -> None:
+        """Moves messages to the dead letters."""
         async with self._leases.connection() as conn:
-            await conn.execute(
-                "select headrace.bury_actions(%s, %s, %s, null, %s, %s)",
-                (list(msg_ids), reason, error, self._node_id, self.namespace),
-            )
+            await self._bury(conn, msg_ids, reason, error)
 
     async def bury_lost(self, claim: Claim, attempts: int) -> None:
         """Buries an action that was handed out as often as it may be, and that no node came back with."""
         error = f"handed out {attempts} times, and no node came back: it died, or it hung for longer than the lease"
         async with self._leases.connection() as conn, conn.transaction():
-            given = {"msg_ids": [claim.msg_id], "attempts": attempts}
-            await conn.execute(self._statements["count_back"], given)
-            buried = ([claim.msg_id], "lost", error, self._node_id, self.namespace)
-            await conn.execute("select headrace.bury_actions(%s, %s, %s, null, %s, %s)", buried)
+            await conn.execute(self._statements["count_back"], {"msg_ids": [claim.msg_id], "attempts": attempts})
+            await self._bury(conn, [claim.msg_id], "lost", error)
+
+    async def _bury(self, conn: AsyncConnection, msg_ids: Sequence[int], reason: str, error: str) -> None:
+        given = (list(msg_ids), reason, error, self._node_id, self.namespace)
+        await conn.execute("select headrace.bury_actions(%s, %s, %s, null, %s, %s)", given)
 
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""
