@@ -24,7 +24,7 @@ test-slow: setup  ## the long runs
 	$(BIN)/pytest -n 2 -m slow --hypothesis-profile explore
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
-	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html
+	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
 
 lint: setup
 	$(BIN)/ruff check src tests bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -86,20 +87,22 @@ def test_spark_driver_killed_with_its_jvm_does_every_batch_once() -> None:
 
 
 def test_command_runs_on_a_server_that_was_given_and_answers_json(server: Server, tmp_path: Path) -> None:
-    page = tmp_path / "proof.html"
-    answer = call(
-        "prove", "--minutes", "0.1", "--faults", "", "--dsn", server.dsn(), "--report", str(page), "--json", "--rate", "40"
-    )  # fmt: skip
+    page, numbers = tmp_path / "proof.html", tmp_path / "proof.json"
+    reports = ["--report", str(page), "--report", str(numbers)]
+    answer = call("prove", "--minutes", "0.1", "--faults", "", "--dsn", server.dsn(), *reports, "--json", "--rate", "40")
     assert answer.code == 0, answer.err
     told = answer.json
     assert (told["holds"], told["seed"], told["faults"]) == (True, 1, {})
     assert told["operations"] > 100 and len(told["verdicts"]) >= 20
-    assert page.exists()
+    assert "<h1" in page.read_text()
+    assert json.loads(numbers.read_text()) == told
 
 
-def test_command_refuses_what_it_cannot_do(server: Server) -> None:
+def test_command_refuses_what_it_cannot_do(server: Server, tmp_path: Path) -> None:
     assert call("prove", "--faults", "nonsense").code == 5
     assert call("prove", "--faults", "kill-server", "--dsn", server.dsn()).code == 5
+    assert call("prove", "--report", str(tmp_path / "proof.pdf")).code == 5
+    assert call("prove", "--report", str(tmp_path / "nowhere" / "proof.html")).code == 5
 
 
 def processes_of(keep: Path) -> list[str]:

@@ -27,7 +27,12 @@ def prove_(
         str | None, typer.Option(help="Only these, separated by commas; '' for none.", show_default="all that can be done there")
     ] = None,
     seed: Annotated[int, typer.Option(help="The plan of faults and the workload's values follow from it.")] = 1,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page with rates, latencies, lag and faults.")] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Write a page (.html) with rates, latencies, lag and faults, or the numbers (.json); may be given again."
+        ),
+    ] = None,
     producers: Annotated[int, typer.Option(min=1, help="Processes that publish.")] = 2,
     nodes: Annotated[int, typer.Option(min=1, help="Node processes.")] = 2,
     rate: Annotated[float, typer.Option(min=1, help="Events per second of each producer.")] = 100,
@@ -47,6 +52,9 @@ def prove_(
 
     Examples: headrace prove --minutes 5 --report proof.html · headrace prove --spark · headrace prove --faults cut --seed 7
     """
+    for path in report or []:
+        if path.suffix not in (".html", ".json") or not path.parent.is_dir():
+            raise Invalid(f"no report can be written to {path}; name a file that ends in .html or .json, in a folder that exists")
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise Invalid(f"{keep} is not empty; give a new folder, so that the histories of two runs do not mix")
     options = Options(
@@ -62,8 +70,8 @@ def prove_(
         keep=keep.absolute() if keep else None,
     )
     proved = prove(options, tell=(lambda _: None) if session.json else note)
-    if report:
-        write_report(proved, report)
+    for path in report or []:
+        write_report(proved, path)
     _tell(session, proved)
     if not proved.holds:
         broken = [one for one in proved.verdicts if not one.holds]

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement
 
+import msgspec
+
 from headrace.page import Marked, Page, add_table
 from headrace.prove._check_time import Recovery, recoveries
 from headrace.prove._figures import (
@@ -87,14 +89,26 @@ def summary(proved: Proved) -> Summary:
             "cpus": str(len(os.sched_getaffinity(0))),
             "load": " ".join(f"{value:.1f}" for value in os.getloadavg()),
             "python": platform.python_version(),
+            "producers": str(proved.options.producers),
+            "nodes": str(proved.options.nodes),
+            "rate of a producer": f"{proved.options.rate:g}/s",
             "margin": f"{proved.options.margin:.0%}",
         },
     )
 
 
 def write_report(proved: Proved, path: Path) -> None:
-    """The page."""
+    """The numbers where the file's name ends in .json, else the page."""
     told = summary(proved)
+    text = _numbers(told) if path.suffix == ".json" else _page(proved, told)
+    path.write_text(text, encoding="utf-8")
+
+
+def _numbers(told: Summary) -> str:
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+
+
+def _page(proved: Proved, told: Summary) -> str:
     page = Page(f"headrace prove: {told.headline}", style=STYLE)
     body = page.body
     SubElement(body, "h1", {"class": "ok" if told.holds else "broken"}).text = f"headrace prove: {told.headline}"
@@ -113,7 +127,7 @@ def write_report(proved: Proved, path: Path) -> None:
         ("at", "fault", "detail", "lasted", "rate before", "back after", "waiting at the end"),
         (_recovery_row(one, proved.began_at) for one in told.recoveries),
     )
-    path.write_text(page.text(), encoding="utf-8")
+    return page.text()
 
 
 def _facts(told: Summary) -> list[tuple[str, object]]:
