@@ -30,7 +30,7 @@ def put(conn: Connection, count: int, *, tried: int, due: str) -> None:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-@pytest.mark.parametrize(("statement", "claimed"), [("claim", DUE), ("claim_retried", 1)])
+@pytest.mark.parametrize(("statement", "claimed"), [("claim", DUE), ("claim_ordered", DUE), ("claim_retried", 1)])
 def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed: int, analyzed: bool) -> None:
     for tried in (0, 1):
         put(conn, WAITING, tried=tried, due="1 hour")
@@ -41,7 +41,7 @@ def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed:
         conn.execute("analyze pgmq.q_hr_default")
     for name, value in LEASE_SETTINGS.items():
         conn.execute("select set_config(%s, %s, false)", (name, value))
-    given = {"actions": ["work"], "max": 100, "lease_s": 30.0, "ordered": False, "after": NOWHERE}
+    given = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": False, "after": NOWHERE}
     text = psycopg.sql.SQL(query(f"work/{statement}")).format(queue=psycopg.sql.Identifier("pgmq", "q_hr_default"))
     with conn.transaction():
         before = rows_read(conn, "q_hr_default")

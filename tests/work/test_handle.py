@@ -141,6 +141,21 @@ async def test_ordered_action_waits_while_an_earlier_one_of_its_key_is_in_hand(c
     assert (first.action.payload, [claim.action.payload for claim in rest]) == (1, [3])
 
 
+async def test_ordered_action_waits_for_an_earlier_one_of_its_key_that_fell_due_behind_many_others(
+    conn: Connection, bench: Bench
+) -> None:
+    conn.execute(
+        """insert into pgmq.q_hr_default (vt, message)
+           select now() - make_interval(secs => case n when 1 then 1 else 60 end), jsonb_build_object('id', gen_random_uuid(),
+               'action', 'work', 'payload', n, 'key', case when n <= 2 then 'k' else 'other' || n end)
+           from generate_series(1, 2500) n order by n"""
+    )
+    first = [claim.action.payload for claim in await bench.queue.claim_ordered("work", 2500)]
+    rest = [claim.action.payload for claim in await bench.queue.claim_ordered("work", 2500)]
+    assert len(first) == 1999 and {1, 2}.isdisjoint(first), "the second of the key is among those looked at, the first is not"
+    assert rest[:2] == [1, 2] and sorted([*first, *rest], key=str) == sorted(range(1, 2501), key=str)
+
+
 async def test_ordered_action_that_fails_holds_its_key_and_no_other(conn: Connection, bench: Bench, effects: Effects) -> None:
     send(conn, 1, 2, 3, key="k")
     send(conn, 4, key="other")
