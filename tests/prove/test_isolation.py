@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from uuid import UUID
 
@@ -16,8 +15,6 @@ from tests.builders import drain, fill, topic
 from tests.prove.isolation import Sessions, Step, orders
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
-ORDERS_MAX = 120
-"""Orders of one play in the normal run, drawn by a fixed seed where there are more; the slow run plays them all."""
 
 
 def sql(text: str, *given: object) -> Step:
@@ -36,38 +33,44 @@ BEGIN, COMMIT, ROLLBACK = sql("begin"), sql("commit"), sql("rollback")
 SEQUENCE = sql("select * from headrace.sequence()")
 
 
-def chosen(scripts: Sequence[Sequence[Step]], *, every: bool) -> list[tuple[int, ...]]:
-    found = list(orders([len(script) for script in scripts]))
-    return found if every or len(found) <= ORDERS_MAX else random.Random(1).sample(found, ORDERS_MAX)
-
-
-EVERY = [False, pytest.param(True, marks=pytest.mark.slow)]
-
-
 class Log:
     """Follows the log between steps: what stood at a position stays there, and nothing comes in before it."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        self.seen: list[tuple[int, UUID]] = []
+        self._before: list[tuple[int, UUID]] = []
+        self._seen: list[tuple[int, UUID]] = []
+
+    def begin(self) -> int:
+        """A new play: from here on the log is followed. Returns its last position."""
+        self._before += self._seen
+        self._seen = []
+        return len(self._before)
 
     def look(self) -> None:
-        now = self._conn.execute("select position, event_id from headrace.log order by position").fetchall()
-        assert now[: len(self.seen)] == self.seen, "a position changed, or an event came in before one that was read"
-        assert [position for position, _ in now] == list(range(1, len(now) + 1))
-        self.seen = now
+        now = self._after(len(self._before))
+        assert now[: len(self._seen)] == self._seen, "a position changed, or an event came in before one that was read"
+        assert [position for position, _ in now] == list(range(len(self._before) + 1, len(self._before) + len(now) + 1))
+        self._seen = now
+
+    def look_back(self) -> None:
+        """What the plays before this one left is as it was."""
+        assert self._after(0) == self._before + self._seen
+
+    def _after(self, position: int) -> list[tuple[int, UUID]]:
+        text = "select position, event_id from headrace.log where position > %s order by position"
+        return self._conn.execute(text, (position,)).fetchall()
 
 
 @pytest.fixture
 def log(conn: Connection) -> Iterator[Log]:
     topic(conn)
-    yield Log(conn)
+    followed = Log(conn)
+    yield followed
+    followed.look_back()
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(
-    conn: Connection, database: Target, log: Log, every: bool
-) -> None:
+def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(conn: Connection, database: Target, log: Log) -> None:
     """One publishes twice and commits, one rolls back or commits, one sequences between them."""
     for last in (COMMIT, ROLLBACK):
         scripts = (
@@ -76,8 +79,8 @@ def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(
             (SEQUENCE, SEQUENCE),
         )
         with Sessions(database.dsn, len(scripts)) as sessions:
-            for order in chosen(scripts, every=every):
-                before = len(log.seen)
+            for order in orders([len(script) for script in scripts]):
+                before = log.begin()
                 assert sessions.play(scripts, order, log.look) is not None, "nobody waits for anybody here"
                 drain(conn)
                 log.look()
@@ -90,18 +93,15 @@ def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(
             assert sessions.waited == 0
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_order_of_two_sequencers_gives_each_event_one_position(
-    conn: Connection, database: Target, log: Log, every: bool
-) -> None:
+def test_every_order_of_two_sequencers_gives_each_event_one_position(conn: Connection, database: Target, log: Log) -> None:
     scripts = ((BEGIN, SEQUENCE, COMMIT), (BEGIN, SEQUENCE, ROLLBACK, SEQUENCE), (published("a", 1), published("b", 2)))
     with Sessions(database.dsn, len(scripts)) as sessions:
-        for order in chosen(scripts, every=every):
-            before = len(log.seen)
+        for order in orders([len(script) for script in scripts]):
+            before = log.begin()
             assert sessions.play(scripts, order, log.look) is not None
             drain(conn)
             log.look()
-            assert len(log.seen) == before + 2, order
+            assert positions(conn) == before + 2, order
 
 
 def handling(name: str) -> tuple[Step, ...]:
@@ -149,13 +149,10 @@ def consumed(conn: Connection) -> Connection:
     return conn
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_order_of_two_consumers_handles_each_event_once_and_in_order(
-    consumed: Connection, database: Target, every: bool
-) -> None:
+def test_every_order_of_two_consumers_handles_each_event_once_and_in_order(consumed: Connection, database: Target) -> None:
     scripts = (handling("one"), handling("two"))
     with Sessions(database.dsn, 2) as sessions:
-        for order in chosen(scripts, every=every):
+        for order in orders([len(script) for script in scripts]):
             consumed.execute("truncate effect")
             head = positions(consumed)
             fill(consumed, 4)
@@ -172,15 +169,12 @@ def positions(conn: Connection) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(
-    consumed: Connection, database: Target, every: bool
-) -> None:
+def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(consumed: Connection, database: Target) -> None:
     """The seek waits for the handler, or comes first: then all that follows its target is handled after it."""
     seek = sql("select * from headrace.seek('orders', 'c', 'earliest')")
     scripts = (handling("one"), (BEGIN, seek, COMMIT))
     with Sessions(database.dsn, 2) as sessions:
-        for order in chosen(scripts, every=every):
+        for order in orders([len(script) for script in scripts]):
             fill(consumed, 2)
             finish(consumed)
             head = positions(consumed)
@@ -196,7 +190,7 @@ def test_every_order_of_a_seek_beside_a_handler_is_one_after_the_other(
 
 def claim_actions(conn: Connection, name: str, *, after: int = NOWHERE) -> list[tuple[int, int]]:
     """The product's own statement: message and attempt of what it gave."""
-    given = {"actions": ["work"], "max": 2, "lease_s": 60, "after": after, "ordered": False}
+    given = {"actions": ["work"], "action": "work", "max": 2, "lease_s": 60, "after": after, "ordered": False}
     queue = psycopg.sql.Identifier("pgmq", "q_hr_default")
     claimed = conn.execute(psycopg.sql.SQL(query(name)).format(queue=queue), given).fetchall()
     return [(msg_id, attempt) for msg_id, attempt, _ in claimed]
@@ -228,12 +222,11 @@ def worker(name: str, *, lapsed: bool) -> tuple[Step, ...]:
     return (claim, BEGIN, effect, ack, COMMIT)
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection, database: Target, every: bool) -> None:
+def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection, database: Target) -> None:
     """The second worker takes what the first holds, as if its lease had ended: whoever acks, the effect is there once."""
     scripts = (worker("first", lapsed=False), worker("second", lapsed=True))
     with Sessions(database.dsn, 2) as sessions:
-        for order in chosen(scripts, every=every):
+        for order in orders([len(script) for script in scripts]):
             consumed.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace.action_result")
             consumed.execute("select headrace.send_action('work')")
             sessions.play(scripts, order, lambda: None)
@@ -259,6 +252,28 @@ def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, 
             both = [msg_id for msg_id, _ in (*one, *other)]
             assert one and other and len(both) == len(set(both)), order
         assert sessions.waited == 0, "what another holds is skipped, not waited for"
+
+
+def test_every_order_of_two_ordered_claims_gives_a_key_to_one(consumed: Connection, database: Target) -> None:
+    """The second waits for the first, and then finds the rest of the key behind what the first has taken."""
+
+    def claim(conn: Connection) -> object:
+        conn.execute(query("work/lock_order"), {"namespace": None, "action": "work"})
+        return claim_actions(conn, "work/claim_ordered")
+
+    scripts = ((BEGIN, claim, COMMIT),) * 2
+    possible = []
+    with Sessions(database.dsn, 2) as sessions:
+        for order in orders([3, 3]):
+            consumed.execute("truncate pgmq.q_hr_default restart identity")
+            consumed.execute("select headrace.send_action('work', p_key => 'k') from generate_series(1, 3)")
+            given = sessions.play(scripts, order, lambda: None)
+            held = consumed.execute("select msg_id, read_ct from pgmq.q_hr_default order by msg_id").fetchall()
+            assert held == [(1, 1), (2, 1), (3, 0)], order
+            if given is not None:
+                assert sorted(map(str, (given[0][1], given[1][1]))) == ["[(1, 1), (2, 1)]", "[]"]
+                possible.append(order)
+        assert sessions.waited > 0 and possible
 
 
 def test_tester_plays_every_order_once() -> None:
