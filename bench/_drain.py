@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from headrace.actions import BATCH_MAX, Action
 from headrace.db import Target, connect
 from headrace.node import Headrace, Node, Work, run_loop
-from headrace.work import BATCH_MAX, Action
 
 SEND = """
     select count(*) from headrace.send_actions('default', (

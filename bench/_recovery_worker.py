@@ -11,9 +11,9 @@ import sys
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from headrace.actions import Action
 from headrace.db import AsyncConnection, Target
 from headrace.node import Headrace, Node, Work
-from headrace.work import Action
 
 DONE = "insert into done default values"
 

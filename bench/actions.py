@@ -13,8 +13,8 @@ from bench._child import child
 from bench._drain import SEND
 from bench._lab import Lab, settle, surroundings
 from bench._result import Figure, Round, Side, ratio, report
+from headrace.actions import BATCH_MAX
 from headrace.db import Connection, Target, connect
-from headrace.work import BATCH_MAX
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def run(lab: Lab, *, quick: bool) -> None:
             ours, theirs = Side("publish_many", []), Side("bare copy", [])
             events = _events(size)
             for _ in range(plan.rounds):
-                conn.execute("truncate bare, headrace.outbox")
+                conn.execute("truncate bare, headrace_internal.outbox")
                 settle(conn)
                 theirs.rounds.append(_round(size, plan.repeats, partial(_copy, conn, events)))
                 settle(conn)

@@ -1,6 +1,6 @@
 """Correlators: the window aggregate beside a plain running sum over the same rows, and the consumer as a whole, at 10 000 keys.
 
-`steps`: the compiled table of a pattern run over (partition by key order by position), as headrace.correlate does, on one core.
+`steps`: the compiled table of a pattern run over (partition by key order by position), as headrace_internal.correlate does, on one core.
 `running sum`: sum() over the same window of the same rows. `consumer`: from the log to instances, outputs, actions and cursor.
 
 Steps per second of a core are by CPU time (1e6 / µs of CPU a step), so that other work on the machine does not count; the
@@ -14,9 +14,9 @@ import time
 
 from bench._lab import Lab, settle, surroundings
 from bench._result import Figure, Round, Side, ratio, report
-from headrace.db import Connection, Subscription, Target, connect, pool
+from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
+from headrace.db import Connection, Subscription, Target, connect, create_pool
 from headrace.log import sequence
-from headrace.react import ActionOutput, Correlator, Correlators, WatchedCorrelator, create_correlator
 
 KEYS = 10_000
 STEPS_MIN = 500_000.0
@@ -26,7 +26,7 @@ FIRING = (0.005, 0.02)
 
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 PUBLISH = """
-insert into headrace.outbox (topic_id, type, key, payload)
+insert into headrace_internal.outbox (topic_id, type, key, payload)
 select t.topic_id,
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], (100000 + floor(random() * %(keys)s)::int)::text,
@@ -34,14 +34,14 @@ select t.topic_id,
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 ROWS = """
 create table public.step as
-select e.key collate "C" as key, e.position, e.symbol from headrace.symbols_{correlator_id}(0, {events}) e;
+select e.key collate "C" as key, e.position, e.symbol from headrace_internal.symbols_{correlator_id}(0, {events}) e;
 create function public.steps(p_correlator_id integer) returns bigint
 language plpgsql set max_parallel_workers_per_gather = 0 set work_mem = '256MB' set jit = off as $$
 declare
-    v_rows integer[] := (select t.rows from headrace.correlator_table t where t.correlator_id = p_correlator_id);
+    v_rows integer[] := (select t.rows from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id);
 begin
     return (select count(s.cell) from (
-        select headrace.run_cells(v_rows, 0, e.symbol) over (partition by e.key order by e.position) as cell
+        select headrace_internal.run_cells(v_rows, 0, e.symbol) over (partition by e.key order by e.position) as cell
         from public.step e) s);
 end $$;
 create function public.running_sum() returns bigint
@@ -74,9 +74,9 @@ def _detail(side: Side) -> str:
 
 async def _measure(lab: Lab, target: Target, rounds: int, events: int) -> tuple[Side, Side, Side, float]:
     steps, sums, consumer = Side("steps", []), Side("running sum", []), Side("consumer", [])
-    own = pool(target, size=1)
+    own = create_pool(target, size=1)
     await own.open()
-    correlators = Correlators(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    correlators = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     with connect(target) as conn:
         conn.execute("update headrace.namespace set unknown_names = 'allow'")
         alarm = {"alarm": ActionOutput(action="ALARM")}
@@ -103,11 +103,11 @@ async def _measure(lab: Lab, target: Target, rounds: int, events: int) -> tuple[
     return steps, sums, consumer, fired
 
 
-async def _consume(lab: Lab, conn: Connection, correlators: Correlators, watched: WatchedCorrelator, events: int) -> Round:
+async def _consume(lab: Lab, conn: Connection, correlators: CorrelatorEngine, watched: WatchedCorrelator, events: int) -> Round:
     conn.execute(PUBLISH, {"keys": KEYS, "events": events})
     while sequence(conn):
         pass
-    conn.execute("vacuum analyze headrace.log")
+    conn.execute("vacuum analyze headrace_internal.log")
     settle(conn)
     began, cpu = time.perf_counter(), lab.cpu_s()
     passed = 0

@@ -42,7 +42,11 @@ class Scheme:
 
 
 OURS = Scheme(
-    "headrace", PUBLISH, "", "select last_value from headrace.outbox_id_seq", lambda dsn: child("bench._node", dsn, "batch")
+    "headrace",
+    PUBLISH,
+    "",
+    "select last_value from headrace_internal.outbox_id_seq",
+    lambda dsn: child("bench._node", dsn, "batch"),
 )
 THEIRS = Scheme(
     "EventSQL scheme",

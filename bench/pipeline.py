@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from bench._lab import Lab, surroundings
 from bench._result import Figure, Round, Side, report
 from bench.spark_source import _family
+from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target, connect
 from headrace.log import sequence
-from headrace.pipeline import BatchDone, Pipeline, TopicPipeline, set_engine
-from headrace.react import ActionOutput, Correlator, create_correlator
 from headrace.spark import Access, session
+from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, set_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ LATENCY_MAX_MS = 250.0
 FLAT_MAX = 1.1
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 FILL = """
-insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
+insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
 select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], 'account-' || floor(random() * %(keys)s)::int,
@@ -119,13 +119,13 @@ def _topic(lab: Lab, name: str, folder: Path) -> Iterator[tuple[Target, Access]]
 def _compile(target: Target) -> None:
     import asyncio
 
-    from headrace.db import Subscription, pool
-    from headrace.react import Correlators
+    from headrace.correlators import CorrelatorEngine
+    from headrace.db import Subscription, create_pool
 
     async def once() -> None:
-        own = pool(target, size=1)
+        own = create_pool(target, size=1)
         await own.open()
-        await Correlators(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()).compile_once()
+        await CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()).compile_once()
         await own.close()
 
     asyncio.run(once())
@@ -139,7 +139,7 @@ def _catch_up(
     side = Side(f"{keys} keys", [])
     with connect(target) as conn, connect(target) as own:
         one = TopicPipeline(spark, access, own, "bench", shard="main", events_max=batch)
-        own.execute("select headrace.begin_pipeline(%s, %s, 'bench', 'local[2]')", (one.topic_id, one.run_id))
+        own.execute("select headrace_internal.begin_pipeline(%s, %s, 'bench', 'local[2]')", (one.topic_id, one.run_id))
         _fill(conn, keys, 1, batch)
         _drain(one)
         for first in range(batch + 1, batch + events + 1, portion):
@@ -156,7 +156,7 @@ def _catch_up(
 def _fill(conn: Connection, keys: int, first: int, last: int) -> None:
     for start in range(first, last + 1, FILL_STEP):
         conn.execute(FILL, {"keys": keys, "first": start, "last": min(start + FILL_STEP - 1, last)})
-    conn.execute("vacuum analyze headrace.log")
+    conn.execute("vacuum analyze headrace_internal.log")
 
 
 def _drain(one: TopicPipeline) -> int:
@@ -184,7 +184,7 @@ def _latency(spark: SparkSession, target: Target, access: Access, seconds: int) 
         time.sleep(3)
         pipeline.stop()
         thread.join(60)
-        rows = conn.execute("select position, emitted_at from headrace.log order by position").fetchall()
+        rows = conn.execute("select position, emitted_at from headrace_internal.log order by position").fetchall()
     emitted = dict(rows)
     # The first seconds warm up.
     first = len(rows) // 5

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from bench._classic import create_classic
 from bench._lab import Lab, settle, surroundings
 from bench._result import Figure, Round, Side, ratio, report
-from headrace.db import Connection, Subscription, Target, connect, pool
+from headrace.db import Connection, Subscription, Target, connect, create_pool
 from headrace.log import sequence
-from headrace.react import Reactor, Watched
+from headrace.rules import RuleEngine, WatchedTopic
 
 RULES = (10, 100, 1_000, 10_000)
 TARGETS = {100: 50.0, 1_000: 300.0}
@@ -26,14 +26,14 @@ select 'r' || n, 'bench', 'car.new', format('(object -> ''horsepower'')::int > %
     n * 7919 %% 1000, n), 'notify'
 from generate_series(1, %(rules)s) n"""
 PUBLISH = """
-insert into headrace.outbox (topic_id, type, payload)
+insert into headrace_internal.outbox (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('horsepower', floor(random() * 1000)::int,
     'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver',
     'note', repeat('x', 60))
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 CLASSIC_INSERT = """
 insert into public.classic_event (event_id, type, payload)
-select l.event_id, l.type, l.payload from headrace.log l
+select l.event_id, l.type, l.payload from headrace_internal.log l
 where l.position between %(first)s::bigint and %(last)s::bigint order by l.position"""
 DIFFERENCES = """
 select count(*) from (
@@ -102,9 +102,9 @@ def _figures(sides: dict[int, Sides]) -> list[Figure]:
 
 async def _measure(lab: Lab, target: Target, rules: int, plan: Plan) -> Sides:
     sides = Sides(Side("rules", []), Side("from publish", []), Side("EXECUTE per rule", []))
-    own = pool(target, size=1)
+    own = create_pool(target, size=1)
     await own.open()
-    reactor = Reactor(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    reactor = RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     with connect(target) as conn:
         conn.execute(QUEUE)
         conn.execute("update headrace.namespace set unknown_names = 'allow'")
@@ -127,7 +127,9 @@ async def _measure(lab: Lab, target: Target, rules: int, plan: Plan) -> Sides:
     return sides
 
 
-async def _ours(lab: Lab, conn: Connection, reactor: Reactor, watched: Watched, rules: int, events: int) -> tuple[Round, Round]:
+async def _ours(
+    lab: Lab, conn: Connection, reactor: RuleEngine, watched: WatchedTopic, rules: int, events: int
+) -> tuple[Round, Round]:
     settle(conn)
     began, cpu = time.perf_counter(), lab.cpu_s()
     conn.execute(PUBLISH, {"rules": rules, "events": events})

@@ -14,9 +14,9 @@ from bench._lab import Lab, surroundings
 from bench._result import Figure, Round, Side, ratio, report
 from bench._spark import folder, run_through, spark_session, timed
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark._correlate import _run, classified, told
-from headrace.spark._correlate_rows import STATE_SCHEMA
-from headrace.spark._correlate_symbols import classifier
+from headrace.spark.correlate.correlating import _run, classified, told
+from headrace.spark.correlate.rows import STATE_SCHEMA
+from headrace.spark.correlate.symbols import classifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.db import Connection, Server, Target
 from headrace.log import create_topic, read, sequence
-from headrace.prove._proxy import Proxy
+from headrace.prove.proxy import Proxy
 
 ROOT = Path(__file__).parents[1]
 

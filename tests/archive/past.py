@@ -44,7 +44,7 @@ def drop(conn: Connection, *, days: int, force: bool = False) -> list[tuple[bool
     shift_clock(conn, f"{days} days")
     return conn.execute(
         """select dropped, kept_for
-           from headrace.drop_expired(headrace.topic_id('orders'), headrace.clock() - interval '1 day', %s)""",
+           from headrace.drop_expired(headrace_internal.topic_id('orders'), headrace.clock() - interval '1 day', %s)""",
         (force,),
     ).fetchall()
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.archive import _archive as archiving
 from headrace.archive import (
     archive,
     keep_until_archived,
     list_archive,
-    past_range,
-    read_past,
     read_positions,
+    read_stored_events,
+    stored_range,
     verify_archive,
 )
+from headrace.archive import writing as archiving
 from headrace.core import ArchiveBusy, ArchiveDiffers, DatabaseUnavailable, OutOfLog, UnknownTopic
 from headrace.db import Connection, Target
 from headrace.log import create_topic, get_topic
@@ -29,7 +29,7 @@ from tests.archive.past import archived, drop, events, later, three_days
 from tests.builders import relayed, wait_until
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
-    from headrace.log order by position"""
+    from headrace_internal.log order by position"""
 LOCKS = """select count(*) from pg_locks join pg_database on pg_database.oid = pg_locks.database
     where locktype = 'advisory' and datname = current_database()"""
 
@@ -49,9 +49,9 @@ def test_files_hold_the_log_row_by_row(three: Connection, database: Target, tmp_
     assert [(one.first_position, one.last_position, one.in_log) for one in days] == [(1, 10, True), (11, 30, True)]
     keep_until_archived(three, "orders")
     assert all(dropped for dropped, _ in drop(three, days=6))
-    span = past_range(three, "orders")
+    span = stored_range(three, "orders")
     assert (span.first, span.until, span.logged) == (1, 41, 31)
-    read = [event for batch in read_past(three, span, batch=7) for event in batch]
+    read = [event for batch in read_stored_events(three, span, batch=7) for event in batch]
     assert [tuple(vars(event).values()) for event in read] == before
 
 
@@ -101,7 +101,9 @@ def test_partition_with_an_event_more_than_its_file_stays(three: Connection, dat
     archived(three, database, tmp_path, days=6)
     keep_until_archived(three, "orders")
     (tmp_path / "old.parquet").touch()
-    three.execute("update headrace.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1")
+    three.execute(
+        "update headrace_internal.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1"
+    )
     assert drop(three, days=6) == [(False, "the archive")]
     archived(three, database, tmp_path, days=6)
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]
@@ -148,7 +150,7 @@ def test_two_archivers_do_not_meet(three: Connection, database: Target, tmp_path
 @pytest.mark.lane("pg18")
 def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, database: Target, tmp_path: Path) -> None:
     program = (
-        "import sys, time\nfrom headrace.archive import archive\nfrom headrace.db import Target\n"
+        "import sys, time\nfrom headrace_internal.archive import archive\nfrom headrace.db import Target\n"
         "for step in archive(Target('test', sys.argv[1]), 'orders', folder=sys.argv[2]):\n"
         "    print(step.partition, flush=True)\n    time.sleep(30 if step.partition else 0)\n"
     )
@@ -199,8 +201,8 @@ def test_moved_folder_is_found_where_it_is_now(three: Connection, database: Targ
     drop(three, days=6)
     (tmp_path / "old").rename(tmp_path / "new")
     assert [one.problem for one in verify_archive(three, folder=tmp_path / "new")] == [None, None]
-    span = past_range(three, "orders", start="5", end="12")
-    batches = read_past(three, span, folder=str(tmp_path / "new"))
+    span = stored_range(three, "orders", start="5", end="12")
+    batches = read_stored_events(three, span, folder=str(tmp_path / "new"))
     assert [event.position for batch in batches for event in batch] == list(range(5, 12))
 
 
@@ -216,7 +218,7 @@ def test_single_positions_are_found_in_archive_and_log(three: Connection, databa
     archived(three, database, tmp_path, days=6)
     before = {row[0]: row for row in three.execute(LOG).fetchall()}
     drop(three, days=6)
-    found = read_positions(three, past_range(three, "orders"), {2, 17, 30, 31, 40, 99})
+    found = read_positions(three, stored_range(three, "orders"), {2, 17, 30, 31, 40, 99})
     assert {position: tuple(vars(event).values()) for position, event in found.items()} == {
         position: before[position] for position in (2, 17, 30, 31, 40)
     }
@@ -225,15 +227,17 @@ def test_single_positions_are_found_in_archive_and_log(three: Connection, databa
 def test_what_is_in_neither_is_an_error(three: Connection, database: Target, tmp_path: Path) -> None:
     drop(three, days=6)
     with pytest.raises(OutOfLog, match=r"position 3 .* hold 31 to 40"):
-        past_range(three, "orders", start="3")
+        stored_range(three, "orders", start="3")
     with pytest.raises(UnknownTopic):
         list_archive(three, "nowhere")
 
 
 def test_times_find_their_position_in_the_archive_too(three: Connection, database: Target, tmp_path: Path) -> None:
     archived(three, database, tmp_path, days=6)
-    times = dict(three.execute("select position, appended_at from headrace.log where position in (1, 11, 31)").fetchall())
+    times = dict(
+        three.execute("select position, appended_at from headrace_internal.log where position in (1, 11, 31)").fetchall()
+    )
     drop(three, days=6)
     for position in (1, 11, 31):
-        assert past_range(three, "orders", start=times[position].isoformat()).first == position
-    assert past_range(three, "orders", start="2100-01-01").first == 41
+        assert stored_range(three, "orders", start=times[position].isoformat()).first == position
+    assert stored_range(three, "orders", start="2100-01-01").first == 41

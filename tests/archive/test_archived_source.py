@@ -13,11 +13,11 @@ from headrace.archive import list_archive
 from headrace.core import NotFound, OutOfLog
 from headrace.db import Connection, Target
 from headrace.spark import Extract, event_schema, extract_option
-from headrace.spark._reader import EventReader, EventStreamReader
-from headrace.spark._source import HeadraceSource
-from headrace.spark._source_options import SourceOptions
+from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.reader import EventReader, EventStreamReader
 from tests.archive.past import archived, drop, events, three_days
-from tests.spark.source import load, secret_file
+from tests.spark.frames import load, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -83,7 +83,7 @@ def test_read_gives_the_same_rows_after_the_log_was_dropped(three: Connection, s
 
 
 def test_times_are_found_in_the_archive(three: Connection, secret: str) -> None:
-    (at,) = three.execute("select appended_at from headrace.log where position = 11").fetchone()
+    (at,) = three.execute("select appended_at from headrace_internal.log where position = 11").fetchone()
     drop(three, days=6)
     assert [row["offset"] for row in rows(secret, startingTimestamp=at.isoformat())] == list(range(11, 41))
     assert [row["offset"] for row in rows(secret, endingTimestamp=at.isoformat())] == list(range(1, 11))
@@ -98,7 +98,7 @@ def test_archive_false_reads_the_log_alone(three: Connection, secret: str) -> No
 
 def test_archive_that_does_not_join_the_log_is_not_read_over_the_gap(three: Connection, secret: str) -> None:
     drop(three, days=6)
-    three.execute("delete from headrace.archive where first_position = 11")
+    three.execute("delete from headrace_internal.archive where first_position = 11")
     assert [row["offset"] for row in rows(secret)] == list(range(31, 41))
     with pytest.raises(OutOfLog, match="positions 5 to 30 have been dropped"):
         rows(secret, startingOffsets='{"orders": 5}')

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.archive import REPLAY_HEADER, RowFilter, past_range, replay
+from headrace.archive import REPLAY_HEADER, RowFilter, replay, stored_range
 from headrace.db import Connection, Target
 from headrace.log import create_topic, read
 from tests.archive.past import archived, drop, three_days
@@ -29,12 +29,12 @@ def three(conn: Connection, database: Target, tmp_path: Path) -> Connection:
     return conn
 
 
-PAYLOADS = """select payload::text, key, type, emitted_at, producer from headrace.log
-    where topic_id = headrace.topic_id(%s) and position >= %s order by position"""
+PAYLOADS = """select payload::text, key, type, emitted_at, producer from headrace_internal.log
+    where topic_id = headrace_internal.topic_id(%s) and position >= %s order by position"""
 
 
 def test_replay_keeps_order_payload_key_and_time(three: Connection) -> None:
-    steps = list(replay(three, past_range(three, "orders"), into="again", name=uuid4()))
+    steps = list(replay(three, stored_range(three, "orders"), into="again", name=uuid4()))
     assert (steps[-1].events, steps[-1].position) == (40, 40)
     drain(three)
     again = read(three, "again")
@@ -47,7 +47,7 @@ def test_replay_keeps_order_payload_key_and_time(three: Connection) -> None:
 
 def test_replay_broken_off_goes_on_under_its_name(three: Connection) -> None:
     name = uuid4()
-    span = past_range(three, "orders", start="6", end="36")
+    span = stored_range(three, "orders", start="6", end="36")
     next(iter(replay(three, span, into="again", name=name)))
     list(replay(three, span, into="again", name=name))
     drain(three)
@@ -57,7 +57,7 @@ def test_replay_broken_off_goes_on_under_its_name(three: Connection) -> None:
 
 
 def test_same_ids_leave_out_what_the_topic_has(three: Connection) -> None:
-    list(replay(three, past_range(three, "orders"), into="orders", name=uuid4(), same_ids=True))
+    list(replay(three, stored_range(three, "orders"), into="orders", name=uuid4(), same_ids=True))
     # What only the archive has is new to the log.
     assert drain(three) == 30
     assert [event.headers[REPLAY_HEADER] for event in read(three, "orders", after=40)] == [f"orders/{n}" for n in range(1, 31)]
@@ -66,7 +66,7 @@ def test_same_ids_leave_out_what_the_topic_has(three: Connection) -> None:
 def test_rate_and_filters_hold(three: Connection) -> None:
     began = time.monotonic()
     rows = RowFilter(types=("paid",), keys=("k1", "k2"))
-    list(replay(three, past_range(three, "orders"), into="again", name=uuid4(), rows=rows, rate=20))
+    list(replay(three, stored_range(three, "orders"), into="again", name=uuid4(), rows=rows, rate=20))
     drain(three)
     numbers = [event.payload["n"] for event in read(three, "again")]
     assert numbers == [n for n in range(1, 41) if n % 3 == 0 and n % 5 in (1, 2)]

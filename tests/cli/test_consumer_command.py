@@ -24,7 +24,7 @@ def test_consumer_is_created_listed_and_dropped(cli: Cli, conn: Connection) -> N
     fill(conn, 10, keys=5)
     words = ["--start", "latest", "--on-failure", "dead-letter", "--attempts", "3"]
     assert cli("consumer", "create", "orders", "billing", *words, "--json").json == {"topic": "orders", "consumer": "billing"}
-    assert conn.execute("select attempts_max, when_exhausted from headrace.consumer").fetchone() == (3, "dead_letter")
+    assert conn.execute("select attempts_max, when_exhausted from headrace_internal.consumer").fetchone() == (3, "dead_letter")
     cli("consumer", "create", "orders", "audit", "--ordered-by", "topic")
     listed = cli("consumer", "list", "--json").json
     assert [(one["consumer"], one["cursors"], one["lag_events"], one["state"]) for one in listed] == [
@@ -108,6 +108,6 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
 
 
 def position(conn: Connection) -> int:
-    row = conn.execute("select position from headrace.cursor").fetchone()
+    row = conn.execute("select position from headrace_internal.cursor").fetchone()
     assert row is not None
     return int(row[0])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.db import Connection, Subscription, Target, pool
-from headrace.react import Correlators
+from headrace.correlators import CorrelatorEngine
+from headrace.db import Connection, Subscription, Target, create_pool
 from tests.builders import topic
 from tests.cli.conftest import Cli
-from tests.react.correlator_steps import happen, settle_correlators
+from tests.correlators.steps import happen, settle_correlators
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -28,16 +28,16 @@ def cars(conn: Connection) -> Connection:
 
 
 @pytest.fixture
-async def correlators(database: Target) -> AsyncIterator[Correlators]:
+async def correlators(database: Target) -> AsyncIterator[CorrelatorEngine]:
     """Correlators that are stepped by hand."""
-    own = pool(database, size=2)
+    own = create_pool(database, size=2)
     await own.open()
-    yield Correlators(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     await own.close()
 
 
 async def test_correlator_is_created_runs_and_is_looked_into(
-    cli: Cli, cars: Connection, correlators: Correlators, tmp_path: Path
+    cli: Cli, cars: Connection, correlators: CorrelatorEngine, tmp_path: Path
 ) -> None:
     file = tmp_path / "pair.ecl"
     file.write_text(PAIR)
@@ -62,7 +62,7 @@ async def test_correlator_is_created_runs_and_is_looked_into(
     assert cli("correlator", "outputs", "pair", "--key", "k2", "--json").json == []
 
 
-async def test_change_says_how_many_keys_go_on(cli: Cli, cars: Connection, correlators: Correlators) -> None:
+async def test_change_says_how_many_keys_go_on(cli: Cli, cars: Connection, correlators: CorrelatorEngine) -> None:
     cli("correlator", "create", "pair", *GIVEN, "--pattern", PAIR)
     await settle_correlators(correlators, cars)
     happen(cars, "a:k1 a:k2 c:k3")

@@ -16,14 +16,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.core import Conflict, Event
+from headrace.correlators import Correlator, load_correlators
 from headrace.db import Server
 from headrace.demo import Demo, stage_on
-from headrace.demo._correlators import BANDS, Correlated, expect_correlated
-from headrace.demo._flights import Flight, events_in_order, last_minute, read_flights, read_weather
-from headrace.demo._rules import Expected, expect
+from headrace.demo.correlators import BANDS, Correlated, expect_correlated
+from headrace.demo.flights import Flight, events_in_order, last_minute, read_flights, read_weather
+from headrace.demo.rules import Expected, expect
 from headrace.lang import ecl
 from headrace.lang.condition import Sample
-from headrace.react import Correlator, load_correlators
 from tests.cli.conftest import call
 
 pytestmark = pytest.mark.lane("pg18")
@@ -119,7 +119,7 @@ def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
 
 def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded bug: one flight more should have been found as diverted."""
-    monkeypatch.setattr("headrace.demo._play.expect", lambda flights: replace(expect(flights), diverted=1))
+    monkeypatch.setattr("headrace.demo.play.expect", lambda flights: replace(expect(flights), diverted=1))
     answer = call("demo", "--no-spark", "--flights", "100", "--dsn", server.dsn())
     assert answer.code == 6
     assert "rule diverted fired: 0 instead of 1" in answer.err

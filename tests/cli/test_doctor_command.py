@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
+from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, free_port, migrate
-from headrace.doctor import Check, compare_shards, examine
-from headrace.react import Rule, create_rule
-from headrace.schedule import create_schedule
-from headrace.work import send_action
+from headrace.observe import Check, compare_shards, examine
+from headrace.rules import Rule, create_rule
+from headrace.schedules import create_schedule
 from tests.builders import fill, own_database, topic
 from tests.cli.conftest import Answer, Cli, call
 
@@ -71,7 +71,7 @@ def test_unmigrated_database_is_a_problem(empty: Target) -> None:
 
 
 def test_changed_migration_is_a_problem(database: Target, conn: Connection) -> None:
-    conn.execute("update headrace.migration set checksum = 'another' where name like 'migrations/%'")
+    conn.execute("update headrace_internal.migration set checksum = 'another' where name like 'migrations/%'")
     assert problems(database, "migrated")
 
 
@@ -87,7 +87,7 @@ def test_waiting_outbox_without_sequencer_is_a_problem(database: Target, conn: C
     conn.execute("select headrace.publish('orders', 'placed', '1', p_event_id => %s)", (LATE_ID,))
     [check] = problems(database, "outbox")
     assert check.advice == "run: headrace node run"
-    conn.execute("select headrace.sequencer_rest(1)")  # What a sequencer does when it is idle.
+    conn.execute("select headrace_internal.sequencer_rest(1)")  # What a sequencer does when it is idle.
     assert problems(database, "outbox", "warning") and not problems(database, "sequencer", "warning")
 
 
@@ -120,7 +120,7 @@ def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connect
 
 
 def test_open_transaction_is_found(database: Target, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.doctor._server.TRANSACTION_MAX_S", 0.0)
+    monkeypatch.setattr("headrace.observe.doctor.server.TRANSACTION_MAX_S", 0.0)
     with conn.transaction():
         conn.execute("create table held ()")
         [check] = problems(database, "open transactions", "warning")
@@ -128,14 +128,14 @@ def test_open_transaction_is_found(database: Target, conn: Connection, monkeypat
 
 
 def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
-    conn.execute("create index half_built on headrace.consumer (created_at)")
+    conn.execute("create index half_built on headrace_internal.consumer (created_at)")
     conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
     [check] = problems(database, "indexes")
     assert check.advice == "run: reindex index headrace.half_built"
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.doctor._server.CONNECTIONS_MAX", 0.0)
+    monkeypatch.setattr("headrace.observe.doctor.server.CONNECTIONS_MAX", 0.0)
     assert problems(database, "connections", "warning")
 
 
@@ -157,8 +157,10 @@ def test_invalid_and_waiting_rules_are_found(database: Target, conn: Connection)
     conn.execute("update headrace.namespace set unknown_names = 'allow'")
     for rule in ("bad", "late"):
         create_rule(conn, Rule(name=rule, topic="orders", event_type="placed", action="MAIL"))
-    conn.execute("update headrace.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'")
-    conn.execute("update headrace.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
+    conn.execute(
+        "update headrace_internal.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'"
+    )
+    conn.execute("update headrace_internal.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
     assert [one.message for one in problems(database, "rules")] == ["default/bad is invalid: no condition"]
     assert "default/late waits for a compiler" in problems(database, "rules", "warning")[0].message
 
@@ -178,7 +180,7 @@ def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Conn
     assert [one.level for one in examine(database) if one.check == "schedules"] == ["ok"]
     conn.execute("update headrace.schedule set error = 'disk full'")
     conn.execute("select headrace.register_node(%s, 'gone', '1', '{}')", (uuid4(),))
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     assert "disk full" in problems(database, "schedules", "warning")[0].message
     assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
     conn.execute("update headrace.schedule set replan_at = 'infinity'")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli._node import _refuse_unmigrated
-from headrace.consume import lag
+from headrace.cli.node import _refuse_unmigrated
+from headrace.consume import consumer_lag
 from headrace.core import NotMigrated
 from headrace.db import Connection, Target
 from headrace.log import get_topic
@@ -65,7 +65,7 @@ def test_node_handles_events_and_ends_in_order(database: Target, conn: Connectio
     assert "consumers: orders/billing" in lines[0]["event"]
     assert lines[-1]["event"] == "node ended; 20 events sequenced, 20 handled, rules fired 0 times, 0 actions handled"
     assert {"level", "logger", "timestamp"} <= lines[0].keys()
-    assert sum(one.lag_events for one in lag(conn)) == 0
+    assert sum(one.lag_events for one in consumer_lag(conn)) == 0
 
 
 def test_node_without_application_sequences(database: Target, conn: Connection, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_node_without_application_sequences(database: Target, conn: Connection, 
     node = start(database, tmp_path)
     try:
         conn.execute("select headrace.publish('orders', 'placed', '1')")
-        wait_for("head", conn, "select position from headrace.log_head(headrace.topic_id('orders'))", 1)
+        wait_for("head", conn, "select position from headrace_internal.log_head(headrace_internal.topic_id('orders'))", 1)
     finally:
         node.terminate()
         node.communicate(timeout=60)
@@ -86,7 +86,7 @@ def test_node_without_sequencer_leaves_the_outbox(database: Target, conn: Connec
     conn.execute("create table bill (n int)")
     node = start(database, tmp_path, "shop:app", "--no-sequencer")
     try:
-        wait_for("consumer", conn, "select count(*) from headrace.consumer", 1)
+        wait_for("consumer", conn, "select count(*) from headrace_internal.consumer", 1)
         conn.execute("select headrace.publish('orders', 'placed', '1')")
         assert get_topic(conn, "orders").waiting == 1
     finally:
@@ -127,9 +127,9 @@ def test_embedded_server_starts_serves_and_stops(shared_folder: Path, monkeypatc
 def test_node_starts_beside_functions_of_another_version(
     database: Target, conn: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conn.execute("update headrace.migration set checksum = 'newer' where name = 'functions/outbox/publish'")
+    conn.execute("update headrace_internal.migration set checksum = 'newer' where name = 'functions/outbox/publish'")
     _refuse_unmigrated(database)
     assert "has other functions than this version" in caplog.text
-    conn.execute("delete from headrace.migration where name like 'migrations/%'")
+    conn.execute("delete from headrace_internal.migration where name like 'migrations/%'")
     with pytest.raises(NotMigrated):
         _refuse_unmigrated(database)

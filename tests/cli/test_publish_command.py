@@ -26,7 +26,7 @@ def test_event_is_published_with_everything(cli: Cli, conn: Connection) -> None:
     drain(conn)
     [event] = read(conn, "orders")
     assert (event.id, event.type, event.key, event.headers) == (UUID(id), "order.placed", "c3", {"a": "b=c"})
-    stored = conn.execute("select payload::text from headrace.log").fetchone()
+    stored = conn.execute("select payload::text from headrace_internal.log").fetchone()
     assert stored == ('{"total": 12345678901234567890.10}',)
 
 
@@ -57,7 +57,7 @@ def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) ->
     answer = cli("publish", "orders", "--file", "-", "--json", given=given)
     assert (answer.code, answer.error["error"]) == (5, "Invalid")
     assert answer.error["message"].startswith("line 2:")
-    assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
 
 
 def test_batches_commit_on_their_own(cli: Cli, conn: Connection) -> None:

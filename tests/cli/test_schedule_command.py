@@ -30,7 +30,7 @@ def test_schedule_lives_its_life(cli: Cli, conn: Connection) -> None:
     assert (listed["cron"], listed["missed"], listed["state"]) == ("15 7 * * *", "one", "paused")
     event_id = cli("schedule", "run", "daily").out.strip()
     drain(conn)
-    assert conn.execute("select event_id::text, payload from headrace.log").fetchall() == [(event_id, {"kind": "daily"})]
+    assert conn.execute("select event_id::text, payload from headrace_internal.log").fetchall() == [(event_id, {"kind": "daily"})]
     assert [one["outcome"] for one in cli("schedule", "history", "daily", "--json").json] == ["manual"]
     assert cli("schedule", "resume", "daily").code == 0
     assert cli("schedule", "show", "daily", "--json").json["state"] == "active"
@@ -87,8 +87,8 @@ def test_namespace_is_created_granted_and_dropped(cli: Cli, role: str) -> None:
 def test_nodes_are_listed_alive_lost_and_stopped(cli: Cli, conn: Connection) -> None:
     for name in ("alive", "lost", "stopped"):
         conn.execute("select headrace.register_node(%s, %s, '1', '{MAIL}')", (uuid4(), name))
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour' where name = 'lost'")
-    conn.execute("update headrace.node set stopped_at = headrace.clock() where name = 'stopped'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour' where name = 'lost'")
+    conn.execute("update headrace_internal.node set stopped_at = headrace.clock() where name = 'stopped'")
     assert [(one["name"], one["state"]) for one in cli("node", "list", "--json").json] == [("alive", "alive"), ("lost", "lost")]
     assert len(cli("node", "list", "--stopped", "--json").json) == 3
     assert "MAIL" in cli("node", "list").out

@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from headrace.actions import Action
 from headrace.core import Event
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.node import Headrace, Node
 from headrace.outbox import publish_many
-from headrace.react import Rule, create_rule
-from headrace.work import Action
+from headrace.rules import Rule, create_rule
 from tests.builders import topic
 from tests.cli.conftest import Cli
 
@@ -46,7 +46,7 @@ async def play(database: Target, conn: Connection, event: Event, results: int) -
     try:
         await until(lambda: conn.execute("select bool_and(status <> 'pending') from headrace.rule").fetchone() == (True,))
         publish_many(conn, [event, Event(topic="cars", type="NEW_CAR", id=uuid4(), payload={"hp": 1})])
-        await until(lambda: conn.execute("select count(*) from headrace.action_result").fetchone() == (results,))
+        await until(lambda: conn.execute("select count(*) from headrace_internal.action_result").fetchone() == (results,))
         await until(lambda: conn.execute("select count(*) from headrace.event_unmatched").fetchone() == (1,))
     finally:
         node.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.consume import Consumer, seek
+from headrace.consume import Consumer, seek_consumer
 from headrace.core import LoggedEvent
 from headrace.db import Connection
 from tests.builders import drain, fill, topic
@@ -37,11 +37,11 @@ async def test_claim_with_nothing_due_reads_a_few_pages(conn: Connection, start:
     topic(conn, partitions=4)
     fill_wide(conn)
     await start(Consumer(topic="orders", name="c", handler=ignore))
-    seek(conn, "orders", "c", "latest")
-    conn.execute("analyze headrace.log, headrace.cursor")
+    seek_consumer(conn, "orders", "c", "latest")
+    conn.execute("analyze headrace_internal.log, headrace_internal.cursor")
     conn.execute("select * from headrace.claim(1, 100)")  # The first call of a session reads the catalog.
     assert pages_read(conn, "select * from headrace.claim(1, 100)") < PAGES_MAX
-    assert pages_read(conn, "select count(*) from headrace.log") > PAGES_MAX
+    assert pages_read(conn, "select count(*) from headrace_internal.log") > PAGES_MAX
 
 
 async def test_plain_handler_runs_on_when_statements_get_prepared(conn: Connection, start: Start) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from headrace.consume import Batch, Consumer, Failure, lag
+from headrace.consume import Batch, Consumer, Failure, consumer_lag
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection
 from headrace.log import alter_topic
@@ -97,7 +97,7 @@ def test_partition_with_too_few_events_is_left_to_others(conn: Connection, secon
     topic(conn, partitions=2)
     conn.execute("select headrace.create_consumer('orders', 'c')")
     fill(conn, 9)
-    conn.execute("update headrace.cursor set position = 7, moved_at = '-infinity' where partition = 1")
+    conn.execute("update headrace_internal.cursor set position = 7, moved_at = '-infinity' where partition = 1")
     with conn.transaction():
         patient = conn.execute("select partition, events from headrace.claim(1, 10, 3, 3600, 2)").fetchall()
         assert patient == [(0, 4)]
@@ -138,7 +138,7 @@ async def test_plain_function_works_in_the_same_transaction(conn: Connection, st
     runner = await start(Consumer(topic="orders", name="c", handler=write, failure=Failure.stop()))
     await run_dry(runner)
     assert conn.execute("select array_agg(n order by n) from effect").fetchone() == ([1, 2],)
-    assert [row.position for row in lag(conn)] == [2]
+    assert [row.position for row in consumer_lag(conn)] == [2]
 
 
 async def test_partition_is_held_by_one_at_a_time(conn: Connection, start: Start) -> None:
@@ -211,7 +211,7 @@ async def test_without_the_border_the_order_would_break(conn: Connection, start:
     runner = await start(Consumer(topic="orders", name="c", handler=seen.many, batch=Batch(max=7)))
     alter_topic(conn, "orders", partitions=7)
     fill(conn, 400, keys=40)
-    conn.execute("delete from headrace.topic_border where position > 0")
+    conn.execute("delete from headrace_internal.topic_border where position > 0")
     await run_dry(runner)
     by_key: dict[str | None, list[int]] = defaultdict(list)
     for event in seen.events:
@@ -224,8 +224,8 @@ async def test_lag_is_told_in_events_and_seconds(conn: Connection, start: Start)
     runner = await start(Consumer(topic="orders", name="c", handler=Seen().one))
     fill(conn, 7)
     shift_clock(conn, "90 seconds")
-    (behind,) = lag(conn)
+    (behind,) = consumer_lag(conn)
     assert behind.lag_events == 7
     assert 90 <= behind.lag_s < 120
     await run_dry(runner)
-    assert [(row.lag_events, row.lag_s) for row in lag(conn)] == [(0, 0.0)]
+    assert [(row.lag_events, row.lag_s) for row in consumer_lag(conn)] == [(0, 0.0)]

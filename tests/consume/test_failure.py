@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headrace.consume import Batch, Consumer, Failure, discard, lag, list_dead_letters, redrive, resume
+from headrace.consume import Batch, Consumer, Failure, consumer_lag, discard, list_dead_letters, redrive, resume_consumer
 from headrace.core import LoggedEvent
 from headrace.db import TRANSIENT, AsyncConnection, Connection
 from tests.builders import drain, fill, publish, shift_clock, topic
@@ -41,7 +41,7 @@ async def test_stop_keeps_what_was_done_and_waits_at_the_event(conn: Connection,
     picky = Picky(3)
     runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=Failure.stop()))
     await run_dry(runner)
-    (row,) = lag(conn)
+    (row,) = consumer_lag(conn)
     assert (picky.done, row.state, row.position, row.lag_events) == ([1, 2], "stopped", 2, 3)
     assert "cannot handle 3" in (row.error or "")
 
@@ -53,7 +53,7 @@ async def test_resume_tries_again_where_it_stopped(conn: Connection, start: Star
     runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=Failure.stop()))
     await run_dry(runner)
     picky.disliked.clear()
-    assert resume(conn, "orders", "c") == 1
+    assert resume_consumer(conn, "orders", "c") == 1
     await run_dry(runner)
     assert picky.done == [1, 2, 3, 4, 5]
 
@@ -67,10 +67,12 @@ async def test_retry_waits_longer_each_time_and_loses_nothing(conn: Connection, 
     for _ in range(4):
         assert await runner.handle_once()
         assert not await runner.handle_once(), "it must wait before the next try"
-        row = conn.execute("select extract(epoch from retry_at - headrace.clock())::float from headrace.cursor").fetchone()
+        row = conn.execute(
+            "select extract(epoch from retry_at - headrace.clock())::float from headrace_internal.cursor"
+        ).fetchone()
         assert row is not None
         pauses.append(row[0])
-        conn.execute("update headrace.cursor set retry_at = headrace.clock()")
+        conn.execute("update headrace_internal.cursor set retry_at = headrace.clock()")
     assert all(low <= pause <= high for pause, (low, high) in zip(pauses, [(4, 10), (9, 20), (19, 40), (39, 80)], strict=True))
     picky.disliked.clear()
     await run_dry(runner)
@@ -80,11 +82,11 @@ async def test_retry_waits_longer_each_time_and_loses_nothing(conn: Connection, 
 async def test_handler_that_fails_for_ever_blocks_only_its_partition(conn: Connection, start: Start) -> None:
     topic(conn, partitions=8)
     fill(conn, 100, keys=30)
-    poison = conn.execute("select payload::int, partition from headrace.log where position = 1").fetchone()
+    poison = conn.execute("select payload::int, partition from headrace_internal.log where position = 1").fetchone()
     assert poison is not None
     picky = Picky(poison[0])
     await run_dry(await start(Consumer(topic="orders", name="c", handler=picky.one)))
-    left = {row.partition for row in lag(conn) if row.lag_events}
+    left = {row.partition for row in consumer_lag(conn) if row.lag_events}
     assert left == {poison[1]}
 
 
@@ -105,7 +107,7 @@ async def test_dead_letter_tells_the_whole_story(conn: Connection, start: Start)
     policy = Failure.dead_letter(attempts=2, backoff_s=0.001, backoff_max_s=0.001)
     runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=policy))
     for _ in range(10):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     (letter,) = list_dead_letters(conn, consumer="c")
     assert (letter.position, letter.key, letter.payload, letter.attempts, letter.state) == (2, "k2", 2, 2, "dead")
@@ -173,7 +175,7 @@ async def test_every_event_is_handled_in_its_keys_order_or_a_dead_letter_or_wait
     for first in range(1, 25, 3):
         log(conn, *keys[first - 1 : first + 2], first=first)
         for _ in range(8):
-            conn.execute("update headrace.cursor set retry_at = null")
+            conn.execute("update headrace_internal.cursor set retry_at = null")
             await runner.handle_once()
     expected: dict[int, str] = {}
     for n, key in enumerate(keys, 1):
@@ -182,7 +184,7 @@ async def test_every_event_is_handled_in_its_keys_order_or_a_dead_letter_or_wait
             expected[n] = "behind" if dead else "dead"
     assert letters(conn) == expected
     assert picky.done == [n for n in range(1, 25) if n not in expected]
-    assert [row.lag_events for row in lag(conn)] == [0]
+    assert [row.lag_events for row in consumer_lag(conn)] == [0]
 
 
 async def test_event_held_before_the_cursor_came_to_it_is_handled_once(conn: Connection, start: Start) -> None:
@@ -192,7 +194,7 @@ async def test_event_held_before_the_cursor_came_to_it_is_handled_once(conn: Con
     picky = Picky(1, 3)
     runner = await start(Consumer(topic="orders", name="c", handler=picky.one, failure=hold(2)))
     for _ in range(3):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     log(conn, "b", "b", "a", first=2)
     await runner.handle_once()
@@ -201,7 +203,7 @@ async def test_event_held_before_the_cursor_came_to_it_is_handled_once(conn: Con
     for _ in range(3):
         while await runner.redrive_once():
             pass
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     assert (picky.done, letters(conn)) == ([2, 1, 3, 4], {})
 
@@ -280,11 +282,11 @@ async def test_database_trouble_does_not_count_against_the_event(conn: Connectio
         done.append(event.payload)
 
     runner = await start(Consumer(topic="orders", name="c", handler=unlucky, failure=Failure.stop()))
-    from headrace.db import persist
+    from headrace.db import retry_until_connected
 
-    assert await persist("test", runner.handle_once)
+    assert await retry_until_connected("test", runner.handle_once)
     assert done == ["cut", 1]
-    assert [(row.state, row.attempts) for row in lag(conn)] == [("running", 0)]
+    assert [(row.state, row.attempts) for row in consumer_lag(conn)] == [("running", 0)]
     shift_clock(conn, "0")
 
 
@@ -307,5 +309,5 @@ async def test_handler_that_raises_on_a_lost_connection_is_tried_again_and_ends_
     with pytest.raises(TRANSIENT):
         await runner.handle_once()
     await run_dry(runner)
-    (row,) = lag(conn)
+    (row,) = consumer_lag(conn)
     assert (row.state, row.position) == ("running", 1)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import psycopg
 import pytest
 
-from headrace.consume import Batch, Consumer, Failure, Runner, lag, list_dead_letters, redrive
+from headrace.consume import Batch, Consumer, ConsumerRunner, Failure, consumer_lag, list_dead_letters, redrive
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection
 from tests.builders import fill, topic
@@ -44,10 +44,10 @@ def consumer(handler: object, batch: Batch | None = None, failure: Failure | Non
     return Consumer(topic="orders", name="c", handler=handler, batch=batch, failure=failure or Failure.stop())  # type: ignore[arg-type]
 
 
-async def assert_stops_at(conn: Connection, runner: Runner, position: int) -> str:
+async def assert_stops_at(conn: Connection, runner: ConsumerRunner, position: int) -> str:
     """Runs until nothing is due: all before the position is handled, the event there is not. Returns its error."""
     await run_dry(runner)
-    (row,) = lag(conn)
+    (row,) = consumer_lag(conn)
     assert (row.state, row.position) == ("stopped", position - 1)
     return row.error or ""
 
@@ -135,13 +135,13 @@ async def test_database_error_that_shows_after_the_handler_is_its_failure(
     failure = Failure.dead_letter(attempts=2, backoff_s=0.001, backoff_max_s=0.001)
     runner = await start(consumer(handler, batch, failure))
     for _ in range(12):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     (letter,) = list_dead_letters(conn)
     assert (letter.position, letter.state, letter.attempts) == (3, "dead", 2)
     assert told in (letter.error or "")
     assert once() == [1, 2, 4, 5]
-    assert (lag(conn)[0].lag_events, runner.handled) == (0, 4)
+    assert (consumer_lag(conn)[0].lag_events, runner.handled) == (0, 4)
 
 
 @pytest.mark.parametrize("batch", BATCHES)

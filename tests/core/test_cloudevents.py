@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import BadCloudEvent, BadTime, Event, Invalid, RawJSON, decode, encode, from_cloudevent, seal, to_cloudevent
-from headrace.db import Connection, translated
+from headrace.db import Connection, map_database_errors
 from headrace.outbox import publish_many
 
 SMALLEST = {"specversion": "1.0", "id": "A234-1234", "source": "/mycontext", "type": "com.example.someevent"}
@@ -131,7 +131,7 @@ def test_what_is_no_cloudevent_is_refused_with_what_is_missing(conn: Connection,
     form, told = REFUSED[name]
     with pytest.raises(BadCloudEvent, match=told):
         from_cloudevent(json.dumps(form), topic="orders")
-    with pytest.raises(BadCloudEvent, match=told.replace("missing or not text", "missing")), translated():
+    with pytest.raises(BadCloudEvent, match=told.replace("missing or not text", "missing")), map_database_errors():
         conn.execute("select headrace.publish_cloudevent('orders', %s)", [json.dumps(form)])
 
 
@@ -149,7 +149,7 @@ def test_sql_maps_as_python_does(conn: Connection) -> None:
         publish_many(conn, [event])
         assert conn.execute("select headrace.publish_cloudevent('orders', %s)", [form]).fetchone() == (event.id,)
         python, sql = conn.execute(
-            """delete from headrace.outbox returning event_id, type, key, payload::text, headers, producer,
+            """delete from headrace_internal.outbox returning event_id, type, key, payload::text, headers, producer,
             case when %s then emitted_at end""",
             [event.emitted_at is not None],
         ).fetchall()
@@ -168,5 +168,5 @@ def test_time_beyond_the_limits_is_refused_when_published(conn: Connection) -> N
     late = SMALLEST | {"time": "9999-12-31T23:59:59Z"}
     with pytest.raises(BadTime):
         publish_many(conn, [from_cloudevent(late, topic="orders")])
-    with pytest.raises(BadTime), translated():
+    with pytest.raises(BadTime), map_database_errors():
         conn.execute("select headrace.publish_cloudevent('orders', %s)", [json.dumps(late)])

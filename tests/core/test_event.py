@@ -24,7 +24,7 @@ from headrace.core import (
     error_for_sqlstate,
     seal,
 )
-from headrace.core._limits import (
+from headrace.core.limits import (
     HEADERS_BYTES_MAX,
     KEY_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
@@ -32,7 +32,7 @@ from headrace.core._limits import (
     PRODUCER_BYTES_MAX,
     TYPE_CHARS_MAX,
 )
-from headrace.db import Connection, translate
+from headrace.db import Connection, map_error
 from headrace.outbox import publish, publish_many
 
 
@@ -133,7 +133,7 @@ def refusal_by_sql(conn: Connection, given: Event) -> type[HeadraceError] | None
     try:
         conn.execute(statement, (given.topic, given.type, raw(given.payload), given.key, raw(given.headers), given.producer))
     except psycopg.Error as error:
-        ours = translate(error)
+        ours = map_error(error)
         assert ours is not None, error
         return type(ours)
     return None
@@ -151,7 +151,7 @@ def test_python_and_sql_accept(orders: Connection, name: str) -> None:
     assert refusal_by_sql(orders, given) is None
     publish_many(orders, [given])
     publish(orders, given.topic, given.type, given.payload, key=given.key, headers=given.headers, producer=given.producer)
-    rows = orders.execute("select type, key, payload, headers, producer from headrace.outbox order by id").fetchall()
+    rows = orders.execute("select type, key, payload, headers, producer from headrace_internal.outbox order by id").fetchall()
     assert rows[0] == rows[1] == rows[2]
 
 
@@ -162,7 +162,7 @@ def test_python_and_sql_refuse(orders: Connection, name: str) -> None:
         publish_many(orders, [given])
     by_sql = refusal_by_sql(orders, given)
     assert by_sql is not None and (issubclass(by_sql, reason) or by_sql is Invalid)
-    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+    assert orders.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("name", ONLY_PYTHON)

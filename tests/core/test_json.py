@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import BadPayload, BadText, NumberRefused, PayloadTooDeep, RawJSON, decode, encode
-from headrace.core._json import fits, printed_bytes
+from headrace.core.json_text import fits, printed_bytes
 
 
 def nested(levels: int) -> object:

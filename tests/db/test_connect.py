@@ -8,7 +8,7 @@ import socket
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.db import AsyncConnection, Connection, Target, address, connect_async, pool
+from headrace.db import AsyncConnection, Connection, Target, address, connect_async, create_pool
 
 SERVER_SIDE = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
 
@@ -29,7 +29,7 @@ def client_side(conn: AsyncConnection | Connection) -> tuple[int, int, int, int]
 
 
 async def test_both_sides_of_a_nodes_session_notice_a_lost_partner(database: Target) -> None:
-    async with pool(database, size=1) as own, own.connection() as conn:
+    async with create_pool(database, size=1) as own, own.connection() as conn:
         assert await session(conn, *SERVER_SIDE) == ["10", "5", "3", "30000"]
         assert client_side(conn) == (10, 5, 3, 30_000)
 
@@ -46,21 +46,21 @@ def test_command_notices_a_lost_server_and_has_patience_with_a_busy_one(conn: Co
 async def test_values_of_the_address_win(database: Target) -> None:
     options = "-c tcp_keepalives_idle=77 -c headrace.clock_shift=60s"
     dsn = make_conninfo(database.dsn, keepalives_idle=99, options=options)
-    async with pool(Target("own", dsn), size=1) as own, own.connection() as conn:
+    async with create_pool(Target("own", dsn), size=1) as own, own.connection() as conn:
         assert await session(conn, *SERVER_SIDE, "headrace.clock_shift") == ["77", "5", "3", "30000", "60s"]
         assert client_side(conn) == (99, 5, 3, 30_000)
 
 
 async def test_value_of_the_database_wins(conn: Connection, database: Target) -> None:
     conn.execute(f"alter database {conn.info.dbname} set tcp_keepalives_count = 9")
-    async with pool(database, size=1) as own, own.connection() as session_conn:
+    async with create_pool(database, size=1) as own, own.connection() as session_conn:
         assert await session(session_conn, *SERVER_SIDE) == ["10", "5", "9", "30000"]
 
 
 @pytest.mark.lane("pg18")
 async def test_settings_of_a_pool_are_set_on_each_connection(database: Target) -> None:
     settings = {"headrace.node": "n1", "tcp_keepalives_idle": "20"}
-    async with pool(database, size=1, settings=settings) as own, own.connection() as conn:
+    async with create_pool(database, size=1, settings=settings) as own, own.connection() as conn:
         assert await session(conn, "headrace.node", "tcp_keepalives_idle") == ["n1", "20"]
 
 

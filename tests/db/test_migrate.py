@@ -1,37 +1,42 @@
-"""Migrations lead to the desired schema, once, under a lock."""
+"""Migrations lead to the schema of now, once, under a lock."""
 
 from __future__ import annotations
 
+import shutil
 import threading
+from importlib.resources import as_file
+from pathlib import Path
 
+import psycopg
 import pytest
 
 from headrace.core import MigrationChanged
-from headrace.db import Connection, Target, connect, desired_schema, install_pgmq, migrate, pending, query
+from headrace.db import Connection, Target, connect, migrate, package_sql, pending_steps
+from headrace.log import create_topic
 
 CATALOG = {
     "columns": """
         select table_name, column_name, data_type, is_nullable, column_default, is_identity
-        from information_schema.columns where table_schema = 'headrace'""",
+        from information_schema.columns where table_schema like 'headrace%'""",
     "constraints": """
         select conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-        from pg_constraint where connamespace = 'headrace'::regnamespace""",
-    "indexes": "select tablename, indexname, indexdef from pg_indexes where schemaname = 'headrace'",
+        from pg_constraint where connamespace::regnamespace::text like 'headrace%'""",
+    "indexes": "select tablename, indexname, indexdef from pg_indexes where schemaname like 'headrace%'",
     "functions": """
         select p.oid::regprocedure::text,
             case when p.prokind = 'a' then (select row(a.*)::text from pg_aggregate a where a.aggfnoid = p.oid)
                 else pg_get_functiondef(p.oid) end
-        from pg_proc p where pronamespace = 'headrace'::regnamespace""",
+        from pg_proc p where pronamespace::regnamespace::text like 'headrace%'""",
     "triggers": "select tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal",
-    "views": "select viewname, definition from pg_views where schemaname = 'headrace'",
+    "views": "select viewname, definition from pg_views where schemaname like 'headrace%'",
     "options": """
-        select relname, relkind::text, reloptions from pg_class where relnamespace = 'headrace'::regnamespace""",
-    "policies": "select tablename, policyname, cmd, qual, with_check from pg_policies where schemaname = 'headrace'",
+        select relname, relkind::text, reloptions from pg_class where relnamespace::regnamespace::text like 'headrace%'""",
+    "policies": "select tablename, policyname, cmd, qual, with_check from pg_policies where schemaname like 'headrace%'",
     "rights": """
-        select oid::regprocedure::text, proacl::text from pg_proc where pronamespace = 'headrace'::regnamespace
+        select oid::regprocedure::text, proacl::text from pg_proc where pronamespace::regnamespace::text like 'headrace%'
         union all
         select oid::regclass::text, concat(relacl, relrowsecurity) from pg_class
-        where relnamespace = 'headrace'::regnamespace and relkind <> 'i'""",
+        where relnamespace::regnamespace::text like 'headrace%' and relkind <> 'i'""",
     "rows": "select namespace from headrace.namespace",
 }
 
@@ -43,21 +48,57 @@ def catalog(conn: Connection) -> dict[str, set[tuple[object, ...]]]:
     }
 
 
-def test_migrations_lead_to_the_desired_schema(conn: Connection, empty: Target) -> None:
-    with connect(empty) as wanted:
-        wanted.execute(query("db/bootstrap"))
-        install_pgmq(wanted)
-        for step in desired_schema():
-            wanted.execute(step.text)
-        expected = catalog(wanted)
-    assert catalog(conn) == expected
+NOTE = "alter table headrace.topic add column note text"
+
+
+@pytest.fixture
+def next_version(tmp_path: Path) -> Path:
+    """The SQL files of a version after this one: a table has one column more, a function and a view that use it are new."""
+    root = tmp_path / "sql"
+    with as_file(package_sql()) as files:
+        shutil.copytree(files, root)
+    (root / "migrations").mkdir()
+    (root / "migrations/0002_note.sql").write_text(f"{NOTE};\n")
+    (root / "schema/999_note.sql").write_text(f"{NOTE};\n")
+    (root / "functions/log/note_of.sql").write_text(
+        "create or replace function headrace.note_of(p_topic_id integer) returns text language sql stable "
+        "as $$ select t.note from headrace.topic t where t.topic_id = p_topic_id $$;\n"
+    )
+    (root / "views/noted_topic.sql").write_text(
+        "create or replace view headrace.noted_topic as select topic, note from headrace.topic;\n"
+    )
+    return root
+
+
+def test_migrations_lead_to_the_desired_schema(conn: Connection, empty: Target, next_version: Path) -> None:
+    upgraded = [step.name for step in migrate(conn, root=next_version)]
+    assert upgraded == ["migrations/0002_note", "functions/log/note_of", "views/noted_topic"]
+    with connect(empty) as fresh:
+        assert "migrations/0002_note" not in [step.name for step in migrate(fresh, root=next_version)]
+        assert catalog(conn) == catalog(fresh)
+        assert migrate(conn, root=next_version) == migrate(fresh, root=next_version) == []
+
+
+def test_upgrade_keeps_what_is_in_the_tables(conn: Connection, next_version: Path) -> None:
+    topic_id = create_topic(conn, "orders")
+    migrate(conn, root=next_version)
+    assert conn.execute("select headrace.note_of(%s)", (topic_id,)).fetchone() == (None,)
+    assert conn.execute("select topic from headrace.noted_topic").fetchall() == [("orders",)]
+
+
+def test_failed_migration_leaves_the_database_as_it_was(conn: Connection, next_version: Path) -> None:
+    before = catalog(conn)
+    (next_version / "migrations/0003_broken.sql").write_text("alter table headrace.topic add column note text;\n")
+    with pytest.raises(psycopg.errors.DuplicateColumn):
+        migrate(conn, root=next_version)
+    assert catalog(conn) == before
 
 
 def test_migrating_twice_changes_nothing(empty: Target) -> None:
     with connect(empty) as conn:
         assert migrate(conn)
         assert migrate(conn) == []
-        assert pending(conn) == []
+        assert pending_steps(conn) == []
 
 
 def test_two_migrators_at_once_apply_every_step_once(empty: Target) -> None:
@@ -75,12 +116,19 @@ def test_two_migrators_at_once_apply_every_step_once(empty: Target) -> None:
     assert min(applied) == 0 and max(applied) > 0
 
 
-def test_changed_migration_is_refused(conn: Connection) -> None:
-    conn.execute("update headrace.migration set checksum = 'another' where name = 'migrations/0001_log'")
-    with pytest.raises(MigrationChanged, match="0001_log was applied with checksum another"):
-        migrate(conn)
+def test_changed_migration_is_rejected(conn: Connection, next_version: Path) -> None:
+    migrate(conn, root=next_version)
+    (next_version / "migrations/0002_note.sql").write_text(f"{NOTE} default 'none';\n")
+    with pytest.raises(MigrationChanged, match="0002_note was applied with checksum"):
+        migrate(conn, root=next_version)
+
+
+def test_schema_changed_without_a_migration_is_rejected(conn: Connection, next_version: Path) -> None:
+    (next_version / "migrations/0002_note.sql").unlink()
+    with pytest.raises(MigrationChanged, match="schema was applied with checksum"):
+        migrate(conn, root=next_version)
 
 
 def test_changed_function_is_applied_again(conn: Connection) -> None:
-    conn.execute("update headrace.migration set checksum = 'older' where name = 'functions/outbox/publish'")
+    conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
     assert [step.name for step in migrate(conn)] == ["functions/outbox/publish"]

@@ -122,7 +122,7 @@ def test_adding_a_shard_keeps_every_keys_order_when_the_old_ones_are_drained_fir
         def consume_all() -> None:
             for conn in conns.values():
                 drain(conn)
-                for key, n in conn.execute("select key, payload::int from headrace.log order by position").fetchall():
+                for key, n in conn.execute("select key, payload::int from headrace_internal.log order by position").fetchall():
                     if n not in order[key]:
                         order[key].append(n)
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from headrace.db import Connection, Target
 from tests.builders import drain, topic
 from tests.docs import guide
-from tests.pipeline.steps import compile_everything
-from tests.react.steps import write
-from tests.spark.source import secret_file
+from tests.rules.steps import write
+from tests.spark.frames import secret_file
+from tests.spark.pipeline.steps import compile_everything
 
 
 @pytest.mark.lane("pg18")

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
-from headrace.spark._sink_options import KNOWN as SINK_OPTIONS
-from headrace.spark._source_options import KNOWN as SOURCE_OPTIONS
+from headrace.spark.sink.options import KNOWN as SINK_OPTIONS
+from headrace.spark.source.options import KNOWN as SOURCE_OPTIONS
 from tests.builders import drain, topic
 from tests.docs import guide
-from tests.spark.source import secret_file
+from tests.spark.frames import secret_file
 
 
 @pytest.mark.lane("pg18")

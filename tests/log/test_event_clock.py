@@ -18,7 +18,7 @@ def happened(conn: Connection, *hours: float) -> None:
 
 
 def times(conn: Connection) -> list[float]:
-    rows = conn.execute("select appended_at from headrace.log order by position").fetchall()
+    rows = conn.execute("select appended_at from headrace_internal.log order by position").fetchall()
     return [(row[0] - JANUARY).total_seconds() / 3600 for row in rows]
 
 
@@ -30,7 +30,7 @@ def test_time_is_that_of_the_events_and_never_goes_back(conn: Connection) -> Non
     conn.execute("select headrace.sequence()")
     assert times(conn) == [0, 2, 2, 3, 3, 5]
     assert get_topic(conn, "past").clock == "event"
-    row = conn.execute("select headrace.log_clock(headrace.topic_id('past'))").fetchone()
+    row = conn.execute("select headrace_internal.log_clock(headrace_internal.topic_id('past'))").fetchone()
     assert row == (JANUARY + timedelta(hours=5),)
 
 
@@ -42,7 +42,7 @@ def test_partitions_are_made_for_whatever_time_events_bring(conn: Connection) ->
     conn.execute("select headrace.sequence()")
     assert times(conn) == [0, 3, 30, 960, 9600, 9624, 21600]
     [count] = conn.execute(
-        "select count(distinct tableoid) from headrace.log where topic_id = headrace.topic_id('past')"
+        "select count(distinct tableoid) from headrace_internal.log where topic_id = headrace_internal.topic_id('past')"
     ).fetchone() or [0]
     assert count == 7, "22 h and 1 h lie on two days"
 

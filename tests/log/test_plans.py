@@ -42,8 +42,8 @@ def busy(conn: Connection) -> Connection:
 
 def write(conn: Connection, name: str, count: int) -> None:
     conn.execute(
-        """insert into headrace.outbox (topic_id, type, key, payload)
-           select headrace.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
+        """insert into headrace_internal.outbox (topic_id, type, key, payload)
+           select headrace_internal.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
         (name, count),
     )
 
@@ -65,7 +65,7 @@ def reads(conn: Connection, *tables: str) -> Iterator[Reads]:
 def counters(conn: Connection, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
     found = conn.execute(
         """select relname, coalesce(seq_tup_read, 0), coalesce(idx_tup_fetch, 0)
-           from pg_stat_xact_user_tables where schemaname = 'headrace' and relname like any (%s)""",
+           from pg_stat_xact_user_tables where schemaname like 'headrace%%' and relname like any (%s)""",
         ([f"{table}\\_%" for table in tables],),
     )
     return {name: (in_line, by_index) for name, in_line, by_index in found}
@@ -86,10 +86,10 @@ def test_sequencer_finds_its_batch_by_index(busy: Connection) -> None:
 
 def test_idle_look_reads_next_to_nothing(busy: Connection) -> None:
     drain(busy)
-    busy.execute("vacuum headrace.outbox")
+    busy.execute("vacuum headrace_internal.outbox")
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequence(1000)")
-        busy.execute("select headrace.sequencer_rest(0.25)")
+        busy.execute("select headrace_internal.sequencer_rest(0.25)")
     assert seen.rows <= 20
 
 
@@ -97,7 +97,7 @@ def test_going_to_rest_does_not_read_what_waits(busy: Connection) -> None:
     # Analyzed with many rows for one topic: a join would look cheap.
     busy.execute("analyze")
     with reads(busy, "outbox", "log") as seen:
-        busy.execute("select headrace.sequencer_rest(0)")
+        busy.execute("select headrace_internal.sequencer_rest(0)")
     assert seen.rows <= 20
 
 
@@ -107,9 +107,9 @@ def test_trimming_the_outbox_neither_reads_nor_locks_what_waits(busy: Connection
         busy.execute("analyze")
     shift_clock(busy, "20 seconds")
     # Where the log's events have filled a slot of their own, that one is drained.
-    busy.execute("select headrace.trim_outbox()")
+    busy.execute("select headrace_internal.trim_outbox()")
     with reads(busy, "outbox") as seen:
-        assert busy.execute("select headrace.trim_outbox()").fetchone() == (0,)
+        assert busy.execute("select headrace_internal.trim_outbox()").fetchone() == (0,)
         assert locked_slots(busy) == 0
     assert seen.rows <= 20
 
@@ -118,14 +118,14 @@ def test_trimming_the_outbox_locks_a_drained_slot(busy: Connection) -> None:
     drain(busy)
     shift_clock(busy, "20 seconds")
     with busy.transaction():
-        busy.execute("select headrace.trim_outbox()")
+        busy.execute("select headrace_internal.trim_outbox()")
         assert locked_slots(busy) > 0
 
 
 def locked_slots(conn: Connection) -> int:
     (found,) = conn.execute(
         """select count(*) from pg_locks l join pg_inherits i on i.inhrelid = l.relation
-           where i.inhparent = 'headrace.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
+           where i.inhparent = 'headrace_internal.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
     ).fetchone()  # type: ignore[misc]
     return int(found)
 
@@ -140,7 +140,7 @@ def test_claim_reads_one_batch(busy: Connection) -> None:
 
 
 def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
-    busy.execute("update headrace.cursor set position = %s", (LOGGED - 500,))
+    busy.execute("update headrace_internal.cursor set position = %s", (LOGGED - 500,))
     with reads(busy, "log") as seen:
         busy.execute("select headrace.claim(1, 100)")
     assert seen.whole_tables == []
@@ -164,7 +164,7 @@ def test_reading_a_partition_rides_an_index(busy: Connection, analyzed: bool) ->
 def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")
-    found = plan(busy, "select position from headrace.log_head(1)")
+    found = plan(busy, "select position from headrace_internal.log_head(1)")
     assert "Seq Scan" not in found and '"Node Type": "Sort"' not in found
     assert '"Scan Direction": "Backward"' in found
 
@@ -172,6 +172,6 @@ def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: 
 def test_the_counters_do_see_a_table_read_from_end_to_end(busy: Connection) -> None:
     """The checker can fail: seeded with a query that has no index."""
     with reads(busy, "log") as seen:
-        busy.execute("select count(*) from headrace.log where topic_id = 1 and type = 'none'")
+        busy.execute("select count(*) from headrace_internal.log where topic_id = 1 and type = 'none'")
     assert seen.whole_tables != []
     assert seen.rows >= LOGGED

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.consume import Consumer, create_consumer, seek
+from headrace.consume import Consumer, create_consumer, seek_consumer
 from headrace.db import Connection
 from headrace.log import alter_topic, create_topic, get_topic, maintain, read
 from tests.builders import drain, fill, numbers, publish, shift_clock
@@ -19,7 +19,7 @@ async def ignore(event: object, tx: object) -> None: ...
 
 def partitions(conn: Connection) -> list[tuple[datetime, datetime]]:
     rows = conn.execute(
-        "select p.from_at, p.to_at from headrace.topic t, headrace.time_partitions(t.topic_id) p order by 1"
+        "select p.from_at, p.to_at from headrace.topic t, headrace_internal.time_partitions(t.topic_id) p order by 1"
     ).fetchall()
     return [(row[0].astimezone(UTC), row[1].astimezone(UTC)) for row in rows]
 
@@ -68,7 +68,7 @@ def test_retention_drops_what_is_old(daily: Connection) -> None:
 
 def test_retention_keeps_what_a_consumer_has_not_passed(daily: Connection) -> None:
     create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
-    seek(daily, "orders", "slow", "4")
+    seek_consumer(daily, "orders", "slow", "4")
     shift_clock(daily, "5 days")
     kept = maintain(daily)
     assert [(one.dropped, one.kept_for) for one in kept] == [(True, None), (False, "slow")]
@@ -78,7 +78,9 @@ def test_retention_keeps_what_a_consumer_has_not_passed(daily: Connection) -> No
 def test_force_drops_also_what_is_not_passed(daily: Connection) -> None:
     create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
     shift_clock(daily, "4 days")
-    daily.execute("select headrace.drop_expired(headrace.topic_id('orders'), headrace.clock() - interval '2 days', true)")
+    daily.execute(
+        "select headrace.drop_expired(headrace_internal.topic_id('orders'), headrace.clock() - interval '2 days', true)"
+    )
     assert [event.position for event in read(daily, "orders")] == [5, 6, 7, 8]
 
 
@@ -95,7 +97,7 @@ def test_new_consumer_starts_at_the_first_event_there_is(daily: Connection) -> N
     shift_clock(daily, "4 days")
     maintain(daily)
     create_consumer(daily, Consumer(topic="orders", name="new", handler=ignore))
-    assert daily.execute("select position from headrace.cursor").fetchone() == (4,)
+    assert daily.execute("select position from headrace_internal.cursor").fetchone() == (4,)
 
 
 def test_without_retention_nothing_goes(daily: Connection) -> None:
@@ -121,7 +123,7 @@ def test_reader_of_one_topic_does_not_keep_the_partitions_of_another(daily: Conn
     fill(daily, 1, topic="bills")
     shift_clock(daily, "40 days")
     with second.transaction():
-        second.execute("lock table headrace.log_1 in access share mode")
+        second.execute("lock table headrace_internal.log_1 in access share mode")
         assert {(one.topic, one.dropped) for one in maintain(daily)} == {("bills", True)}
         assert numbers(daily) == [1, 2] * 4
         daily.execute("select headrace.sequence()")
@@ -140,7 +142,7 @@ def test_partition_that_is_kept_is_not_counted_row_by_row(daily: Connection) -> 
 def test_pg_partman_manages_the_time_partitions_where_it_is_installed(conn: Connection) -> None:
     create_topic(conn, "orders", time_partition="day")
     managed = conn.execute("select parent_table, partition_interval from partman.part_config").fetchall()
-    assert managed == [("headrace.log_1", "1 day")]
+    assert managed == [("headrace_internal.log_1", "1 day")]
     shift_clock(conn, "-9 days")
     conn.execute("select headrace.drop_topic('orders')")
     assert conn.execute("select count(*) from partman.part_config").fetchone() == (0,)

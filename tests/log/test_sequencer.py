@@ -57,7 +57,9 @@ def test_a_cursor_on_the_serial_id_would_lose_the_late_event(conn: Connection, s
     topic(conn)
 
     def newer_than(cursor: int) -> list[tuple[int, int]]:
-        return conn.execute("select id, payload::int from headrace.outbox where id > %s order by id", (cursor,)).fetchall()
+        return conn.execute(
+            "select id, payload::int from headrace_internal.outbox where id > %s order by id", (cursor,)
+        ).fetchall()
 
     with second.transaction():
         publish(second, 1)
@@ -187,7 +189,7 @@ def test_publisher_rings_only_when_the_sequencer_sleeps(conn: Connection, second
     publish(conn, 2)
     assert list(second.notifies(timeout=0.2)) == []
     drain(conn)
-    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("sleep",)
+    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
     publish(conn, 3)
     assert len(list(second.notifies(timeout=1, stop_after=1))) == 1
 
@@ -198,21 +200,21 @@ def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, secon
     fill(conn, 1)
     with second.transaction():
         publish(second, 2)
-        assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("watch",)
+        assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("watch",)
     drain(conn)
-    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("sleep",)
+    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
 
 
 def test_unsequenced_events_keep_a_topic_awake(conn: Connection) -> None:
     topic(conn)
     fill(conn, 1)
     publish(conn, 2)
-    assert conn.execute("select headrace.sequencer_rest(0)").fetchone() == ("busy",)
+    assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("busy",)
 
 
 def outbox_bytes(conn: Connection) -> int:
     row = conn.execute(
-        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace.outbox'::regclass"
+        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace_internal.outbox'::regclass"
     ).fetchone()
     assert row is not None
     return int(row[0])
@@ -222,12 +224,12 @@ def test_outbox_does_not_bloat_under_a_held_snapshot(conn: Connection, second: C
     topic(conn)
     empty = outbox_bytes(conn)
     second.execute("begin isolation level repeatable read")
-    second.execute("select count(*) from headrace.log")
+    second.execute("select count(*) from headrace_internal.log")
     for _ in range(3):
         fill(conn, 3000)
     assert outbox_bytes(conn) > empty + 500_000
     shift_clock(conn, "20 seconds")
-    assert conn.execute("select headrace.trim_outbox()").fetchone() != (0,)
+    assert conn.execute("select headrace_internal.trim_outbox()").fetchone() != (0,)
     assert outbox_bytes(conn) == empty
     second.execute("rollback")
 
@@ -238,7 +240,7 @@ def test_trim_leaves_a_slot_with_an_open_publisher_alone(conn: Connection, secon
         publish(second, 1)
         fill(conn, 10)
         shift_clock(conn, "20 seconds")
-        assert conn.execute("select headrace.trim_outbox()").fetchone() == (0,)
+        assert conn.execute("select headrace_internal.trim_outbox()").fetchone() == (0,)
     drain(conn)
     assert numbers(conn)[-1] == 1
 
@@ -247,7 +249,7 @@ def test_trim_leaves_a_slot_with_waiting_events_alone(conn: Connection) -> None:
     topic(conn)
     publish(conn, 1)
     shift_clock(conn, "20 seconds")
-    assert conn.execute("select headrace.trim_outbox()").fetchone() == (0,)
+    assert conn.execute("select headrace_internal.trim_outbox()").fetchone() == (0,)
     assert drain(conn) == 1
 
 

@@ -96,15 +96,15 @@ def test_topic_made_anew_starts_empty(conn: Connection, second: Connection) -> N
     drain(conn)
     assert numbers(conn) == [1]
     conn.execute("set headrace.clock_shift = '20 seconds'")
-    conn.execute("select headrace.trim_outbox()")
-    assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+    conn.execute("select headrace_internal.trim_outbox()")
+    assert conn.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
 
 
 def test_drop_gives_up_on_a_long_reader_before_the_others_queue_behind_it(conn: Connection, second: Connection) -> None:
     topic(conn), topic(conn, "bills")
     fill(conn, 2)
     with second.transaction():
-        second.execute("lock table headrace.log in access share mode")
+        second.execute("lock table headrace_internal.log in access share mode")
         began = time.monotonic()
         with pytest.raises(
             TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'

@@ -64,8 +64,8 @@ def count(conn: Connection, table: str) -> int:
 
 def settle(conn: Connection) -> None:
     """Waits until everything published is handled."""
-    wait_until(lambda: count(conn, "headrace.outbox") == 0, "an empty outbox")
-    wait_until(lambda: count(conn, "effect") >= count(conn, "headrace.log"), "handling of every event")
+    wait_until(lambda: count(conn, "headrace_internal.outbox") == 0, "an empty outbox")
+    wait_until(lambda: count(conn, "effect") >= count(conn, "headrace_internal.log"), "handling of every event")
 
 
 def check(conn: Connection, sent: dict[str, list[int]]) -> None:

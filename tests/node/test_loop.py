@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from headrace.node import _loop, run_loop
+from headrace.node import event_loop as _loop
+from headrace.node import run_loop
 
 
 async def its_module() -> str:

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace.actions import Action
 from headrace.core import Conflict
-from headrace.db import Connection, Pool, Target, pool
+from headrace.db import Connection, Pool, Target, create_pool
 from headrace.node import Headrace, Identity, Node, Registry
-from headrace.work import Action
 from tests.builders import shift_clock
 
 
 @pytest.fixture
 async def own(database: Target) -> AsyncIterator[Pool]:
-    opened = pool(database, size=2)
+    opened = create_pool(database, size=2)
     await opened.open()
     yield opened
     await opened.close()
@@ -51,10 +51,10 @@ async def test_node_without_heartbeat_is_lost_after_90_seconds(conn: Connection,
 async def test_heartbeat_brings_a_lost_or_forgotten_node_back(conn: Connection, own: Pool) -> None:
     registry = Registry(Headrace(), Identity(name="n1"), own)
     await registry.register()
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
-    conn.execute("delete from headrace.node")
+    conn.execute("delete from headrace_internal.node")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
 
@@ -64,7 +64,7 @@ async def test_node_that_ended_in_order_is_stopped_and_forgotten_after_a_day(con
     await first.register()
     await first.deregister()
     assert states(conn) == [("n1", "stopped")]
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '25 hours'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '25 hours'")
     await Registry(Headrace(), Identity(name="n2"), own).register()
     assert states(conn) == [("n2", "alive")]
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
+from headrace.actions import Queue, lease_pool
 from headrace.db import Connection, Pool, Target
-from headrace.node._sweep import AWAY_S, BACK_S, Sweep
-from headrace.work import Queue, lease_pool
-from tests.work.conftest import send
+from headrace.node.sweep import AWAY_S, BACK_S, Sweep
+from tests.actions.conftest import send
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_nobody_is_called_gone_by_one_that_was_away_itself(conn: Connectio
     assert await one.once() == 0, "its sign of life is old, as everybody's is"
     await later(leases, 600 + BACK_S / 2)
     assert await one.once() == 0
-    conn.execute("update headrace.node set heartbeat_at = headrace.clock() + interval '10 minutes'")
+    conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() + interval '10 minutes'")
     await later(leases, 600 + BACK_S)
     assert await one.once() == 0, "by now it has given one"
 

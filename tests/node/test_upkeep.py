@@ -8,7 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.node import Headrace, Node, _node, _registry, _sweep, _upkeep
+from headrace.node import Headrace, Node
+from headrace.node import node as _node
+from headrace.node import registry as _registry
+from headrace.node import supervision as _upkeep
+from headrace.node import sweep as _sweep
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -40,16 +44,16 @@ async def test_upkeep_goes_on_after_an_error(
     """The function it calls is not there for a while, as in the middle of a migration by hand."""
     for room, pause in ((_registry, "HEARTBEAT_S"), (_node, "MAINTAIN_S"), (_sweep, "SWEEP_S"), (_upkeep, "AGAIN_S")):
         monkeypatch.setattr(room, pause, 0.05)
-    conn.execute(f"create table called (); alter function headrace.{function} rename to gone")
+    conn.execute(f"create table called (); alter function headrace_internal.{function} rename to gone")
     node = Node(Headrace(), [database])
     running = asyncio.create_task(node.run())
     await until(lambda: f"{upkeep} of {database}" in caplog.text)
     await asyncio.to_thread(
         conn.execute,
-        f"""create function headrace.{function}({given}) returns {"boolean" if result == "true" else "integer"} language sql
+        f"""create function headrace_internal.{function}({given}) returns {"boolean" if result == "true" else "integer"} language sql
             as 'insert into called default values; select {result}'""",
     )
     await until(lambda: conn.execute("select from called").fetchone() is not None)
     node.stop()
     await running
-    assert f"function headrace.{function}" in caplog.text
+    assert f"function headrace_internal.{function}" in caplog.text

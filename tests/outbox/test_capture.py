@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from headrace.core import BadType, HeadraceError, Invalid, NotFound, PayloadTooLarge, TopicInUse, UnknownTopic
-from headrace.db import Connection, Target, connect, translated
-from headrace.namespace import grant_namespace
+from headrace.db import Connection, Target, connect, map_database_errors
+from headrace.namespaces import grant_namespace
 from headrace.outbox import capture, release_capture
 
 
@@ -21,8 +21,8 @@ def shop(conn: Connection) -> Connection:
 
 def captured(conn: Connection) -> list[tuple[object, ...]]:
     """Type, key and payload of what waits in the outbox, which is emptied."""
-    rows = conn.execute("select type, key, payload from headrace.outbox order by id").fetchall()
-    conn.execute("delete from headrace.outbox")
+    rows = conn.execute("select type, key, payload from headrace_internal.outbox order by id").fetchall()
+    conn.execute("delete from headrace_internal.outbox")
     return rows
 
 
@@ -45,7 +45,7 @@ def test_insert_update_and_delete_become_events(shop: Connection) -> None:
 def test_headers_name_table_and_operation(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     shop.execute("insert into orders values (1)")
-    headers = shop.execute("select headers from headrace.outbox").fetchone()
+    headers = shop.execute("select headers from headrace_internal.outbox").fetchone()
     assert headers == ({"table": "public.orders", "operation": "insert"},)
 
 
@@ -68,7 +68,7 @@ def test_type_comes_from_a_column_of_the_row(shop: Connection) -> None:
 @pytest.mark.parametrize("kind", ["not a name", "", None, "x" * 201])
 def test_type_that_is_no_name_fails_the_writers_statement(shop: Connection, kind: str | None) -> None:
     capture(shop, "orders", "orders", type_column="kind")
-    with pytest.raises(BadType, match="event type"), translated():
+    with pytest.raises(BadType, match="event type"), map_database_errors():
         shop.execute("insert into orders values (1, 'new', null, 'fine'), (2, 'new', null, %s)", [kind])
     assert shop.execute("select count(*) from orders").fetchone() == (0,)
     assert captured(shop) == []
@@ -161,13 +161,13 @@ def test_rolled_back_statement_leaves_nothing(shop: Connection) -> None:
         shop.execute("insert into orders values (1)")
         with pytest.raises(psycopg.errors.UniqueViolation), shop.transaction():
             shop.execute("insert into orders values (2), (1)")
-        assert len(shop.execute("select from headrace.outbox").fetchall()) == 1
+        assert len(shop.execute("select from headrace_internal.outbox").fetchall()) == 1
     assert captured(shop) == []
 
 
 def test_row_over_the_limit_fails_the_writers_statement(shop: Connection) -> None:
     capture(shop, "orders", "orders")
-    with pytest.raises(PayloadTooLarge), translated():
+    with pytest.raises(PayloadTooLarge), map_database_errors():
         shop.execute("insert into orders values (1, repeat('x', 1048576))")
     assert shop.execute("select count(*) from orders").fetchone() == (0,)
 
@@ -192,7 +192,10 @@ def test_column_added_later_is_in_the_payload(shop: Connection) -> None:
 def test_key_column_renamed_later_is_told_to_the_writer(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     shop.execute("alter table orders rename column id to number")
-    with pytest.raises(Invalid, match=r"captured by columns it no longer has; call headrace.capture again"), translated():
+    with (
+        pytest.raises(Invalid, match=r"captured by columns it no longer has; call headrace.capture again"),
+        map_database_errors(),
+    ):
         shop.execute("insert into orders values (1)")
     capture(shop, "orders", "orders")
     shop.execute("insert into orders values (1)")
@@ -242,7 +245,7 @@ def test_odd_names_are_quoted(shop: Connection) -> None:
 
 def test_topic_with_captured_tables_is_not_dropped_unawares(shop: Connection) -> None:
     capture(shop, "orders", "orders")
-    with pytest.raises(TopicInUse, match='captured into topic "orders": orders; release them first'), translated():
+    with pytest.raises(TopicInUse, match='captured into topic "orders": orders; release them first'), map_database_errors():
         shop.execute("select headrace.drop_topic('orders')")
     shop.execute("select headrace.drop_topic('orders', p_force => true)")
     shop.execute("insert into orders values (1)")
@@ -292,4 +295,4 @@ def test_captured_events_reach_the_log(shop: Connection, second: Connection) -> 
     shop.execute("insert into orders select n from generate_series(1, 100) n")
     assert len(list(second.notifies(timeout=5, stop_after=1))) == 1
     shop.execute("select headrace.sequence()")
-    assert shop.execute("select count(*), max(position) from headrace.log").fetchone() == (100, 100)
+    assert shop.execute("select count(*), max(position) from headrace_internal.log").fetchone() == (100, 100)

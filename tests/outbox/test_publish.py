@@ -12,7 +12,7 @@ from headrace.core import BadPayload, BadType, Event, HeadraceError, Invalid, Ra
 from headrace.db import Connection, Target
 from tests.outbox.doors import DOORS, Door
 
-ROWS = "select event_id, type, key, payload, headers, emitted_at, producer from headrace.outbox order by id"
+ROWS = "select event_id, type, key, payload, headers, emitted_at, producer from headrace_internal.outbox order by id"
 
 
 @pytest.fixture(params=DOORS)
@@ -79,7 +79,7 @@ async def test_many_writes_the_same_rows_as_one_by_one(opened, conn: Connection)
     raw = Event(topic="orders", type="order.paid", payload=RawJSON(b'{"sum": 1.10, "id": 12345678901234567890.123}'))
     events = [full_event(), bare, raw]
     text = """select topic_id, event_id, type, key, payload::text, headers, producer, slot between 0 and 7,
-        emitted_at between now() - interval '1 minute' and now() + interval '1 minute' from headrace.outbox order by id"""
+        emitted_at between now() - interval '1 minute' and now() + interval '1 minute' from headrace_internal.outbox order by id"""
     async with opened as door:
         for event in events:
             await door.one(event)
@@ -98,7 +98,7 @@ async def test_same_id_twice_is_one_event(opened, conn: Connection) -> None:
         await door.finish(True)
     assert len(stored(conn)) == 5
     conn.execute("select headrace.sequence()")
-    assert conn.execute("select event_id from headrace.log order by position").fetchall() == [(event.id,), (other.id,)]
+    assert conn.execute("select event_id from headrace_internal.log order by position").fetchall() == [(event.id,), (other.id,)]
 
 
 async def test_bad_event_leaves_nothing_and_the_transaction_sound(opened, conn: Connection) -> None:
@@ -145,7 +145,7 @@ async def test_topics_of_another_namespace_are_chosen_by_name(opened, conn: Conn
     async with opened as door:
         await door.many([full_event()], namespace="tenant")
         await door.finish(True)
-    row = conn.execute("select t.namespace from headrace.outbox o join headrace.topic t using (topic_id)").fetchone()
+    row = conn.execute("select t.namespace from headrace_internal.outbox o join headrace.topic t using (topic_id)").fetchone()
     assert row == ("tenant",)
 
 

@@ -34,7 +34,7 @@ def clerk(orders: Connection, database: Target) -> Iterator[Connection]:
 
 def copies(conn: Connection) -> int:
     """Marks every row that came through the SQL function, and counts the others."""
-    return conn.execute("select count(*) from headrace.outbox where producer is distinct from 'function'").fetchone()[0]
+    return conn.execute("select count(*) from headrace_internal.outbox where producer is distinct from 'function'").fetchone()[0]
 
 
 @pytest.fixture
@@ -54,21 +54,21 @@ def test_role_that_row_security_does_not_concern_copies(marked: Connection, cler
 
 
 def test_row_security_is_kept_by_the_sql_function(marked: Connection, clerk: Connection) -> None:
-    marked.execute("create policy own on headrace.outbox as restrictive for insert to clerk with check (key <> 'k9')")
+    marked.execute("create policy own on headrace_internal.outbox as restrictive for insert to clerk with check (key <> 'k9')")
     with clerk.transaction():
         publish_many(clerk, EVENTS)
         publish_many(clerk, EVENTS)
-    assert (copies(marked), marked.execute("select count(*) from headrace.outbox").fetchone()) == (0, (6,))
+    assert (copies(marked), marked.execute("select count(*) from headrace_internal.outbox").fetchone()) == (0, (6,))
     with pytest.raises(Forbidden):
         publish_many(clerk, [Event(topic="orders", type="order.placed", key="k9")])
 
 
 def test_role_without_insert_uses_the_function_its_owner_lends(marked: Connection, clerk: Connection) -> None:
-    marked.execute("revoke insert on headrace.outbox from clerk")
+    marked.execute("revoke insert on headrace_internal.outbox from clerk")
     marked.execute("alter function headrace.publish_many(jsonb, text) security definer")
     publish_many(clerk, EVENTS)
     assert copies(marked) == 0
-    rows = marked.execute("select event_id, payload, key, headers from headrace.outbox order by id").fetchall()
+    rows = marked.execute("select event_id, payload, key, headers from headrace_internal.outbox order by id").fetchall()
     assert rows == [(event.id, event.payload, event.key, event.headers) for event in EVENTS]
 
 
@@ -77,7 +77,7 @@ def test_autocommit_batch_is_all_or_nothing(orders: Connection, second: Connecti
     with pytest.raises(UnknownTopic):
         publish_many(second, [*EVENTS, Event(topic="none", type="a")])
     assert second.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (3,)
+    assert orders.execute("select count(*) from headrace_internal.outbox").fetchone() == (3,)
 
 
 def test_generator_may_read_from_the_same_connection(orders: Connection) -> None:
@@ -91,14 +91,14 @@ def test_sqlalchemy_in_autocommit_mode_sends_one_statement(marked: Connection, d
     with Session(engine) as session:
         publish_many(session, EVENTS)
     engine.dispose()
-    assert (copies(marked), marked.execute("select count(*) from headrace.outbox").fetchone()) == (0, (3,))
+    assert (copies(marked), marked.execute("select count(*) from headrace_internal.outbox").fetchone()) == (0, (3,))
 
 
 def test_client_in_another_encoding_publishes_the_same_text(orders: Connection, second: Connection) -> None:
     second.execute("set client_encoding = 'LATIN1'")
     publish_many(second, [Event(topic="orders", type="a", payload="ä€😀", key="ü")])
     publish(second, "orders", "a", "ä€😀", key="ü")
-    assert orders.execute("select payload, key from headrace.outbox").fetchall() == [("ä€😀", "ü")] * 2
+    assert orders.execute("select payload, key from headrace_internal.outbox").fetchall() == [("ä€😀", "ü")] * 2
 
 
 @pytest.mark.parametrize("asleep", [True, False])
@@ -131,7 +131,7 @@ def test_sql_function_takes_defaults(orders: Connection) -> None:
     ids = orders.execute(
         "select headrace.publish_many(%s)", ['[{"topic": "orders", "type": "a"}, {"topic": "orders", "type": "b", "key": "k"}]']
     ).fetchall()
-    rows = orders.execute("select event_id, type, key, payload, headers from headrace.outbox order by id").fetchall()
+    rows = orders.execute("select event_id, type, key, payload, headers from headrace_internal.outbox order by id").fetchall()
     assert rows == [(ids[0][0], "a", None, None, {}), (ids[1][0], "b", "k", None, {})]
 
 
@@ -148,11 +148,11 @@ def test_sql_function_takes_defaults(orders: Connection) -> None:
     ],
 )
 def test_sql_function_refuses_what_is_no_event(orders: Connection, events: str, error: type[Exception], told: str) -> None:
-    from headrace.db import translated
+    from headrace.db import map_database_errors
 
-    with pytest.raises(error, match=told), translated():
+    with pytest.raises(error, match=told), map_database_errors():
         orders.execute("select headrace.publish_many(%s)", [events])
-    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+    assert orders.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
 
 
 def test_database_without_headrace_says_what_to_run(conn: Connection) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import LoggedEvent
-from headrace.prove._evidence import (
+from headrace.prove.evidence import (
     Consumed,
     Effect,
     Evidence,
@@ -23,8 +23,8 @@ from headrace.prove._evidence import (
     Sample,
     Ticked,
 )
-from headrace.prove._history import Began, Left, Seen, Sent
-from headrace.prove._reader import digest
+from headrace.prove.history import Began, Left, Seen, Sent
+from headrace.prove.reader import digest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.prove import Options, prove
-from headrace.prove._bug import BUGS
+from headrace.prove.bug import BUGS
 
 pytestmark = [pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 

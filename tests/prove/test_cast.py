@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.prove._cast import TOLD_MAX, last_words
+from headrace.prove.processes import TOLD_MAX, last_words
 
 
 def test_last_words_are_the_last_traceback_with_what_followed() -> None:

@@ -11,11 +11,11 @@ from itertools import accumulate
 import pytest
 
 from headrace.prove import CHECKS, Evidence
-from headrace.prove._check_time import rate_returns
-from headrace.prove._evidence import Consumed, Effect, Fallen, Fired, Ledger, Letter, Operation, Pushed, Result, Sample, Ticked
-from headrace.prove._history import Began, Left, Seen
-from headrace.prove._verdict import join
-from headrace.prove._workload import transaction
+from headrace.prove.check_time import rate_returns
+from headrace.prove.evidence import Consumed, Effect, Fallen, Fired, Ledger, Letter, Operation, Pushed, Result, Sample, Ticked
+from headrace.prove.history import Began, Left, Seen
+from headrace.prove.verdict import join
+from headrace.prove.workload import transaction
 from tests.prove.evidence import CHARGE, EXPLODE, NOTIFY, ORDERS, ROWS, START, TROUBLE, but, sent, swapped, uid, whole, without
 
 BY_NAME = {check(Evidence()).check: check for check in CHECKS}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from headrace.prove._family import end_family, members
+from headrace.prove.process_tree import end_family, members
 
 CHILD = "import time; time.sleep(60)"
 PARENT = f"""

@@ -13,10 +13,10 @@ import msgspec
 import psycopg
 import pytest
 
-from headrace.consume import Batch, Consumer, Runner
+from headrace.consume import Batch, Consumer, ConsumerRunner
 from headrace.core import BadTime, DatabaseUnavailable, Event, HeadraceError, LoggedEvent
-from headrace.core._limits import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
-from headrace.db import AsyncConnection, Connection, Target, connect, translate, translated
+from headrace.core.limits import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
+from headrace.db import AsyncConnection, Connection, Target, connect, map_database_errors, map_error
 from headrace.log import Clock, create_topic, get_topic, maintain, read
 from headrace.outbox import publish, publish_many
 from tests.builders import drain, topic
@@ -50,7 +50,7 @@ TAKEN = [
     '[[[[]]],{"a":{"b":[null]}}]',
     " \n\t\r [ 1 , 2 ] ",
     '{"$ref":"#","%s":"%(x)s","{0}":"{}","?":"$1"}',
-    '"\'; drop table headrace.log; --"',
+    '"\'; drop table headrace_internal.log; --"',
     '"' + "x" * 100_000 + '"',
     "[" * 128 + "]" * 128,
     "[" + "0," * 50_000 + "0]",
@@ -117,7 +117,7 @@ KEYS_TAKEN = [
     "%s",
     "{}",
     "$1",
-    "; drop table headrace.log;--",
+    "; drop table headrace_internal.log;--",
     "../../etc/passwd",
     "NULL",
     "null",
@@ -217,8 +217,8 @@ def taken(door: Door, database: Target, text: str, key: str | None, folder: Path
         return False
     except psycopg.Error as error:
         # A lost connection is none of these: a server that ends over an input has not refused it.
-        assert isinstance(error, psycopg.DataError) or translate(error) is not None, error
-        assert not isinstance(translate(error), DatabaseUnavailable), error
+        assert isinstance(error, psycopg.DataError) or map_error(error) is not None, error
+        assert not isinstance(map_error(error), DatabaseUnavailable), error
         return False
     except UnicodeEncodeError:
         return False
@@ -239,7 +239,7 @@ def orders(conn: Connection) -> Iterator[Connection]:
 
 def payloads(conn: Connection) -> list[object]:
     drain(conn)
-    return [row[0] for row in conn.execute("select payload::text from headrace.log order by position").fetchall()]
+    return [row[0] for row in conn.execute("select payload::text from headrace_internal.log order by position").fetchall()]
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -354,7 +354,7 @@ async def test_every_time_is_kept_or_refused_and_reaches_consumers_of_every_zone
     for at in TIMES_REFUSED:
         if name in ("python", "copy") and not re.match(r"\d{4}-[^B]*$", at):
             continue  # Python itself has no such times.
-        with pytest.raises(BadTime, match="0001-01-02 to 9999-12-30 are allowed"), translated():
+        with pytest.raises(BadTime, match="0001-01-02 to 9999-12-30 are allowed"), map_database_errors():
             door(conn, at)
     for at in TIMES_TAKEN:
         door(conn, at)
@@ -379,9 +379,7 @@ def test_time_that_was_in_the_outbox_before_it_was_refused_is_brought_within_the
     conn: Connection, at: str, clock: Clock
 ) -> None:
     create_topic(conn, "orders", clock=clock)
-    statement = (
-        "insert into headrace.outbox (topic_id, type, payload, emitted_at) values (headrace.topic_id('orders'), 'x', '1', %s)"
-    )
+    statement = "insert into headrace_internal.outbox (topic_id, type, payload, emitted_at) values (headrace_internal.topic_id('orders'), 'x', '1', %s)"
     conn.execute(statement, (at,))
     time_by_sql(conn, "2026-01-01 00:00:00+00")
     assert drain(conn) == 2
@@ -428,7 +426,7 @@ async def test_whatever_was_taken_reaches_the_consumer_and_every_reader(
     async def keep(events: list[LoggedEvent], _tx: AsyncConnection) -> None:
         got.extend(events)
 
-    runner: Runner = await start(Consumer(topic="orders", name="c", handler=keep, batch=Batch(max=7)))  # type: ignore[arg-type]
+    runner: ConsumerRunner = await start(Consumer(topic="orders", name="c", handler=keep, batch=Batch(max=7)))  # type: ignore[arg-type]
     await run_dry(runner)
     assert [event.payload for event in got] == [event.payload for event in read(orders, "orders")]
     assert len(got) == len(TAKEN)

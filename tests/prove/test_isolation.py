@@ -9,8 +9,8 @@ from uuid import UUID
 import psycopg.sql
 import pytest
 
+from headrace.actions.queue import NOWHERE
 from headrace.db import Connection, Target, query
-from headrace.work._queue import NOWHERE
 from tests.builders import drain, fill, topic
 from tests.prove.isolation import Sessions, Step, orders
 
@@ -58,7 +58,7 @@ class Log:
         assert self._after(0) == self._before + self._seen
 
     def _after(self, position: int) -> list[tuple[int, UUID]]:
-        text = "select position, event_id from headrace.log where position > %s order by position"
+        text = "select position, event_id from headrace_internal.log where position > %s order by position"
         return self._conn.execute(text, (position,)).fetchall()
 
 
@@ -85,7 +85,7 @@ def test_every_order_of_publishing_and_sequencing_keeps_the_log_whole(conn: Conn
                 drain(conn)
                 log.look()
                 rows = conn.execute(
-                    "select payload from headrace.log where position > %s order by position", (before,)
+                    "select payload from headrace_internal.log where position > %s order by position", (before,)
                 ).fetchall()
                 numbers = [row[0] for row in rows]
                 assert sorted(numbers) == ([1, 2, 3] if last is COMMIT else [1, 2]), order
@@ -115,7 +115,7 @@ def handling(name: str) -> tuple[Step, ...]:
     def effect(conn: Connection) -> object:
         for partition, position, upto in claimed:
             conn.execute(
-                "insert into effect (node, position) select %s, l.position from headrace.log l "
+                "insert into effect (node, position) select %s, l.position from headrace_internal.log l "
                 "where l.partition = %s and l.position > %s and l.position <= %s",
                 (name, partition, position, upto),
             )
@@ -164,7 +164,7 @@ def test_every_order_of_two_consumers_handles_each_event_once_and_in_order(consu
 
 
 def positions(conn: Connection) -> int:
-    row = conn.execute("select coalesce(max(position), 0) from headrace.log").fetchone()
+    row = conn.execute("select coalesce(max(position), 0) from headrace_internal.log").fetchone()
     assert row is not None
     return int(row[0])
 
@@ -202,7 +202,7 @@ def worker(name: str, *, lapsed: bool) -> tuple[Step, ...]:
 
     def claim(conn: Connection) -> object:
         conn.execute("select set_config('headrace.clock_shift', %s, false)", ("1 hour" if lapsed else "",))
-        held[:] = claim_actions(conn, "work/claim_retried" if lapsed else "work/claim")
+        held[:] = claim_actions(conn, "actions/claim_retried" if lapsed else "actions/claim")
         return list(held)
 
     def effect(conn: Connection) -> object:
@@ -227,15 +227,15 @@ def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumed: Connection
     scripts = (worker("first", lapsed=False), worker("second", lapsed=True))
     with Sessions(database.dsn, 2) as sessions:
         for order in orders([len(script) for script in scripts]):
-            consumed.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace.action_result")
+            consumed.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace_internal.action_result")
             consumed.execute("select headrace.send_action('work')")
             sessions.play(scripts, order, lambda: None)
-            ended = consumed.execute("select count(*) from headrace.action_result").fetchone()
+            ended = consumed.execute("select count(*) from headrace_internal.action_result").fetchone()
             effects = consumed.execute("select count(*) from effect").fetchone()
             assert (ended, effects) == ((1,), (1,)), order
 
 
-@pytest.mark.parametrize(("name", "after"), [("work/claim", 0), ("work/claim", NOWHERE), ("work/claim_retried", 0)])
+@pytest.mark.parametrize(("name", "after"), [("actions/claim", 0), ("actions/claim", NOWHERE), ("actions/claim_retried", 0)])
 def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, database: Target, name: str, after: int) -> None:
     """Both in open transactions, so neither sees what the other has taken."""
     scripts = ((BEGIN, lambda conn: claim_actions(conn, name, after=after), COMMIT),) * 2
@@ -243,7 +243,7 @@ def test_every_order_of_two_claims_gives_an_action_to_one(consumed: Connection, 
         for order in orders([3, 3]):
             consumed.execute("truncate pgmq.q_hr_default")
             consumed.execute("select headrace.send_action('work') from generate_series(1, 3)")
-            if name == "work/claim_retried":
+            if name == "actions/claim_retried":
                 consumed.execute("update pgmq.q_hr_default set read_ct = 1")
             given = sessions.play(scripts, order, lambda: None)
             assert given is not None
@@ -258,8 +258,8 @@ def test_every_order_of_two_ordered_claims_gives_a_key_to_one(consumed: Connecti
     """The second waits for the first, and then finds the rest of the key behind what the first has taken."""
 
     def claim(conn: Connection) -> object:
-        conn.execute(query("work/lock_order"), {"namespace": None, "action": "work"})
-        return claim_actions(conn, "work/claim_ordered")
+        conn.execute(query("actions/lock_order"), {"namespace": None, "action": "work"})
+        return claim_actions(conn, "actions/claim_ordered")
 
     scripts = ((BEGIN, claim, COMMIT),) * 2
     possible = []

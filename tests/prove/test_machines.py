@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from psycopg import sql
 
+from headrace.actions.queue import NOWHERE
 from headrace.core import LeaseLost
-from headrace.db import Connection, Server, Target, connect, query, translated
+from headrace.db import Connection, Server, Target, connect, map_database_errors, query
 from headrace.log import create_topic, drop_expired, read
-from headrace.prove._bug import BUGS, edit_function
-from headrace.schedule import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
-from headrace.work._queue import NOWHERE
+from headrace.prove.bug import BUGS, edit_function
+from headrace.schedules import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 QUICK = settings(
@@ -90,8 +90,8 @@ class Leases(Clocked):
 
     @rule(after=st.sampled_from([0, 2, NOWHERE]))
     def claim(self, after: int) -> None:
-        self.claims("work/claim_retried")
-        self.claims("work/claim", after=after)
+        self.claims("actions/claim_retried")
+        self.claims("actions/claim", after=after)
 
     @rule(seconds=st.sampled_from([20.0, 6.0]))
     def wait(self, seconds: float) -> None:
@@ -106,7 +106,7 @@ class Leases(Clocked):
     def ack(self, data: st.DataObject) -> None:
         claim = data.draw(st.sampled_from(self.held))
         try:
-            with translated():
+            with map_database_errors():
                 self.conn.execute("select headrace.ack_actions(%s, %s, %s::real[])", ([claim[0]], [claim[1]], [0.0]))
         except LeaseLost:
             assert not self.current(claim)
@@ -130,7 +130,7 @@ class Leases(Clocked):
     @invariant()
     def nothing_is_lost(self) -> None:
         row = self.conn.execute(
-            "select (select count(*) from pgmq.q_hr_default), (select count(*) from headrace.action_result)"
+            "select (select count(*) from pgmq.q_hr_default), (select count(*) from headrace_internal.action_result)"
         ).fetchone()
         assert row == (self.sent - self.done, self.done)
 
@@ -223,7 +223,8 @@ class Retention(Clocked):
             claim = self.conn.execute("select partition, position, upto from headrace.claim(1, %s)", (most,)).fetchone()
             if claim is not None:
                 rows = self.conn.execute(
-                    "select payload from headrace.log where position > %s and position <= %s order by position", claim[1:]
+                    "select payload from headrace_internal.log where position > %s and position <= %s order by position",
+                    claim[1:],
                 )
                 self.got += [row[0] for row in rows.fetchall()]
                 self.conn.execute("select headrace.advance(1, %s, %s)", (claim[0], claim[2]))
@@ -238,8 +239,8 @@ class Retention(Clocked):
     @invariant()
     def nothing_is_lost(self) -> None:
         row = self.conn.execute(
-            "select t.dropped_to, (select position from headrace.cursor), "
-            "coalesce((select max(position) from headrace.log), t.dropped_to) from headrace.topic t"
+            "select t.dropped_to, (select position from headrace_internal.cursor), "
+            "coalesce((select max(position) from headrace_internal.log), t.dropped_to) from headrace.topic t"
         ).fetchone()
         assert row is not None
         dropped_to, cursor, head = row

@@ -23,15 +23,15 @@ from hypothesis import strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS
-from headrace.prove._actor import Orders
-from headrace.prove._evidence import Missed
-from headrace.prove._final import read_operations
-from headrace.prove._history import Ended, History, Invoked, Seen, read_history
-from headrace.prove._nemesis import Nemesis, chosen_faults
-from headrace.prove._plan import LEAD_S, TAIL_S, Planned, make_plan
-from headrace.prove._producer import next_op
-from headrace.prove._proxy import Proxy
-from headrace.prove._workload import transaction
+from headrace.prove.actor import Orders
+from headrace.prove.evidence import Missed
+from headrace.prove.final import read_operations
+from headrace.prove.history import Ended, History, Invoked, Seen, read_history
+from headrace.prove.nemesis import Nemesis, chosen_faults
+from headrace.prove.plan import LEAD_S, TAIL_S, Planned, make_plan
+from headrace.prove.producer import next_op
+from headrace.prove.proxy import Proxy
+from headrace.prove.workload import transaction
 from tests.prove.evidence import ORDERS
 
 
@@ -114,7 +114,7 @@ def test_operations_keep_every_outcome_and_a_restarted_producer_goes_on(tmp_path
 def test_history_survives_a_kill_line_by_line(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from uuid import UUID\n"
-        "from headrace.prove._history import History, Seen\n"
+        "from headrace.prove.history import History, Seen\n"
         "history = History(Path(sys.argv[1]))\n"
         "n = 0\n"
         "while True:\n"
@@ -194,7 +194,7 @@ def test_proxy_passes_delays_cuts_and_refuses() -> None:
 
 def test_processes_end_when_the_checker_is_killed(tmp_path: Path) -> None:
     orders = Orders(name="producer-1", dsn="postgresql://nobody@127.0.0.1:1/none", folder=str(tmp_path), seed=1)
-    child = [sys.executable, "-m", "headrace.prove._process", "producer", msgspec.json.encode(orders).decode()]
+    child = [sys.executable, "-m", "headrace.prove.process", "producer", msgspec.json.encode(orders).decode()]
     program = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
     checker = subprocess.Popen([sys.executable, "-c", program, *child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert checker.stdout is not None

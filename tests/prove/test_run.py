@@ -18,9 +18,9 @@ import pytest
 
 from headrace.db import Server
 from headrace.prove import FAULTS, Options, Proved, Violation, prove, summary, write_report
-from headrace.prove._failpoint import NAMES
-from headrace.prove._figures import medians
-from headrace.prove._verdict import judge
+from headrace.prove.failpoint import NAMES
+from headrace.prove.figures import medians
+from headrace.prove.verdict import judge
 from tests.cli.conftest import call
 from tests.conftest import temporary_folder
 from tests.prove.evidence import whole

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.db import Shards, Target
 from headrace.prove import Options, prove
-from headrace.prove._spread import share
-from headrace.prove._workload import transaction
+from headrace.prove.spread import share
+from headrace.prove.workload import transaction
 
 pytestmark = pytest.mark.xdist_group("prove")
 

@@ -9,13 +9,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Server, Target, connect
 from headrace.log import create_topic, read
-from headrace.prove._step import FUNCTIONS, armed, definition_of, instrumented, steps_of
-from headrace.react import ActionOutput, Correlator, Rule, create_correlator, create_rule
-from headrace.schedule import create_schedule
-from tests.react.conftest import correlating, reacting
-from tests.react.steps import compile_all
+from headrace.prove.step import FUNCTIONS, armed, definition_of, instrumented, steps_of
+from headrace.rules import Rule, create_rule
+from headrace.schedules import create_schedule
+from tests.rules.conftest import correlating, reacting
+from tests.rules.steps import compile_all
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(200), pytest.mark.xdist_group("prove")]
 Facts = tuple[object, ...]
@@ -42,7 +43,7 @@ async def furnish(database: Target) -> None:
 
 
 STAGE = """
-insert into headrace.spark_stage
+insert into headrace_internal.spark_stage
     (namespace, query, batch, token, place, topic, type, key, payload, headers, event_id, producer, priority)
 values ('default', 'q', 1, '00000000-0000-4000-8000-000000000001', 0, 'orders', 'row', 'k', '1', '{}',
     '00000000-0000-4000-8000-000000000002', 'spark', 0)"""
@@ -51,15 +52,15 @@ values ('default', 'q', 1, '00000000-0000-4000-8000-000000000001', 0, 'orders', 
 ACTS = {
     "publish": "select headrace.publish('orders', 'placed', '{\"n\": 1}', p_key => 'k', p_headers => '{\"a\": 1}')",
     "sequence": "select count(*) from headrace.sequence()",
-    "claim": "select count(*) from headrace.claim((select consumer_id from headrace.consumer where consumer = 'c'), 10, 1, 0, 2)",
-    "fail": "select headrace.fail(u.consumer_id, u.partition, u.position, l.position, 1, 'boom') from headrace.cursor u "
-    "join headrace.consumer c on c.consumer_id = u.consumer_id and c.consumer = 'c' "
-    "join headrace.log l on l.partition = u.partition and l.position > u.position order by l.position limit 1",
-    "react": "select count(*) from headrace.react(1, 100)",
-    "fire": "select count(*) from headrace.react(1, 100)",
-    "correlate": "select count(*) from headrace.correlate(1, 100)",
-    "deliver_correlations": "select count(*) from headrace.correlate(1, 100)",
-    "commit_spark_batch": "select headrace.commit_spark_batch('q', 1, array['00000000-0000-4000-8000-000000000001'::uuid], 1)",
+    "claim": "select count(*) from headrace.claim((select consumer_id from headrace_internal.consumer where consumer = 'c'), 10, 1, 0, 2)",
+    "fail": "select headrace.fail(u.consumer_id, u.partition, u.position, l.position, 1, 'boom') from headrace_internal.cursor u "
+    "join headrace_internal.consumer c on c.consumer_id = u.consumer_id and c.consumer = 'c' "
+    "join headrace_internal.log l on l.partition = u.partition and l.position > u.position order by l.position limit 1",
+    "react": "select count(*) from headrace_internal.react(1, 100)",
+    "fire": "select count(*) from headrace_internal.react(1, 100)",
+    "correlate": "select count(*) from headrace_internal.correlate(1, 100)",
+    "deliver_correlations": "select count(*) from headrace_internal.correlate(1, 100)",
+    "commit_spark_batch": "select headrace_internal.commit_spark_batch('q', 1, array['00000000-0000-4000-8000-000000000001'::uuid], 1)",
     "send_actions": "select count(*) from headrace.send_actions('default', array[jsonb_build_object('id', gen_random_uuid(), "
     "'action', 'work')], array[5])",
     "run_schedule": "select set_config('headrace.clock_shift', '9 s', false); select headrace.run_schedule(1)",
@@ -88,11 +89,11 @@ NOT_TAKEN = {
 """How many steps are on branches that the act does not take: errors, other policies, an empty batch."""
 HAND_OUT = "select headrace.send_action('work'); update pgmq.q_hr_default set read_ct = 1"
 FACTS = """
-select (select count(*) from headrace.outbox), (select count(*) from headrace.log), (select count(*) from headrace.firing),
-    (select count(*) from headrace.dead_letter), (select count(*) from pgmq.q_hr_default),
-    (select count(*) from pgmq.q_hr_default_dlq), (select count(*) from headrace.action_result),
-    (select count(*) from headrace.schedule_tick), (select sum(position) from headrace.cursor),
-    (select count(*) from headrace.correlation), (select count(*) from headrace.spark_batch)
+select (select count(*) from headrace_internal.outbox), (select count(*) from headrace_internal.log), (select count(*) from headrace_internal.firing),
+    (select count(*) from headrace_internal.dead_letter), (select count(*) from pgmq.q_hr_default),
+    (select count(*) from pgmq.q_hr_default_dlq), (select count(*) from headrace_internal.action_result),
+    (select count(*) from headrace_internal.schedule_tick), (select sum(position) from headrace_internal.cursor),
+    (select count(*) from headrace_internal.correlation), (select count(*) from headrace_internal.spark_batch)
 """
 
 
@@ -125,7 +126,7 @@ def die(database: Target, act: str) -> bool:
 
 @pytest.mark.parametrize("act", sorted(ACTS))
 async def test_session_that_dies_at_any_statement_of_a_function_leaves_nothing(server: Server, template: str, act: str) -> None:
-    function = next(one for one in FUNCTIONS if one.startswith(f"headrace.{act}("))
+    function = next(one for one in FUNCTIONS if one.startswith(f"headrace_internal.{act}("))
     name = f"{template}_{act}"
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(f"create database {name} template {template} strategy file_copy")
@@ -168,8 +169,8 @@ def test_failpoint_changes_nothing_else(conn: Connection, database: Target) -> N
         pytest.raises(psycopg.Error, match="no longer held"),
     ):
         conn.execute("select headrace.ack_actions(array[1::bigint, 2], array[1, 1], array[0::real, 0])")
-    with armed(conn, "headrace.correlate(integer,integer)", 99):
-        assert conn.execute("select * from headrace.correlate(7, 10)").fetchall() == []
+    with armed(conn, "headrace_internal.correlate(integer,integer)", 99):
+        assert conn.execute("select * from headrace_internal.correlate(7, 10)").fetchall() == []
 
 
 def test_failpoint_strikes_at_its_nth_time_and_once(conn: Connection, database: Target) -> None:

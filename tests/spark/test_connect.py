@@ -14,9 +14,9 @@ import pyspark
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.spark._java import ensure_java
+from headrace.spark.java import ensure_java
 from tests.builders import drain, numbers, topic
-from tests.spark.source import published, secret_file
+from tests.spark.frames import published, secret_file
 
 START_S = 120
 CLIENT = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark._java import JAVA_MIN, ensure_java, java_version
+from headrace.spark.java import JAVA_MIN, ensure_java, java_version
 
 
 def test_without_a_java_of_the_system_the_packaged_one_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,23 +3,23 @@
 Owns: the files and their catalog, headrace.archive. Promises: a file is in the catalog only after it was read back and found
 equal to the log, row by row; what is in the catalog may leave the log; archive and log together have every position once."""
 
-from headrace.archive._archive import Closed, Progress, archive, closed_partitions, keep_until_archived
-from headrace.archive._catalog import Archived, files_of, files_statement, list_archive
-from headrace.archive._past import Past, PastRange, past_range, read_past, read_positions
-from headrace.archive._read import FileRange, RowFilter, first_at, read_file
-from headrace.archive._replay import REPLAY_HEADER, Replayed, replay
-from headrace.archive._verify import Verified, verify_archive
+from headrace.archive.catalog import Archived, files_of, files_statement, list_archive
+from headrace.archive.reading import FileRange, RowFilter, first_at, read_file
+from headrace.archive.replaying import REPLAY_HEADER, Replayed, replay
+from headrace.archive.stored_events import StoredEvent, StoredRange, read_positions, read_stored_events, stored_range
+from headrace.archive.verification import Verified, verify_archive
+from headrace.archive.writing import Closed, Progress, archive, closed_partitions, keep_until_archived
 
 __all__ = [
     "REPLAY_HEADER",
     "Archived",
     "Closed",
     "FileRange",
-    "Past",
-    "PastRange",
     "Progress",
     "Replayed",
     "RowFilter",
+    "StoredEvent",
+    "StoredRange",
     "Verified",
     "archive",
     "closed_partitions",
@@ -28,10 +28,10 @@ __all__ = [
     "first_at",
     "keep_until_archived",
     "list_archive",
-    "past_range",
     "read_file",
-    "read_past",
     "read_positions",
+    "read_stored_events",
     "replay",
+    "stored_range",
     "verify_archive",
 ]

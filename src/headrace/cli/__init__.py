@@ -4,6 +4,9 @@ Owns: the words one types and what comes back. Promises: results go to standard 
 one per line for a stream), everything else to standard error; exit codes 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict,
 5 invalid, 6 ran and found problems; no traceback for an error of ours."""
 
-from headrace.cli._app import app, main
+from headrace.cli.program import app, main
 
-__all__ = ["app", "main"]
+__all__ = [
+    "app",
+    "main",
+]

@@ -3,40 +3,40 @@
 Owns: how far a consumer has come. Promises: a consumer never skips a position; its cursor moves in the same transaction as
 its effects; each partition is held by one process at a time; a key's order is never lost silently."""
 
-from headrace.consume._consumer import (
+from headrace.consume.consumer import (
     Batch,
     Consumer,
+    ConsumerLag,
     Failure,
     Handler,
-    Lag,
+    consumer_lag,
     create_consumer,
     drop_consumer,
-    lag,
-    resume,
+    resume_consumer,
 )
-from headrace.consume._dead_letter import DeadLetter, discard, list_dead_letters, redrive
-from headrace.consume._handler import KeptOpen, plain_face
-from headrace.consume._runner import Runner
-from headrace.consume._seek import Seek, seek, seek_position
+from headrace.consume.dead_letters import DeadLetter, discard, list_dead_letters, redrive
+from headrace.consume.handler_calls import TransactionGuard, sync_view
+from headrace.consume.runner import ConsumerRunner
+from headrace.consume.seeking import Seek, seek_consumer, seek_position
 
 __all__ = [
     "Batch",
     "Consumer",
+    "ConsumerLag",
+    "ConsumerRunner",
     "DeadLetter",
     "Failure",
     "Handler",
-    "KeptOpen",
-    "Lag",
-    "Runner",
     "Seek",
+    "TransactionGuard",
+    "consumer_lag",
     "create_consumer",
     "discard",
     "drop_consumer",
-    "lag",
     "list_dead_letters",
-    "plain_face",
     "redrive",
-    "resume",
-    "seek",
+    "resume_consumer",
+    "seek_consumer",
     "seek_position",
+    "sync_view",
 ]

@@ -1,7 +1,7 @@
 """Core: values, errors and limits that every room shares. Imports nothing of ours."""
 
-from headrace.core._cloudevents import from_cloudevent, to_cloudevent
-from headrace.core._errors import (
+from headrace.core.cloudevents import from_cloudevent, to_cloudevent
+from headrace.core.errors import (
     ArchiveBusy,
     ArchiveDiffers,
     BadCloudEvent,
@@ -19,6 +19,7 @@ from headrace.core._errors import (
     ConsumerDiffers,
     CorrelatorExists,
     CorrelatorFixed,
+    CronNeverFires,
     DatabaseUnavailable,
     FeedbackLoop,
     FewerPartitions,
@@ -29,7 +30,6 @@ from headrace.core._errors import (
     MigrationChanged,
     NamespaceExists,
     NamespaceInUse,
-    NeverComes,
     NotFound,
     NotMigrated,
     NumberRefused,
@@ -55,9 +55,9 @@ from headrace.core._errors import (
     UnknownTopic,
     error_for_sqlstate,
 )
-from headrace.core._event import Envelope, Event, LoggedEvent, seal
-from headrace.core._hash import key_hash
-from headrace.core._json import JSON, RawJSON, decode, encode
+from headrace.core.events import Envelope, Event, LoggedEvent, seal
+from headrace.core.hashing import key_hash
+from headrace.core.json_text import JSON, RawJSON, decode, encode
 
 __all__ = [
     "JSON",
@@ -78,6 +78,7 @@ __all__ = [
     "ConsumerDiffers",
     "CorrelatorExists",
     "CorrelatorFixed",
+    "CronNeverFires",
     "DatabaseUnavailable",
     "Envelope",
     "Event",
@@ -91,7 +92,6 @@ __all__ = [
     "MigrationChanged",
     "NamespaceExists",
     "NamespaceInUse",
-    "NeverComes",
     "NotFound",
     "NotMigrated",
     "NumberRefused",

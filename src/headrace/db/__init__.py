@@ -2,68 +2,67 @@
 
 Owns the way to PostgreSQL. Promises: errors of the database come out as errors of our tree; passwords never come out."""
 
-from headrace.db._connect import (
+from headrace.db.connections import (
     AsyncConnection,
     Connection,
     Pool,
     Target,
     address,
+    configured_targets,
     connect,
     connect_arrow,
     connect_async,
+    create_pool,
     data_folder,
     embedded_server,
+    map_connection_errors,
     parse_targets,
-    pool,
-    reached,
-    targets,
 )
-from headrace.db._listen import Listener, Subscription
-from headrace.db._migrate import Step, desired_schema, migrate, migration_script, pending, steps
-from headrace.db._moment import moment, span
-from headrace.db._persist import TRANSIENT, as_lost, end_loops, persist, transient
-from headrace.db._queue import install_pgmq
-from headrace.db._server import Server, embedded_bin, free_port
-from headrace.db._shards import Shards
-from headrace.db._sql import query
-from headrace.db._sqlstate import translate, translated
+from headrace.db.listener import Listener, Subscription
+from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.pgmq_install import install_pgmq
+from headrace.db.retry import TRANSIENT, as_lost, end_loops, is_transient, retry_until_connected
+from headrace.db.server import Server, embedded_bin, free_port
+from headrace.db.shards import Shards
+from headrace.db.sql_files import package_sql, query
+from headrace.db.sqlstate import map_database_errors, map_error
+from headrace.db.times import parse_interval, parse_time
 
 __all__ = [
     "TRANSIENT",
     "AsyncConnection",
     "Connection",
     "Listener",
+    "MigrationStep",
     "Pool",
     "Server",
     "Shards",
-    "Step",
     "Subscription",
     "Target",
     "address",
     "as_lost",
+    "configured_targets",
     "connect",
     "connect_arrow",
     "connect_async",
+    "create_pool",
     "data_folder",
-    "desired_schema",
     "embedded_bin",
     "embedded_server",
     "end_loops",
     "free_port",
     "install_pgmq",
+    "is_transient",
+    "map_connection_errors",
+    "map_database_errors",
+    "map_error",
     "migrate",
     "migration_script",
-    "moment",
+    "package_sql",
+    "parse_interval",
     "parse_targets",
-    "pending",
-    "persist",
-    "pool",
+    "parse_time",
+    "pending_steps",
     "query",
-    "reached",
-    "span",
-    "steps",
-    "targets",
-    "transient",
-    "translate",
-    "translated",
+    "retry_until_connected",
 ]

@@ -7,11 +7,22 @@ are checked.
 The acts, one file each: flights (the events), stage (server, database, node), play (publishing), watch (how far it is),
 rules (what must come of rules.yaml), verify (do the numbers add up). The application is `headrace.demo:app`."""
 
-from headrace.demo._app import app
-from headrace.demo._play import Demo, Figures
-from headrace.demo._rules import RuleFigures
-from headrace.demo._stage import Stage, own_stage, stage_on
-from headrace.demo._verify import Airport, Proof
-from headrace.demo._watch import Progress
+from headrace.demo.application import app
+from headrace.demo.play import Demo, Figures
+from headrace.demo.rules import RuleFigures
+from headrace.demo.stage import Stage, own_stage, stage_on
+from headrace.demo.verify import Airport, Proof
+from headrace.demo.watch import Progress
 
-__all__ = ["Airport", "Demo", "Figures", "Progress", "Proof", "RuleFigures", "Stage", "app", "own_stage", "stage_on"]
+__all__ = [
+    "Airport",
+    "Demo",
+    "Figures",
+    "Progress",
+    "Proof",
+    "RuleFigures",
+    "Stage",
+    "app",
+    "own_stage",
+    "stage_on",
+]

@@ -3,10 +3,10 @@
 Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change;
 what is visible is in order; nothing a consumer has not passed is dropped unless told so."""
 
-from headrace.log._read import head, logged_event, read, tail
-from headrace.log._retention import Expired, drop_expired, maintain
-from headrace.log._sequencer import Sequenced, Sequencer, sequence
-from headrace.log._topic import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
+from headrace.log.reading import head, logged_event, read, tail
+from headrace.log.retention import Expired, drop_expired, maintain
+from headrace.log.sequencer import Sequenced, Sequencer, sequence
+from headrace.log.topics import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
 
 __all__ = [
     "Clock",

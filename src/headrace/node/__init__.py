@@ -1,26 +1,22 @@
 """Node: composes the loops of an application and runs them on every database."""
 
-from headrace.node._app import Headrace, On
-from headrace.node._hands import Work
-from headrace.node._list import NodeState, list_nodes
-from headrace.node._loop import new_loop, run_loop
-from headrace.node._node import Node
-from headrace.node._registry import HEARTBEAT_S, Identity, Registry
-from headrace.node._story import ActionStory, Story, tell_story
+from headrace.node.action_workers import Work
+from headrace.node.app import Headrace, On
+from headrace.node.event_loop import new_loop, run_loop
+from headrace.node.node import Node
+from headrace.node.node_list import NodeState, list_nodes
+from headrace.node.registry import HEARTBEAT_S, Identity, Registry
 
 __all__ = [
     "HEARTBEAT_S",
-    "ActionStory",
     "Headrace",
     "Identity",
     "Node",
     "NodeState",
     "On",
     "Registry",
-    "Story",
     "Work",
     "list_nodes",
     "new_loop",
     "run_loop",
-    "tell_story",
 ]

@@ -3,8 +3,8 @@
 Owns: the way into the outbox. Promises: events are written when the caller's transaction commits and vanish when it rolls
 back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
 
-from headrace.outbox._capture import Operation, capture, release_capture
-from headrace.outbox._publish import publish, publish_async, publish_many, publish_many_async
+from headrace.outbox.captures import Operation, capture, release_capture
+from headrace.outbox.publishing import publish, publish_async, publish_many, publish_many_async
 
 __all__ = [
     "Operation",

@@ -4,11 +4,11 @@ Owns: a workload in processes of its own, faults, histories outside the database
 Promises: what it calls a violation can be shown; the plan of faults and the workload's values follow from the seed; it ends the
 processes it started and no others, and touches no database that it did not make."""
 
-from headrace.prove._evidence import Evidence
-from headrace.prove._nemesis import FAULTS, Fault
-from headrace.prove._report import summary, write_report
-from headrace.prove._run import CHECKS, Options, Proved, prove
-from headrace.prove._verdict import Verdict, Violation
+from headrace.prove.evidence import Evidence
+from headrace.prove.nemesis import FAULTS, Fault
+from headrace.prove.report import summary, write_report
+from headrace.prove.run import CHECKS, Options, Proved, prove
+from headrace.prove.verdict import Verdict, Violation
 
 __all__ = [
     "CHECKS",

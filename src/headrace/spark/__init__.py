@@ -2,19 +2,19 @@
 
 The log is read and written by `format("headrace")`; nothing here imports pyspark before it is used."""
 
-from headrace.spark._condition import spark_engine
-from headrace.spark._correlate import Correlated, correlate, correlate_batch
-from headrace.spark._correlate_stream import MicroBatch, take_micro_batch
-from headrace.spark._correlate_symbols import CorrelatorSpec
-from headrace.spark._credentials import Access
-from headrace.spark._engine import run_ecl_cases
-from headrace.spark._engine_condition import spark_conditions
-from headrace.spark._extract import Extract, extract_option
-from headrace.spark._match import match
-from headrace.spark._match_plan import RuleSpec
-from headrace.spark._range import SHORT_MAX, Range, columns_read, read_range
-from headrace.spark._schema import event_schema
-from headrace.spark._session import register, session
+from headrace.spark.correlate.corpus import run_ecl_cases
+from headrace.spark.correlate.correlating import Correlated, correlate, correlate_batch
+from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
+from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.credentials import Access
+from headrace.spark.match.condition_engine import spark_engine
+from headrace.spark.match.corpus import spark_conditions
+from headrace.spark.match.matching import match
+from headrace.spark.match.plan import RuleSpec
+from headrace.spark.schema import event_schema
+from headrace.spark.source.extract import Extract, extract_option
+from headrace.spark.source.ranges import SHORT_MAX, Range, columns_read, read_range
+from headrace.spark.spark_session import register, session
 
 __all__ = [
     "SHORT_MAX",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from headrace.lang.condition import Either, Field, Json, Node, Sample, Take, Type
-from headrace.lang.condition._tree import (
+from headrace.lang.condition.tree import (
     Arithmetic,
     Between,
     Call,

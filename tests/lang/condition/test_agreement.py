@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace.lang.condition import Condition, Engine, Node, Sample, decode_json, jsonb_text, parse, python_engine
-from headrace.react import database_engine
+from headrace.rules import database_engine
 from headrace.spark import spark_engine
 
 from .strategies import conditions, documents, events

@@ -9,17 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.lang.condition import (
-    Engine,
-    Outcome,
-    load_corpus,
-    pairwise,
-    parse,
-    python_engine,
-    run_cases,
-    sample_rows,
-)
-from headrace.react import database_engine
+from headrace.lang.condition import Engine, Outcome, load_corpus, pairwise, parse, python_engine, run_cases, sample_rows
+from headrace.rules import database_engine
 from headrace.spark import spark_engine
 
 CORPUS = Path(__file__).parents[2] / "corpus"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core._errors import Invalid
+from headrace.core.errors import Invalid
 from headrace.lang.condition import (
     Case,
     Condition,

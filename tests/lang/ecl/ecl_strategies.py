@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.lang.condition import Json
 from headrace.lang.ecl import Engine, Event, Output, Pattern, Status
-from headrace.lang.ecl import _tree as t
+from headrace.lang.ecl import tree as t
 
 US = 1_000_000
 TYPES = ("a", "b", "c")

@@ -32,7 +32,7 @@ from headrace.lang.ecl import (
     vacuity,
     waits_for,
 )
-from headrace.lang.ecl._table import classify
+from headrace.lang.ecl.table import classify
 
 NORMAL = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -23,8 +23,8 @@ from headrace.lang.ecl import (
     print_pattern,
     to_json,
 )
-from headrace.lang.ecl import _compile as compile_module
-from headrace.lang.ecl import _network as network_module
+from headrace.lang.ecl import compiler as compile_module
+from headrace.lang.ecl import network as network_module
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 NORMAL = settings(max_examples=500, deadline=None, suppress_health_check=QUIET)

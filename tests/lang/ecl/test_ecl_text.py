@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core._errors import Invalid
+from headrace.core.errors import Invalid
 from headrace.lang.ecl import Limits, PatternError, parse, parse_predicate, print_pattern
-from headrace.lang.ecl import _tree as t
-from headrace.lang.ecl._duration import parse_duration, print_duration
+from headrace.lang.ecl import tree as t
+from headrace.lang.ecl.duration import parse_duration, print_duration
 
 S = 1_000_000
 

@@ -3,8 +3,8 @@
 Owns the meaning of patterns. Promises: the three engines give the same outputs at the same times for every pattern and
 every sequence of events; a table is immutable, serialisable and stepped by one pure function. No database, no clock."""
 
-from headrace.lang.ecl._alphabet import Alphabet, Example
-from headrace.lang.ecl._analysis import (
+from headrace.lang.ecl.alphabet import Alphabet, Decision, Example
+from headrace.lang.ecl.analysis import (
     Liveness,
     Triviality,
     Vacuity,
@@ -16,31 +16,24 @@ from headrace.lang.ecl._analysis import (
     vacuity,
     waits_for,
 )
-from headrace.lang.ecl._carry import Carrying, equivalent_states
-from headrace.lang.ecl._compare import Comparison, Relation, compare
-from headrace.lang.ecl._compile import compile
-from headrace.lang.ecl._conditions import evaluate_condition
-from headrace.lang.ecl._corpus import ENGINES, Case, EngineName, difference, load_corpus, make_engine, run_case
-from headrace.lang.ecl._dependencies import Dependency, Overlap, dependencies, overlapping_guards
-from headrace.lang.ecl._draw import draw_machine, draw_table
-from headrace.lang.ecl._errors import (
-    CorpusError,
-    DrawingError,
-    PatternError,
-    StateLimitExceeded,
-    TableError,
-    TimerFlood,
-)
-from headrace.lang.ecl._event import Engine, Evaluator, Event, Output, Status
-from headrace.lang.ecl._interpreter import Interpreter, InterpreterState
-from headrace.lang.ecl._limits import LIMITS, Limits
-from headrace.lang.ecl._machine import Machine, MachineEngine, MachineState, Transition
-from headrace.lang.ecl._machine_build import build_machine
-from headrace.lang.ecl._network import Flat, Guard, Kind, Node
-from headrace.lang.ecl._parse import parse, parse_predicate
-from headrace.lang.ecl._print import print_expr, print_pattern, print_predicate
-from headrace.lang.ecl._run import RunStep, parse_events, run_events
-from headrace.lang.ecl._table import (
+from headrace.lang.ecl.carrying import Carrying, equivalent_states
+from headrace.lang.ecl.comparison import Comparison, Relation, compare
+from headrace.lang.ecl.compiler import compile
+from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.corpus import ENGINES, Case, EngineName, difference, load_corpus, make_engine, run_case
+from headrace.lang.ecl.dependencies import Dependency, Overlap, dependencies, overlapping_guards
+from headrace.lang.ecl.drawing import draw_machine, draw_table
+from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
+from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
+from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
+from headrace.lang.ecl.limits import LIMITS, Limits
+from headrace.lang.ecl.machine import Machine, MachineEngine, MachineState, Transition
+from headrace.lang.ecl.machine_builder import build_machine
+from headrace.lang.ecl.network import Flat, Guard, Kind, Node, live_timers, move
+from headrace.lang.ecl.parser import parse, parse_predicate
+from headrace.lang.ecl.printer import print_expr, print_pattern, print_predicate
+from headrace.lang.ecl.running import RunStep, parse_events, run_events
+from headrace.lang.ecl.table import (
     Table,
     TableEngine,
     TableState,
@@ -54,9 +47,9 @@ from headrace.lang.ecl._table import (
     status_of,
     take_event,
 )
-from headrace.lang.ecl._table_json import from_json, table_hash, to_json
-from headrace.lang.ecl._trace import Trace, TraceStep
-from headrace.lang.ecl._tree import Pattern
+from headrace.lang.ecl.table_json import from_json, table_hash, to_json
+from headrace.lang.ecl.trace import Trace, TraceStep
+from headrace.lang.ecl.tree import Pattern
 
 __all__ = [
     "ENGINES",
@@ -66,6 +59,7 @@ __all__ = [
     "Case",
     "Comparison",
     "CorpusError",
+    "Decision",
     "Dependency",
     "DrawingError",
     "Engine",
@@ -117,9 +111,11 @@ __all__ = [
     "evaluate_condition",
     "from_json",
     "is_start",
+    "live_timers",
     "liveness",
     "load_corpus",
     "make_engine",
+    "move",
     "moved",
     "next_deadline",
     "overlapping_guards",

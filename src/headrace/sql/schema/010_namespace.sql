@@ -8,4 +8,5 @@ create table headrace.namespace (
     constraint namespace_name_rule check (namespace ~ '^[a-z][a-z0-9_]{0,39}$'),
     constraint namespace_unknown_names_known check (unknown_names in ('refuse', 'warn', 'allow'))
 );
+
 insert into headrace.namespace (namespace) values ('default');

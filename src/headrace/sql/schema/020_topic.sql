@@ -37,7 +37,7 @@ create table headrace.topic (
 
 -- How many partitions a topic had from which position on. A consumer passes a border only when every
 -- partition has come up to it, so that a key which changes partition keeps its order.
-create table headrace.topic_border (
+create table headrace_internal.topic_border (
     topic_id   integer not null,
     position   bigint  not null,
     partitions integer not null,

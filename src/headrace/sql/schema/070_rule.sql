@@ -55,12 +55,13 @@ create table headrace.rule (
     constraint rule_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 create index rule_topic on headrace.rule (topic_id);
+
 -- Whose status has still to be shown.
 create index rule_pending on headrace.rule (rule_id) where status = 'pending';
 
 -- Every version of every rule, also of dropped ones. In force: from since_position to until_position, both included;
 -- never where since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace.rule_version (
+create table headrace_internal.rule_version (
     version_id bigint      not null generated always as identity,
     rule_id    integer     not null,
     version    integer     not null,
@@ -91,13 +92,15 @@ create table headrace.rule_version (
     constraint rule_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
     constraint rule_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
+
 -- What waits for a compiler, and which topics must not go on before it is done.
-create index rule_version_pending on headrace.rule_version (topic_id, version_id) where status = 'pending';
+create index rule_version_pending on headrace_internal.rule_version (topic_id, version_id) where status = 'pending';
+
 -- Which versions were in force at a position.
-create index rule_version_in_force on headrace.rule_version (topic_id, since_position) where since_position is not null;
+create index rule_version_in_force on headrace_internal.rule_version (topic_id, since_position) where since_position is not null;
 
 -- Shapes: conditions of a topic that differ in their constants only. Each is one join of the topic's match function.
-create table headrace.rule_shape (
+create table headrace_internal.rule_shape (
     shape_id integer not null generated always as identity,
     topic_id integer not null,
     timing   text    not null,
@@ -105,11 +108,12 @@ create table headrace.rule_shape (
     constraint rule_shape_pkey primary key (shape_id),
     constraint rule_shape_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
 );
+
 -- By checksum: the text of a shape may be longer than an index entry.
-create unique index rule_shape_once on headrace.rule_shape (topic_id, timing, md5(shape));
+create unique index rule_shape_once on headrace_internal.rule_shape (topic_id, timing, md5(shape));
 
 -- The constants of the versions in force, found by shape, event type and the constant of the equality ('' where it has none).
-create table headrace.rule_match (
+create table headrace_internal.rule_match (
     shape_id   integer not null,
     version_id bigint  not null,
     since_position bigint not null,
@@ -120,14 +124,14 @@ create table headrace.rule_match (
     texts      text[],
     moments    timestamptz[],
     constraint rule_match_pkey primary key (version_id),
-    constraint rule_match_shape_exists foreign key (shape_id) references headrace.rule_shape (shape_id) on delete cascade,
-    constraint rule_match_version_exists foreign key (version_id) references headrace.rule_version (version_id) on delete cascade
+    constraint rule_match_shape_exists foreign key (shape_id) references headrace_internal.rule_shape (shape_id) on delete cascade,
+    constraint rule_match_version_exists foreign key (version_id) references headrace_internal.rule_version (version_id) on delete cascade
 );
-create index rule_match_access on headrace.rule_match (shape_id, event_type, key);
+create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key);
 
 -- Lineage: which version fired on which event, and the action it asked for. An inline firing has its position when the
 -- rules' cursor comes to the event. Kept as long as the event: headrace.forget_lineage.
-create table headrace.firing (
+create table headrace_internal.firing (
     firing_id  bigint      not null generated always as identity,
     topic_id   integer     not null,
     position   bigint,
@@ -140,11 +144,12 @@ create table headrace.firing (
     -- Exactly once: an event id has one position in a topic, and a version one topic.
     constraint firing_once unique (event_id, rule_version_id)
 );
+
 -- What goes with its events, and, at the end, those that have no position yet.
-create index firing_position on headrace.firing (topic_id, position);
+create index firing_position on headrace_internal.firing (topic_id, position);
 
 -- What a rule has matched: all that a firing and its action need to know about the event.
-create type headrace.rule_hit as (
+create type headrace_internal.rule_hit as (
     version_id bigint,
     "position" bigint,
     event_id   uuid,

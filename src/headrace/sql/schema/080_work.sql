@@ -1,5 +1,5 @@
 -- Action queues, one per namespace; the actions themselves wait in pgmq's tables.
-create table headrace.queue (
+create table headrace_internal.queue (
     namespace text    not null,
     -- An idle node waits for a call: a sender has to send a NOTIFY at commit. Otherwise it must not.
     asleep    boolean not null default true,
@@ -8,7 +8,7 @@ create table headrace.queue (
 ) with (fillfactor = 50);
 
 -- Nodes: processes that run handlers. Alive while they heartbeat; see the view headrace.node_state.
-create table headrace.node (
+create table headrace_internal.node (
     node_id      uuid        not null,
     namespace    text        not null,
     name         text        not null,
@@ -28,7 +28,7 @@ create table headrace.node (
 
 -- How actions ended: 'done', or 'dead' (there is a dead letter). An action that was redriven has a row for each end.
 -- Written in the transaction that takes the action out of the queue; trimmed by age.
-create table headrace.action_result (
+create table headrace_internal.action_result (
     ended_at   timestamptz not null,
     action_id  uuid        not null,
     node_id    uuid,
@@ -39,12 +39,13 @@ create table headrace.action_result (
     outcome    text        not null,
     constraint action_result_outcome_known check (outcome in ('done', 'dead'))
 );
-create index action_result_action on headrace.action_result (action_id);
+create index action_result_action on headrace_internal.action_result (action_id);
+
 -- Not brin: a range of pages keeps its oldest time when rows are deleted, so that after a while every range would seem old.
-create index action_result_age on headrace.action_result (ended_at);
+create index action_result_age on headrace_internal.action_result (ended_at);
 
 -- Attempts that failed, and what followed: 'retry' at a time, or 'dead'.
-create table headrace.attempt (
+create table headrace_internal.attempt (
     failed_at  timestamptz not null default headrace.clock(),
     action_id  uuid        not null,
     node_id    uuid,
@@ -58,17 +59,10 @@ create table headrace.attempt (
     retry_at   timestamptz,
     constraint attempt_follows_known check (follows in ('retry', 'dead'))
 );
-create index attempt_action on headrace.attempt (action_id);
-create index attempt_age on headrace.attempt (failed_at);
+create index attempt_action on headrace_internal.attempt (action_id);
+create index attempt_age on headrace_internal.attempt (failed_at);
 
 create trigger namespace_queues after insert or delete on headrace.namespace
-for each row execute function headrace.follow_namespace();
+for each row execute function headrace_internal.follow_namespace();
 
-select headrace.create_queue(n.namespace) from headrace.namespace n;
-
--- Nodes and how they are: 'alive', 'lost' (no heartbeat for 90 seconds, and it did not say goodbye), 'stopped'.
-create view headrace.node_state as
-select n.node_id, n.namespace, n.name, n.description, n.metadata, n.version, n.started_at, n.heartbeat_at, n.stopped_at, n.handlers,
-    case when n.stopped_at is not null then 'stopped'
-        when n.heartbeat_at > headrace.clock() - interval '90 seconds' then 'alive' else 'lost' end as state
-from headrace.node n;
+select headrace_internal.create_queue(n.namespace) from headrace.namespace n;

@@ -40,18 +40,19 @@ create table headrace.schedule (
 );
 
 -- Ticks to come, computed ahead.
-create table headrace.schedule_due (
+create table headrace_internal.schedule_due (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     constraint schedule_due_pkey primary key (schedule_id, tick_at),
     constraint schedule_due_schedule_exists foreign key (schedule_id)
         references headrace.schedule (schedule_id) on delete cascade
 );
+
 -- The next tick of all schedules.
-create index schedule_due_next on headrace.schedule_due (tick_at);
+create index schedule_due_next on headrace_internal.schedule_due (tick_at);
 
 -- Ticks that are over: what became of them. One row per tick, written in the transaction that publishes its event.
-create table headrace.schedule_tick (
+create table headrace_internal.schedule_tick (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     outcome     text        not null,

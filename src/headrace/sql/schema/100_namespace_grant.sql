@@ -1,6 +1,6 @@
 -- Which role may do what in which namespace: 'publish', 'consume', or 'admin', which is both and all else.
 -- The policies of every other table stand on this one; a role sees its own rows here and nobody else's.
-create table headrace.namespace_grant (
+create table headrace_internal.namespace_grant (
     role       regrole     not null,
     namespace  text        not null,
     level      text        not null,

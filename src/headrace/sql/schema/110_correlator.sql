@@ -41,12 +41,13 @@ create table headrace.correlator (
     constraint correlator_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 create index correlator_topic on headrace.correlator (topic_id);
+
 -- Whose status has still to be shown.
 create index correlator_pending on headrace.correlator (correlator_id) where status = 'pending';
 
 -- Every version of every correlator, also of dropped ones. In force: from since_position to until_position, both included;
 -- never where since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace.correlator_version (
+create table headrace_internal.correlator_version (
     version_id bigint      not null generated always as identity,
     correlator_id integer  not null,
     version    integer     not null,
@@ -83,16 +84,17 @@ create table headrace.correlator_version (
     constraint correlator_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
     constraint correlator_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
+
 -- What waits for a compiler, and which correlators must not go on before it is done.
-create index correlator_version_pending on headrace.correlator_version (correlator_id, version_id) where status = 'pending';
+create index correlator_version_pending on headrace_internal.correlator_version (correlator_id, version_id) where status = 'pending';
 
 -- The compiled table that runs, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
-create table headrace.correlator_table (
+create table headrace_internal.correlator_table (
     correlator_id integer  not null,
     version_id  bigint     not null,
     consumer_id integer    not null,
     compiled    text       not null,
-    -- One automaton without timers: headrace.correlate steps it.
+    -- One automaton without timers: headrace_internal.correlate steps it.
     simple      boolean    not null,
     -- The newest version is invalid: keys stay where they are until there is a valid one.
     halted      boolean    not null default false,
@@ -111,11 +113,11 @@ create table headrace.correlator_table (
     constraint correlator_table_correlator_exists foreign key (correlator_id)
         references headrace.correlator (correlator_id) on delete cascade,
     constraint correlator_table_consumer_exists foreign key (consumer_id)
-        references headrace.consumer (consumer_id) on delete cascade
+        references headrace_internal.consumer (consumer_id) on delete cascade
 );
 
 -- Instances: where the machine of a key stands. A key without a row of a simple table stands at the start.
-create table headrace.correlator_instance (
+create table headrace_internal.correlator_instance (
     correlator_id integer  not null,
     -- '' for a correlator without a key.
     key         text       collate "C" not null,
@@ -134,12 +136,13 @@ create table headrace.correlator_instance (
     constraint correlator_instance_correlator_exists foreign key (correlator_id)
         references headrace.correlator (correlator_id) on delete cascade
 ) with (fillfactor = 70);
+
 -- Timers that are due.
-create index correlator_instance_due on headrace.correlator_instance (correlator_id, deadline) where deadline is not null;
+create index correlator_instance_due on headrace_internal.correlator_instance (correlator_id, deadline) where deadline is not null;
 
 -- Lineage of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
 -- which evidence, and what it became. Kept as long as the event: headrace.forget_lineage.
-create table headrace.correlation (
+create table headrace_internal.correlation (
     correlation_id bigint  not null generated always as identity,
     topic_id    integer    not null,
     version_id  bigint     not null,
@@ -163,25 +166,5 @@ create table headrace.correlation (
     constraint correlation_once unique nulls not distinct (version_id, key, position, output_at, place),
     constraint correlation_becomes_known check (becomes in ('action', 'event'))
 );
-create index correlation_position on headrace.correlation (topic_id, position) where position is not null;
-create index correlation_timer on headrace.correlation (topic_id, output_at) where position is null;
-
--- Correlators with their state: what is in force, from which position, how many keys went on, and what is odd about their names.
-create view headrace.correlator_state as
-select c.correlator_id, c.namespace, c.correlator, c.topic, c.key, c.pattern, c.outputs, c.forget_after, c.evidence_max, c.active,
-    c.allow_feedback, c.source, v.version_id, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
-    v.carried, v.restarted, t.simple,
-    nullif(concat_ws('; ', v.warning, case when n.unknown_names <> 'allow' then headrace.unknown_outputs(c.namespace, c.outputs) end), '')
-        as warning
-from headrace.correlator c
-join headrace.namespace n on n.namespace = c.namespace
-join headrace.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
-left join headrace.correlator_table t on t.correlator_id = c.correlator_id;
-
--- What correlators have pushed, with names.
-create view headrace.correlation_history as
-select v.namespace, t.topic, v.correlator, v.version, f.key, f.token, f.output_at, f.position, f.event_id, f.place, f.evidence,
-    f.evidence_total, f.becomes, f.name, f.output_id, f.correlation_id, f.fired_at
-from headrace.correlation f
-join headrace.correlator_version v on v.version_id = f.version_id
-join headrace.topic t on t.topic_id = f.topic_id;
+create index correlation_position on headrace_internal.correlation (topic_id, position) where position is not null;
+create index correlation_timer on headrace_internal.correlation (topic_id, output_at) where position is null;

@@ -1,6 +1,6 @@
 -- Batches of Spark queries that were written here. The row commits with what the batch wrote, so a batch that Spark repeats
 -- after a crash is known and written once.
-create table headrace.spark_batch (
+create table headrace_internal.spark_batch (
     namespace    text        not null,
     -- The query's id in its checkpoint, or the name of a single write.
     query        text        not null,
@@ -13,7 +13,7 @@ create table headrace.spark_batch (
 
 -- Rows that Spark's tasks have brought and the driver has not committed yet. Unlogged: a crash of the server empties it, the
 -- commit then finds fewer rows than were brought and fails, and Spark repeats the batch.
-create unlogged table headrace.spark_stage (
+create unlogged table headrace_internal.spark_stage (
     namespace  text        not null,
     query      text        not null,
     batch      bigint      not null,
@@ -33,5 +33,6 @@ create unlogged table headrace.spark_stage (
     priority   integer     not null,
     staged_at  timestamptz not null default headrace.clock()
 );
+
 -- The rows of a batch, in the order of the frame.
-create index spark_stage_order on headrace.spark_stage (namespace, query, batch, token, place);
+create index spark_stage_order on headrace_internal.spark_stage (namespace, query, batch, token, place);

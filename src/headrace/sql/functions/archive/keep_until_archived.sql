@@ -3,6 +3,6 @@ create or replace function headrace.keep_until_archived(p_topic text, p_archive 
 language plpgsql volatile
 as $$
 begin
-    update headrace.topic t set archive = p_archive where t.topic_id = headrace.topic_id(p_topic, p_namespace);
+    update headrace.topic t set archive = p_archive where t.topic_id = headrace_internal.topic_id(p_topic, p_namespace);
 end
 $$;

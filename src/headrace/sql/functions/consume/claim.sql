@@ -1,36 +1,3 @@
--- The position of the next event of a partition after a position; null when there is none. Index: log_partition.
--- Written so that no other index will do: as an equality on the partition, or inside an exists, the planner may choose to
--- walk log_position, or to join the whole log (0.6 s per claim at 600 000 events, measured).
-create or replace function headrace.next_position(p_topic_id integer, p_partition integer, p_position bigint) returns bigint
-language plpgsql stable
-set enable_seqscan = off
-set enable_bitmapscan = off
-as $$
-begin
-    return (
-        select l.position
-        from headrace.log l
-        where l.topic_id = p_topic_id and l.partition <= p_partition and (l.partition, l.position) > (p_partition, p_position)
-        order by l.partition, l.position
-        limit 1
-    );
-end
-$$;
-
--- How far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions
--- has not reached yet; else for ever. Indexes: cursor_pkey, log_partition.
-create or replace function headrace.consumer_bound(p_consumer_id integer, p_topic_id integer) returns bigint
-language sql stable
-as $$
-    select coalesce(min(b.position), 9223372036854775807)
-    from headrace.topic_border b
-    where b.topic_id = p_topic_id and b.position > 0
-        and exists (
-            select from headrace.cursor c
-            where c.consumer_id = p_consumer_id and c.partition >= 0 and c.position < b.position
-                and headrace.next_position(p_topic_id, c.partition, c.position) <= b.position)
-$$;
-
 -- Claims partitions of a consumer that have events due, and says which events: those after "position" up to "upto".
 -- No row: nothing is due. At most p_partitions and p_max events in all, the partitions longest unmoved first; of one partition
 -- fewer than p_min events only when the oldest has waited p_wait_s seconds; until then it is left to whoever looks next.
@@ -58,18 +25,18 @@ declare
     v_oldest   timestamptz;
     v_claimed  integer := 0;
 begin
-    select c.topic_id into v_topic_id from headrace.consumer c where c.consumer_id = p_consumer_id;
-    v_bound := headrace.consumer_bound(p_consumer_id, v_topic_id);
+    select c.topic_id into v_topic_id from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
+    v_bound := headrace_internal.consumer_bound(p_consumer_id, v_topic_id);
     -- One partition after the other: under load the first probe is a hit.
     <<partitions>>
     for v_next in
-        select c.partition, c.position, c.attempts, c.single_to from headrace.cursor c
+        select c.partition, c.position, c.attempts, c.single_to from headrace_internal.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         order by c.moved_at
     loop
         continue when v_next.partition >= 0
-            and coalesce(headrace.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
+            and coalesce(headrace_internal.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
         -- A lock stays to the end of the transaction, so a partition that may have too few events is first looked at without it:
         -- locked for nothing, its events would wait for the handler of another one.
         for v_look in case when p_min > 1 then 1 else 2 end .. 2 loop
@@ -77,7 +44,7 @@ begin
                 v_cursor := v_next;
             else
                 select c.partition, c.position, c.attempts, c.single_to into v_cursor
-                from headrace.cursor c
+                from headrace_internal.cursor c
                 where c.consumer_id = p_consumer_id and c.partition = v_next.partition
                     and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
                 for no key update skip locked;
@@ -87,13 +54,13 @@ begin
             if v_cursor.partition < 0 then
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace.log l
+                    select l.position, l.appended_at from headrace_internal.log l
                     where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
                 ) d;
             else
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace.log l
+                    select l.position, l.appended_at from headrace_internal.log l
                     where l.topic_id = v_topic_id and l.partition = v_cursor.partition
                         and l.position > v_cursor.position and l.position <= v_bound
                     order by l.position limit v_max

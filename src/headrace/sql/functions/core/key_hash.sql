@@ -1,6 +1,6 @@
 -- A key's number, 0 to 2^32 - 1: the first four bytes of SHA-256 of its UTF-8. The same in Python and Spark,
 -- on every PostgreSQL version; partitions and shards hang on it. Stable, not immutable, so that it is inlined.
-create or replace function headrace.key_hash(p_key text) returns bigint
+create or replace function headrace_internal.key_hash(p_key text) returns bigint
 language sql stable strict parallel safe
 as $$
     select ('x' || left(encode(sha256(convert_to(p_key, 'UTF8')), 'hex'), 8))::bit(32)::bigint

@@ -23,18 +23,18 @@ begin
     for v_topic in
         select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.created_at
         from headrace.topic t
-        where t.topic_id in (select w.topic_id from headrace.outbox_topics() w (topic_id))
+        where t.topic_id in (select w.topic_id from headrace_internal.outbox_topics() w (topic_id))
         order by t.topic_id
         for no key update skip locked
     loop
-        select h.position, h.appended_at into v_head, v_time from headrace.log_head(v_topic.topic_id) h;
+        select h.position, h.appended_at into v_head, v_time from headrace_internal.log_head(v_topic.topic_id) h;
         v_head := coalesce(v_head, v_topic.dropped_to);
         -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
         -- with the topic: before that there is no time partition.
         if v_topic.clock = 'server' then
             v_time := greatest(v_time, v_topic.timers_to, v_topic.created_at, headrace.clock());
             if v_time >= v_topic.log_until then
-                perform headrace.extend_log(v_topic.topic_id, v_time);
+                perform headrace_internal.extend_log(v_topic.topic_id, v_time);
             end if;
         end if;
         if v_topic.asleep then
@@ -42,24 +42,24 @@ begin
         end if;
 
         select o.id into v_bound
-        from headrace.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+        from headrace_internal.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
 
         if v_topic.clock = 'event' then
             v_time := greatest(v_time, v_topic.timers_to);
-            v_until := headrace.extend_log_to_events(v_topic.topic_id, v_time, coalesce(v_bound, 9223372036854775807));
+            v_until := headrace_internal.extend_log_to_events(v_topic.topic_id, v_time, coalesce(v_bound, 9223372036854775807));
         end if;
 
         with moved as (
-            delete from headrace.outbox o
+            delete from headrace_internal.outbox o
             where o.topic_id = v_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
             returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
                 -- The ways in refuse a time beyond the limits; one that is here all the same must not stop the topic or its readers.
-                headrace.clamp_time(o.emitted_at) as emitted_at, o.producer
+                headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
         ), fresh as (
             select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
                 row_number() over (partition by m.event_id order by m.id) as copy
             from moved m
-            where (select l.position from headrace.log l
+            where (select l.position from headrace_internal.log l
                 where l.topic_id = v_topic.topic_id and l.event_id = m.event_id limit 1) is null
         ), numbered as (
             select v_head + row_number() over (order by f.id) as position,
@@ -69,12 +69,12 @@ begin
                 f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
             from fresh f where f.copy = 1
         ), appended as (
-            insert into headrace.log
+            insert into headrace_internal.log
                 (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
             select n.position, n.appended_at, n.emitted_at, v_topic.topic_id,
                 case when v_topic.partitions = 1 then 0
                     when n.key is null then n.position % v_topic.partitions
-                    else headrace.key_hash(n.key) % v_topic.partitions end,
+                    else headrace_internal.key_hash(n.key) % v_topic.partitions end,
                 n.event_id, n.type, n.key, n.payload, n.headers, n.producer
             from numbered n
             order by n.position

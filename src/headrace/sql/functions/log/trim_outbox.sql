@@ -3,20 +3,20 @@
 -- one with waiting events is not locked at all. A writer's open transaction holds its slot, so nothing uncommitted can be cut off,
 -- and what was committed until the lock is seen by the look under it.
 -- Index: outbox_order, whatever the statistics say.
-create or replace function headrace.trim_outbox() returns integer
+create or replace function headrace_internal.trim_outbox() returns integer
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_now     smallint := headrace.outbox_slot();
+    v_now     smallint := headrace_internal.outbox_slot();
     v_slot    record;
     v_waits   text;
     v_found   boolean;
     v_trimmed integer := 0;
 begin
     for v_slot in
-        select s.slot, format('headrace.%I', 'outbox_' || s.slot) as name
+        select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
         from generate_series(0, 7) s (slot)
         -- The next slot is left alone too: its time may come while we look.
         where s.slot not in (v_now, (v_now + 1) % 8)

@@ -18,17 +18,17 @@ create or replace function headrace.capture(
 language plpgsql volatile
 as $$
 declare
-    v_topic_id integer := headrace.topic_id(p_topic, p_namespace);
+    v_topic_id integer := headrace_internal.topic_id(p_topic, p_namespace);
     v_name     text := (select c.relname from pg_class c where c.oid = p_table);
-    v_key      text[] := headrace.capture_key(p_table, p_key_column);
-    v_known    text[] := headrace.table_columns(p_table);
+    v_key      text[] := headrace_internal.capture_key(p_table, p_key_column);
+    v_known    text[] := headrace_internal.table_columns(p_table);
     v_type     text;
 begin
     if not p_operations <@ '{insert,update,delete}' or cardinality(p_operations) = 0 then
         raise exception 'operations are %, which cannot be captured', p_operations
             using errcode = 'HR300', hint = 'Choose from insert, update and delete.';
     end if;
-    perform headrace.capture_columns_exist(p_table, v_known, v_key || p_type_column || p_columns);
+    perform headrace_internal.capture_columns_exist(p_table, v_known, v_key || p_type_column || p_columns);
     if '_old' = any (coalesce(p_columns, v_known)) then
         raise exception 'table % has a column "_old", the place of an update''s former values', p_table
             using errcode = 'HR300', hint = 'Name the other columns in p_columns.';
@@ -38,39 +38,16 @@ begin
     p_delete_type := coalesce(p_delete_type, v_name || '.deleted');
     if p_type_column is null then
         foreach v_type in array array[p_insert_type, p_update_type, p_delete_type] loop
-            perform headrace.event_within_limits(v_type, null, 'null', '{}');
+            perform headrace_internal.event_within_limits(v_type, null, 'null', '{}');
         end loop;
     end if;
-    perform headrace.drop_capture_triggers(p_table, v_topic_id);
+    perform headrace_internal.drop_capture_triggers(p_table, v_topic_id);
     insert into headrace.capture
         (captured, topic_id, key_columns, type_column, insert_type, update_type, delete_type, columns)
     values (p_table, v_topic_id, v_key, p_type_column, p_insert_type, p_update_type, p_delete_type, p_columns)
     on conflict on constraint capture_pkey do update
     set key_columns = excluded.key_columns, type_column = excluded.type_column, insert_type = excluded.insert_type,
         update_type = excluded.update_type, delete_type = excluded.delete_type, columns = excluded.columns;
-    perform headrace.make_capture_trigger(p_table, v_topic_id, o.operation) from unnest(p_operations) o (operation);
-end
-$$;
-
--- Ends the capture of a table into a topic, or into every topic when none is named. Raises HR300 when there is none.
--- Locks: access exclusive on the table while the triggers are dropped.
-create or replace function headrace.release_capture(p_table regclass, p_topic text default null, p_namespace text default null)
-returns void
-language plpgsql volatile
-as $$
-declare
-    v_only  integer := case when p_topic is not null then headrace.topic_id(p_topic, p_namespace) end;
-    v_topic integer;
-begin
-    for v_topic in
-        delete from headrace.capture c where c.captured = p_table and c.topic_id = coalesce(v_only, c.topic_id)
-        returning c.topic_id
-    loop
-        perform headrace.drop_capture_triggers(p_table, v_topic);
-    end loop;
-    if not found then
-        raise exception 'table % is not captured%', p_table, coalesce(format(' into topic "%s"', p_topic), '')
-            using errcode = 'HR100', hint = 'Captured tables stand in headrace.capture.';
-    end if;
+    perform headrace_internal.make_capture_trigger(p_table, v_topic_id, o.operation) from unnest(p_operations) o (operation);
 end
 $$;

@@ -20,22 +20,22 @@ begin
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
             and (p_key is null or octet_length(p_key) between 1 and 1024)
             and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
-        perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
+        perform headrace_internal.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
     end if;
     if p_emitted_at is not null then
-        perform headrace.time_within_limits(p_emitted_at);
+        perform headrace_internal.time_within_limits(p_emitted_at);
     end if;
     if p_event_id is null then
         p_event_id := headrace.uuid_v7();
     end if;
-    insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
     select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
         p_producer
     from headrace.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
-        and (not t.asleep or headrace.wake_sequencer());
+        and (not t.asleep or headrace_internal.wake_sequencer());
     if not found then
-        perform headrace.raise_unknown_topic(p_topic, p_namespace);
+        perform headrace_internal.raise_unknown_topic(p_topic, p_namespace);
     end if;
     return p_event_id;
 end

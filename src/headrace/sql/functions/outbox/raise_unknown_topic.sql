@@ -1,5 +1,5 @@
 -- Raises HR101, naming the topics that are there.
-create or replace function headrace.raise_unknown_topic(p_topic text, p_namespace text) returns void
+create or replace function headrace_internal.raise_unknown_topic(p_topic text, p_namespace text) returns void
 language plpgsql stable
 as $$
 declare

@@ -2,7 +2,7 @@
 -- A NOTIFY makes commits of the whole cluster wait for each other. Where no sequencer runs, nobody wakes up, and without this
 -- limit every publisher would send one. Whoever is left out here is found with the one that rings, or by the look every second.
 -- Locks: an advisory lock of this moment, until the end of the transaction, never waited for.
-create or replace function headrace.wake_sequencer() returns boolean
+create or replace function headrace_internal.wake_sequencer() returns boolean
 language plpgsql volatile
 as $$
 begin

@@ -7,7 +7,7 @@ select (l.appended_at at time zone 'UTC')::date as day, min(l.position) as first
         l.partition, l.event_id, l.type, coalesce(length(l.key) || ':' || l.key, '-'),
         coalesce(length(l.producer) || ':' || l.producer, '-'), length(l.headers::text) || ':' || l.headers::text, l.payload::text
         ), 'UTF8')), 'hex'), 15))::bit(60)::bigint)::text as checksum
-from headrace.log l
+from headrace_internal.log l
 where l.topic_id = %(topic_id)s and l.appended_at >= %(from_at)s and l.appended_at < %(to_at)s
 group by 1
 order by 1;

@@ -1,2 +1,2 @@
 -- Which steps were applied, with which text.
-select name, checksum from headrace.migration;
+select name, checksum from headrace_internal.migration;

@@ -1,2 +1,2 @@
 -- Brings rights and policies up to date with the tables and functions that are there.
-select headrace.secure();
+select headrace_internal.secure();

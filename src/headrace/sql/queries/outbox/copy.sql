@@ -1,3 +1,3 @@
 -- The columns that repeat come first: their bytes are made once for all events that share them.
-copy headrace.outbox (topic_id, slot, type, producer, emitted_at, event_id, key, payload, headers)
+copy headrace_internal.outbox (topic_id, slot, type, producer, emitted_at, event_id, key, payload, headers)
 from stdin (format binary)

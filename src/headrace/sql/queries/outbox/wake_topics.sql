@@ -1,1 +1,1 @@
-select headrace.wake_topics(cast(%(topic_ids)s as integer[]))
+select headrace_internal.wake_topics(cast(%(topic_ids)s as integer[]))

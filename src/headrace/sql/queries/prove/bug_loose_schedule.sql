@@ -1,6 +1,6 @@
 -- Seeded bug: a tick may be recorded twice, and the ids of its events differ from session to session.
-alter table headrace.schedule_tick drop constraint schedule_tick_once;
-create or replace function headrace.schedule_event_id(p_uid uuid, p_tick_at timestamptz) returns uuid
+alter table headrace_internal.schedule_tick drop constraint schedule_tick_once;
+create or replace function headrace_internal.schedule_event_id(p_uid uuid, p_tick_at timestamptz) returns uuid
 language sql volatile
 as $$
     select md5(concat_ws(':', p_uid, extract(epoch from p_tick_at), pg_backend_pid()))::uuid

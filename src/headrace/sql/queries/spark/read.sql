@@ -4,7 +4,7 @@ select {columns}
 from (
     select l.key, l.type, l.payload, l.partition, l.position as "offset", l.emitted_at as "timestamp",
         l.event_id::text as event_id, l.headers, l.appended_at, l.producer{extracts}
-    from headrace.log l
+    from headrace_internal.log l
     where l.topic_id = {topic_id} and l.position >= {first} and l.position < {until}
         and ({types}::text[] is null or l.type = any ({types}::text[]))
         and ({keys}::text[] is null or l.key = any ({keys}::text[]))

@@ -1,0 +1,135 @@
+"""Migrations: SQL files that bring an empty or older database to the schema of this version.
+
+Owns: the table headrace_internal.migration. Promises: one migrator at a time (advisory lock); all or nothing (one transaction);
+a migration whose text changed after it was applied is rejected.
+
+`sql/schema` shows the tables as they are now. An empty database gets them directly; an older one gets the numbered files of
+`sql/migrations` that it lacks, which must lead to the same tables. Functions and views are `create or replace` files of their
+own; a file is applied again when its text has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources.abc import Traversable
+from typing import LiteralString
+
+import psycopg
+
+from headrace.core import MigrationChanged
+from headrace.db.pgmq_install import install_pgmq, pgmq_script
+from headrace.db.sql_files import package_sql, query, sql_files
+from headrace.db.sqlstate import map_database_errors
+
+_LOCK = 0x6865616472616365  # "headrace"
+_SCHEMA = "schema"
+
+
+@dataclass(frozen=True)
+class MigrationStep:
+    """One file to apply. A `repeatable` one is applied again whenever its text changes."""
+
+    name: str
+    text: LiteralString
+    repeatable: bool = True
+
+    @property
+    def checksum(self) -> str:
+        return sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The SQL files of a version, in the order they are applied: tables need the core functions, all else needs the tables."""
+
+    core: list[MigrationStep]
+    schema: MigrationStep
+    migrations: list[MigrationStep]
+    functions: list[MigrationStep]
+    views: list[MigrationStep]
+
+    @classmethod
+    def read(cls, root: Traversable) -> _Files:
+        functions = [MigrationStep(f"functions/{name}", text) for name, text in sql_files(root / "functions")]
+        core = [step for step in functions if step.name.startswith("functions/core/")]
+        # The texts are files of ours.
+        schema: LiteralString = "\n".join(text for _, text in sql_files(root / "schema"))
+        return cls(
+            core=core,
+            schema=MigrationStep(_SCHEMA, schema, repeatable=False),
+            migrations=[
+                MigrationStep(f"migrations/{name}", text, repeatable=False) for name, text in sql_files(root / "migrations")
+            ],
+            functions=[step for step in functions if step not in core],
+            views=[MigrationStep(f"views/{name}", text) for name, text in sql_files(root / "views")],
+        )
+
+    def pending(self, applied: dict[str, str]) -> list[MigrationStep]:
+        """What a database lacks that has the steps `applied`, by their checksums."""
+        if _SCHEMA not in applied:
+            tables = [self.schema]
+        else:
+            tables = [step for step in self.migrations if step.name not in applied]
+            self._reject_changed(applied, tables)
+        steps = [*self.core, *tables, *self.functions, *self.views]
+        return [step for step in steps if applied.get(step.name) != step.checksum]
+
+    def _reject_changed(self, applied: dict[str, str], pending: list[MigrationStep]) -> None:
+        changed = [step for step in self.migrations if applied.get(step.name, step.checksum) != step.checksum]
+        if not pending and applied[_SCHEMA] != self.schema.checksum:
+            changed.append(self.schema)
+        for step in changed:
+            raise MigrationChanged(
+                f"{step.name} was applied with checksum {applied[step.name][:12]}, this version has {step.checksum[:12]}; "
+                "install the version of headrace that belongs to this database, and upgrade from there"
+            )
+
+    def recorded(self, steps: Iterable[MigrationStep]) -> list[MigrationStep]:
+        """What is on record after these steps: a database has the schema of now, however it came by it."""
+        repeatable = [step for step in steps if step.repeatable]
+        return [*repeatable, self.schema, *self.migrations]
+
+
+def migrate(conn: psycopg.Connection[tuple[object, ...]], *, root: Traversable | None = None) -> list[MigrationStep]:
+    """Applies what is missing, in one transaction, and returns it. `root` is the folder of the SQL files, ours by default."""
+    files = _Files.read(root or package_sql())
+    with map_database_errors(), conn.transaction():
+        conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        conn.execute(query("db/bootstrap"))
+        install_pgmq(conn)
+        steps = files.pending(_applied(conn))
+        for step in steps:
+            conn.execute(step.text)
+        for step in files.recorded(steps) if steps else []:
+            conn.execute(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
+        conn.execute(query("db/secure"))
+        return steps
+
+
+def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
+    """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
+    files = _Files.read(package_sql())
+    steps = files.pending(_applied(conn))
+    if not steps:
+        return "-- Nothing to do: the database has the schema of this version.\n"
+    cursor = psycopg.ClientCursor(conn)
+    parts = ["begin;", cursor.mogrify("select pg_advisory_xact_lock(%s);", (_LOCK,)), query("db/bootstrap").strip()]
+    if queue := pgmq_script(conn).strip():
+        parts += ["-- pgmq, on which the action queues stand", queue]
+    for step in steps:
+        parts += [f"-- {step.name}", step.text.strip()]
+    for step in files.recorded(steps):
+        parts.append(cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum}).strip())
+    return "\n\n".join([*parts, query("db/secure").strip(), "commit;"]) + "\n"
+
+
+def pending_steps(conn: psycopg.Connection[tuple[object, ...]]) -> list[MigrationStep]:
+    """The steps a database still needs; raises MigrationChanged for one that was applied with other text."""
+    return _Files.read(package_sql()).pending(_applied(conn))
+
+
+def _applied(conn: psycopg.Connection[tuple[object, ...]]) -> dict[str, str]:
+    if conn.execute("select to_regclass('headrace_internal.migration')").fetchone() == (None,):
+        return {}
+    return dict(conn.execute(query("db/applied_migrations")).fetchall())  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+"""The correlators of the demo and what must come of them, counted by hand over the events: no pattern, no machine is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib.resources import as_file, files
+
+from psycopg.rows import class_row
+
+from headrace.core import Event
+from headrace.correlators import ActionOutput, apply_correlators, load_correlators, plan_correlators
+from headrace.db import Connection, query
+from headrace.definitions import register_action
+from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM
+
+BANDS = ((15, 44), (45, 89), (90, 100_000))
+"""Minutes of delay of the first, second and third departure, as in correlators.yaml."""
+OVERDUE = timedelta(hours=12)
+ODD, HOLD = 5, 20
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """How often each token was pushed."""
+
+    grows: int = 0
+    overdue: int = 0
+    odd: int = 0
+    hold: int = 0
+
+    @property
+    def actions(self) -> int:
+        return self.grows + self.overdue + self.odd
+
+
+@dataclass(frozen=True)
+class CorrelatorFigures:
+    """What one token of a correlator came to."""
+
+    correlator: str
+    token: str
+    becomes: str
+    pushed: int
+    done: int
+
+
+@dataclass
+class Bookkeeper:
+    """Counts what the correlators must find, event by event, as one would on paper."""
+
+    _legs: dict[str, int] = field(default_factory=dict)
+    _airborne: dict[str, datetime] = field(default_factory=dict)
+    _storm: dict[str, bool] = field(default_factory=dict)
+    _cancelled: dict[str, int] = field(default_factory=dict)
+    _grows: int = 0
+    _overdue: int = 0
+    _odd: int = 0
+    _hold: int = 0
+
+    def take(self, event: Event) -> None:
+        assert isinstance(event.payload, dict) and event.emitted_at is not None
+        aircraft, airport, delay = (event.payload.get(name) for name in ("tailnum", "origin", "delay_min"))
+        if isinstance(aircraft, str):
+            if event.type == DEPARTED and isinstance(delay, int):
+                self._leg(aircraft, delay)
+            self._flight(aircraft, event.type, event.emitted_at)
+        self._airport(str(airport), event.type)
+
+    def _leg(self, aircraft: str, delay: int) -> None:
+        leg = self._legs.get(aircraft, 0)
+        low, high = BANDS[leg]
+        leg = leg + 1 if low <= delay <= high else 0
+        self._grows += leg == len(BANDS)
+        self._legs[aircraft] = leg % len(BANDS)
+
+    def _flight(self, aircraft: str, type: str, at: datetime) -> None:
+        since = self._airborne.get(aircraft)
+        if since is not None and at >= since + OVERDUE:
+            self._overdue += 1
+            since = self._airborne.pop(aircraft, None) and None
+        if type == ARRIVED:
+            self._airborne.pop(aircraft, None)
+        elif type == DEPARTED and since is None:
+            self._airborne[aircraft] = at
+
+    def _airport(self, airport: str, type: str) -> None:
+        storm = self._storm.get(airport, False)
+        if type in (CALM, STORM):
+            if (type == STORM) != storm:
+                self._storm[airport], self._cancelled[airport] = type == STORM, 0
+        elif type == CANCELLED:
+            self._cancelled[airport] = self._cancelled.get(airport, 0) + 1
+            self._hold += storm and self._cancelled[airport] == HOLD
+            if not storm and self._cancelled[airport] == ODD:
+                self._odd += 1
+                self._cancelled[airport] = 0
+        elif type == DEPARTED and not storm:
+            self._cancelled[airport] = 0
+
+    def total(self, now: datetime | None) -> Correlated:
+        """What there must be when the log has come to a time: who is in the air for too long is overdue by then."""
+        late = sum(now is not None and now >= since + OVERDUE for since in self._airborne.values())
+        return Correlated(self._grows, self._overdue + late, self._odd, self._hold)
+
+
+def expect_correlated(events: Iterable[Event]) -> Correlated:
+    """What must come of these events."""
+    bookkeeper, now = Bookkeeper(), None
+    for event in events:
+        bookkeeper.take(event)
+        now = event.emitted_at
+    return bookkeeper.total(now)
+
+
+def make_correlators(conn: Connection) -> None:
+    """Gives the demo's database its correlators, from the file, with the names they use."""
+    with as_file(files("headrace.demo") / "correlators.yaml") as path:
+        correlators = load_correlators(path)
+    for correlator in correlators:
+        for output in correlator.outputs.values():
+            if isinstance(output, ActionOutput):
+                register_action(conn, output.action)
+    apply_correlators(conn, plan_correlators(conn, correlators, source="correlators.yaml"))
+
+
+def correlator_figures(conn: Connection) -> list[CorrelatorFigures]:
+    with conn.cursor(row_factory=class_row(CorrelatorFigures)) as cursor:
+        return cursor.execute(query("demo/correlator_facts")).fetchall()

@@ -1,0 +1,88 @@
+"""Symbols: the classes of events a table tells apart, and how an event finds its symbol.
+
+A decision tree per event type asks only the predicates that still matter: a leaf is a symbol, an inner node is
+(predicate, tree if it holds, tree if not). Types that behave like any other type are not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.lang.ecl.situations import Situation
+
+Decision = int | tuple[int, "Decision", "Decision"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One event of a symbol: its type (None: any type the pattern does not name) and its conditions' truths."""
+
+    type: str | None
+    truths: tuple[tuple[str, bool | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """`size` symbols, numbered from 0; symbol 0 is that of an unnamed type with all conditions false."""
+
+    size: int
+    types: Mapping[str, Decision]
+    other: Decision
+    examples: tuple[Example, ...]
+
+    def symbol(self, type_: str, predicate_holds: Callable[[int], bool]) -> int:
+        decision = self.types.get(type_, self.other)
+        while not isinstance(decision, int):
+            number, yes, no = decision
+            decision = yes if predicate_holds(number) else no
+        return decision
+
+
+def leaves(decision: Decision) -> Iterator[int]:
+    """The symbols a decision can end in."""
+    if isinstance(decision, int):
+        yield decision
+    else:
+        yield from leaves(decision[1])
+        yield from leaves(decision[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """An alphabet while compiling: the predicates it looks at and the symbol of each vector of them."""
+
+    mask: int
+    symbol_of: Mapping[int, int]
+    size: int
+
+
+def make_alphabet(classes: Classes, situations: Sequence[Situation]) -> Alphabet:
+    by_type: dict[str | None, list[Situation]] = {}
+    examples: dict[int, Example] = {}
+    for situation in _plainest_first(situations):
+        by_type.setdefault(situation.type, []).append(situation)
+        symbol = classes.symbol_of[situation.vector]
+        examples.setdefault(symbol, Example(situation.type, situation.truths))
+    decisions = {type_: _decide(found, classes.symbol_of) for type_, found in by_type.items()}
+    other = decisions.pop(None)
+    types = {type_: decision for type_, decision in decisions.items() if type_ is not None and decision != other}
+    return Alphabet(classes.size, types, other, tuple(examples[symbol] for symbol in range(classes.size)))
+
+
+def _plainest_first(situations: Sequence[Situation]) -> list[Situation]:
+    """Situations without unknowns first, so that examples are events one can imagine."""
+    return sorted(situations, key=lambda situation: sum(truth is None for _, truth in situation.truths))
+
+
+def _decide(found: Sequence[Situation], symbol_of: Mapping[int, int]) -> Decision:
+    symbols = {symbol_of[situation.vector] for situation in found}
+    if len(symbols) == 1:
+        return symbols.pop()
+    common = found[0].vector
+    differing = 0
+    for situation in found:
+        differing |= situation.vector ^ common
+    number = (differing & -differing).bit_length() - 1
+    yes = _decide([situation for situation in found if situation.vector >> number & 1], symbol_of)
+    no = _decide([situation for situation in found if not situation.vector >> number & 1], symbol_of)
+    return yes if yes == no else (number, yes, no)

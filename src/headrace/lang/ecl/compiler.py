@@ -1,0 +1,293 @@
+"""Pattern → table, bottom up.
+
+Each construct is first a node over its children's units. If the node's reachable configurations are few, they become
+one automaton, minimised, and the children are forgotten; if not, the node stays and its children stay beside it. So
+small patterns end as one array look-up, and a large accumulate, a bounded repetition or a `parallel` costs the sum of
+its parts and never their product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.lang.ecl import tree as t
+from headrace.lang.ecl.alphabet import Classes, make_alphabet
+from headrace.lang.ecl.errors import StateLimitExceeded
+from headrace.lang.ecl.minimisation import Automaton, Cell, merge_columns, minimise
+from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, move
+from headrace.lang.ecl.parts import TIMERS_FLAT_MAX, Actions, Part, concatenated, flat_of, joined, submasks, under_node, widened
+from headrace.lang.ecl.printer import print_pattern
+from headrace.lang.ecl.situations import Situations, TooWide
+from headrace.lang.ecl.table import Table
+
+STATE_LIMIT = 10_000
+SITUATIONS_MAX = 1_024
+SYMBOLS_MAX = 256
+JOINT_SYMBOLS_MAX = 32
+TABLE_CELLS_MAX = 32_768
+GROUP_MAX = 32
+FLAT_STATES_MAX = 256
+FLAT_CELLS_MAX = 8_192
+ROUNDS_FLAT_MAX = 64
+
+_KINDS: dict[type[t.Expr], Kind] = {
+    t.Accumulate: Kind.ACCUMULATE,
+    t.Select: Kind.SELECT,
+    t.SelectStar: Kind.SELECT_STAR,
+    t.Sequential: Kind.SEQUENTIAL,
+    t.Parallel: Kind.PARALLEL,
+    t.Unless: Kind.UNLESS,
+    t.Fail: Kind.FAIL,
+    t.Push: Kind.PUSH,
+    t.Repeat: Kind.REPEAT,
+    t.Persist: Kind.PERSIST,
+    t.Loop: Kind.LOOP,
+    t.Modes: Kind.MODES,
+}
+_Unary = t.Fail | t.Push | t.Repeat | t.Persist | t.Loop
+
+
+def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True) -> Table:
+    """The table of a pattern. Raises StateLimitExceeded when its units have more states together than allowed.
+
+    `minimised=False` keeps every reachable configuration apart; it is there to test the minimisation."""
+    compiler = _Compiler(t.lower(pattern.expr), state_limit, minimised)
+    return compiler.table(print_pattern(pattern))
+
+
+@dataclass(slots=True)
+class _Names:
+    """The pattern's predicates, tokens and timers, numbered in textual order."""
+
+    predicates: dict[t.Predicate, int]
+    tokens: dict[str, int]
+    timers: list[int]
+
+
+def _names(expr: t.Expr) -> _Names:
+    names = _Names({}, {}, [])
+    for node in t.walk(expr):
+        match node:
+            case t.Match(predicate):
+                names.predicates.setdefault(predicate, len(names.predicates))
+            case t.Modes(modes):
+                for mode in modes:
+                    names.predicates.setdefault(mode.guard, len(names.predicates))
+            case t.Push(token):
+                names.tokens.setdefault(token, len(names.tokens))
+            case t.After(duration_us):
+                names.timers.append(duration_us)
+    return names
+
+
+def _branches(expr: t.Expr) -> list[t.Expr]:
+    """The parts that run side by side at the top. What wraps a `parallel` waits for an end that never comes."""
+    inner = expr
+    while isinstance(inner, _Unary):
+        inner = inner.body
+    if isinstance(inner, t.Parallel):
+        return [branch for child in inner.children for branch in _branches(child)]
+    return [expr]
+
+
+class _Compiler:
+    def __init__(self, expr: t.Expr, state_limit: int, minimised: bool) -> None:
+        self._expr = expr
+        self._names = _names(expr)
+        self._state_limit = state_limit
+        self._minimised = minimised
+        self._actions = Actions()
+        self._classes: list[Classes] = []
+        self._classes_of: dict[tuple[int, ...], int] = {}
+        self._situations = Situations(list(self._names.predicates), situations_max=SITUATIONS_MAX)
+        self._timer = 0
+
+    def table(self, text: str) -> Table:
+        branches = _branches(self._expr)
+        units, roots = concatenated([self._part(branch) for branch in branches])
+        states = sum(unit.states if isinstance(unit, Flat) else 1 for unit in units)
+        if states > self._state_limit:
+            hint = "split the pattern into several correlators, or raise the limit"
+            raise StateLimitExceeded("the table", needed=states, allowed=self._state_limit, hint=hint)
+        units, classes = self._one_alphabet(units)
+        units, actions = self._used_actions(units)
+        return Table(
+            pattern=text,
+            predicates=tuple(self._names.predicates),
+            tokens=tuple(self._names.tokens),
+            timers=tuple(self._names.timers),
+            alphabets=tuple(make_alphabet(c, self._situations.of(c.mask)) for c in classes),
+            actions=tuple(actions.all),
+            units=units,
+            components=roots,
+            completes=branches == [self._expr],
+        )
+
+    def _part(self, expr: t.Expr) -> Part:
+        match expr:
+            case t.Match(predicate):
+                return (self._match(self._names.predicates[predicate]),)
+            case t.After():
+                return (self._after(),)
+        parts = [self._part(child) for child in t.children(expr)]
+        if isinstance(expr, _Unary) and _never_completes(parts[0]):
+            return parts[0]
+        if isinstance(expr, t.Modes):
+            parts.insert(0, (self._guard(expr, sum(len(part) for part in parts)),))
+        times = expr.times or 0 if isinstance(expr, t.Repeat | t.Persist | t.Loop) else 0
+        token = self._names.tokens[expr.token] if isinstance(expr, t.Push) else -1
+        part = under_node(_KINDS[type(expr)], parts, times=times, token=token)
+        flat = None if isinstance(expr, t.Parallel) else self._flattened(part)
+        return part if flat is None else (flat,)
+
+    def _alphabet(self, classes: Classes) -> int:
+        key = (classes.mask, *(n for pair in sorted(classes.symbol_of.items()) for n in pair))
+        if key not in self._classes_of:
+            self._classes_of[key] = len(self._classes)
+            self._classes.append(classes)
+        return self._classes_of[key]
+
+    def _match(self, predicate: int) -> Flat:
+        symbol_of: dict[int, int] = {}
+        for situation in self._situations.of(1 << predicate):
+            symbol_of.setdefault(situation.vector, len(symbol_of))
+        row: list[Cell] = [(SUCCEEDED if vector else 0, 0) for vector in symbol_of]
+        automaton = Automaton((tuple(row),), ({},), (0,))
+        return flat_of(automaton, self._alphabet(Classes(1 << predicate, symbol_of, len(row))), 0)
+
+    def _after(self) -> Flat:
+        timer = 1 << self._timer
+        self._timer += 1
+        automaton = Automaton((((0, 0),),), ({timer: (SUCCEEDED, 0)},), (timer,))
+        return flat_of(automaton, self._alphabet(Classes(0, {0: 0}, 1)), timer)
+
+    def _guard(self, expr: t.Modes, span: int) -> Guard:
+        guards = [self._names.predicates[mode.guard] for mode in expr.modes]
+        mask = 0
+        for guard in guards:
+            mask |= 1 << guard
+        symbol_of: dict[int, int] = {}
+        try:
+            found = self._situations.of(mask)
+        except TooWide:
+            hint = "use fewer different conditions in the guards of one `in … do`"
+            needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
+            raise StateLimitExceeded("telling the guards apart", needed=needed, allowed=allowed, hint=hint) from None
+        for situation in found:
+            symbol_of.setdefault(situation.vector, len(symbol_of))
+        following = [
+            next((mode for mode, guard in enumerate(guards) if mode != active and vector >> guard & 1), active)
+            for active in range(len(guards))
+            for vector in symbol_of
+        ]
+        alphabet = self._alphabet(Classes(mask, symbol_of, len(symbol_of)))
+        return Guard(alphabet, len(symbol_of), len(guards), tuple(following), last=span + 1)
+
+    def _flattened(self, part: Part) -> Flat | None:
+        """The part as one automaton, or None where it would grow past the limits of a flat unit."""
+        root = part[-1]
+        children = part[:-1]
+        if any(isinstance(unit, Node) for unit in children) or not isinstance(root, Node):
+            return None
+        if root.times * sum(unit.states for unit in children if isinstance(unit, Flat)) > ROUNDS_FLAT_MAX:
+            return None
+        chosen = sorted({unit.alphabet for unit in children if not isinstance(unit, Node)})
+        join = joined(self._classes, chosen, self._situations, size_max=SYMBOLS_MAX)
+        if join is None:
+            return None
+        classes, symbols = join
+        automaton = self._explored(part, symbols)
+        if automaton is None:
+            return None
+        if self._minimised:
+            automaton = minimise(automaton)
+        automaton, renamed = merge_columns(automaton)
+        symbol_of = {vector: renamed[symbol] for vector, symbol in classes.symbol_of.items()}
+        alphabet = self._alphabet(Classes(classes.mask, symbol_of, len(automaton.rows[0])))
+        return flat_of(automaton, alphabet, root.timers)
+
+    def _explored(self, part: Part, symbols: list[dict[int, int]]) -> Automaton | None:
+        """Every configuration reachable from the start, numbered in the order of first visit."""
+        root = part[-1]
+        assert isinstance(root, Node)
+        numbers = {root.initial: 0}
+        queue = [root.initial]
+        states_max = min(FLAT_STATES_MAX, FLAT_CELLS_MAX // len(symbols), self._state_limit)
+
+        def cell(state: tuple[int, ...], given: dict[int, int] | None, due: int) -> Cell:
+            after, tokens, started = move(part, self._actions.all, state, given, due)
+            action = self._actions.number((tuple(tokens), started))
+            if after[-1] in (SUCCEEDED, FAILED):
+                return after[-1], action
+            if after not in numbers:
+                numbers[after] = len(numbers)
+                queue.append(after)
+            return numbers[after], action
+
+        rows: list[tuple[Cell, ...]] = []
+        ticks: list[dict[int, Cell]] = []
+        lives: list[int] = []
+        for state in queue:
+            live = live_timers(part, state)
+            if len(queue) > states_max or live.bit_count() > TIMERS_FLAT_MAX:
+                return None
+            rows.append(tuple(cell(state, symbol, 0) for symbol in symbols))
+            ticks.append({due: cell(state, None, due) for due in submasks(live)})
+            lives.append(live)
+        return Automaton(tuple(rows), tuple(ticks), tuple(lives))
+
+    def _one_alphabet(self, units: Part) -> tuple[Part, list[Classes]]:
+        """All units on as few alphabets as fit: nearly always one, so that an event has one symbol."""
+        groups = self._groups(units)
+        classes: list[Classes] = []
+        for number, group in enumerate(groups):
+            join = joined(self._classes, group, self._situations, size_max=10**9)
+            assert join is not None
+            joint, symbols = join
+            classes.append(joint)
+            units = tuple(
+                unit
+                if isinstance(unit, Node) or unit.alphabet not in group or unit.alphabet < 0
+                # Negative while regrouping, so that a new number is not taken for an old one.
+                else widened(unit, -1 - number, symbols)
+                for unit in units
+            )
+        return tuple(u if isinstance(u, Node) else replace(u, alphabet=-1 - u.alphabet) for u in units), classes
+
+    def _groups(self, units: Part) -> list[list[int]]:
+        """Which alphabets to join: all of them if the rows stay narrow, else neighbours."""
+        used = sorted({unit.alphabet for unit in units if not isinstance(unit, Node)})
+        rows = sum(len(unit.next) // unit.symbols for unit in units if not isinstance(unit, Node))
+        if self._joinable(used, TABLE_CELLS_MAX // rows):
+            return [used]
+        groups: list[list[int]] = []
+        for alphabet in used:
+            if groups and len(groups[-1]) < GROUP_MAX and self._joinable([*groups[-1], alphabet], SYMBOLS_MAX):
+                groups[-1].append(alphabet)
+            else:
+                groups.append([alphabet])
+        return groups
+
+    def _joinable(self, alphabets: list[int], size_max: int) -> bool:
+        # Event types add up; independent conditions multiply and would widen every unit's rows.
+        sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
+        most = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
+        return joined(self._classes, alphabets, self._situations, size_max=most) is not None
+
+    def _used_actions(self, units: Part) -> tuple[Part, Actions]:
+        """Actions renumbered by first use: what exploring made and dropped leaves no trace in the table."""
+        used = Actions()
+        renumbered: list[Flat | Guard | Node] = []
+        for unit in units:
+            if isinstance(unit, Flat):
+                action = tuple(used.number(self._actions.all[number]) for number in unit.action)
+                ticks = {
+                    key: (following, used.number(self._actions.all[number])) for key, (following, number) in unit.ticks.items()
+                }
+                unit = replace(unit, action=action, ticks=ticks)
+            renumbered.append(unit)
+        return tuple(renumbered), used
+
+
+def _never_completes(part: Part) -> bool:
+    root = part[-1]
+    return isinstance(root, Node) and root.kind in (Kind.PARALLEL, Kind.MODES)

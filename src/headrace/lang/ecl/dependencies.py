@@ -1,0 +1,137 @@
+"""Which predicates, event types and timers can influence which token; and which guards of modes can hold at once.
+
+A predicate influences a token if in some reachable state its truth alone (or with as few others as can be) decides
+something that this token's outputs show sooner or later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from headrace.lang.ecl.analysis import components
+from headrace.lang.ecl.minimisation import Automaton, Cell, refine
+from headrace.lang.ecl.printer import print_predicate
+from headrace.lang.ecl.situations import Situation, Situations, TooWide
+from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space, joint_inputs, situations_of
+from headrace.lang.ecl.table import Table, start_state
+from headrace.lang.ecl.trace import Trace, TraceStep
+from headrace.lang.ecl.tree import Modes, Pattern, lower, walk
+
+PAIRS_MAX = 400
+GUARD_SITUATIONS_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """What can influence one token: predicates and event types by name, any other type, and timers."""
+
+    token: str
+    predicates: tuple[str, ...]
+    types: tuple[str, ...]
+    any_type: bool
+    timers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two guards of the same modes that can hold on one event, and such an event.
+
+    `decides` says that a third mode exists from which both are armed, so that their order in the text decides."""
+
+    first: str
+    second: str
+    decides: bool
+    witness: Trace
+
+
+def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> tuple[Dependency, ...]:
+    """One entry per token, in textual order. Branches of `parallel` are looked at one by one."""
+    seen = [_Seen(part, limit) for part in components(table)]
+    return tuple(_merged(token, [one.dependency(token) for one in seen]) for token in table.tokens)
+
+
+def _merged(token: str, parts: list[Dependency]) -> Dependency:
+    return Dependency(
+        token,
+        tuple(dict.fromkeys(name for part in parts for name in part.predicates)),
+        tuple(dict.fromkeys(name for part in parts for name in part.types)),
+        any(part.any_type for part in parts),
+        any(part.timers for part in parts),
+    )
+
+
+class _Seen:
+    """The reachable automaton of one component, and its situations."""
+
+    def __init__(self, table: Table, limit: int) -> None:
+        self._table = table
+        # Begun some time before its first event: else any event would count as what started the timers.
+        space = Space([table], states=[start_state(table, 0)], limit=limit)
+        self._edges = list(space.all_edges())
+        self._column = {given.symbols[0]: index for index, given in enumerate(joint_inputs([table]))}
+        self._situations = [(situation, symbols[0]) for situation, symbols in situations_of([table])]
+
+    def dependency(self, token: str) -> Dependency:
+        automaton = self._projected(token)
+        blocks = refine(automaton, idle_ticks=False)
+        columns = [tuple((blocks[cell[0]], cell[1]) for cell in column) for column in zip(*automaton.rows, strict=True)]
+        idle = tuple((block, 0) for block in blocks)
+        types = [one.type for one, symbols in self._situations if columns[self._column[symbols]] != idle]
+        return Dependency(
+            token,
+            tuple(print_predicate(self._table.predicates[number]) for number in self._deciding(columns)),
+            tuple(dict.fromkeys(type_ for type_ in types if type_ is not None)),
+            None in types,
+            any((blocks[c[0]], c[1]) != (blocks[s], 0) for s, row in enumerate(automaton.ticks) for c in row.values()),
+        )
+
+    def _projected(self, token: str) -> Automaton:
+        """Only this token is seen. Configurations stay apart by zone, so that the clock needs no other trace."""
+
+        def cell(edge: Edge) -> Cell:
+            return edge.target, edge.tokens[0].count(token)
+
+        rows = tuple(tuple(cell(edge) for edge in edges if edge.given.symbols) for edges in self._edges)
+        ticks = tuple({edge.given.due: cell(edge) for edge in edges if not edge.given.symbols} for edges in self._edges)
+        return Automaton(rows, ticks, tuple(0 for _ in rows))
+
+    def _deciding(self, columns: list[tuple[tuple[int, int], ...]]) -> list[int]:
+        every = range(len(self._table.predicates))
+        if len(self._situations) > PAIRS_MAX:
+            # Too many pairs to weigh: all predicates that can matter at all.
+            return [number for number in every if len(set(columns)) > 1]
+        return [number for number in every if self._decides(number, columns)]
+
+    def _decides(self, number: int, columns: list[tuple[tuple[int, int], ...]]) -> bool:
+        holding = [pair for pair in self._situations if pair[0].vector >> number & 1]
+        failing = [pair for pair in self._situations if not pair[0].vector >> number & 1]
+        for one, symbols in holding:
+            least = min((_distance(one, other) for other, _ in failing), default=0)
+            for other, others in failing:
+                if _distance(one, other) == least and columns[self._column[symbols]] != columns[self._column[others]]:
+                    return True
+        return False
+
+
+def _distance(one: Situation, other: Situation) -> int:
+    return (one.vector ^ other.vector).bit_count()
+
+
+def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
+    """Every pair of guards in the same modes that one event can satisfy."""
+    found: list[Overlap] = []
+    for node in walk(lower(pattern.expr)):
+        if not isinstance(node, Modes):
+            continue
+        guards = [mode.guard for mode in node.modes]
+        for first, second in combinations(guards, 2):
+            try:
+                situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).of(3)
+            except TooWide:
+                continue
+            both = sorted((s for s in situations if s.vector == 3), key=lambda s: sum(v is None for _, v in s.truths))
+            if both:
+                step = TraceStep(both[0].type or "other", both[0].truths, 0)
+                texts = print_predicate(first), print_predicate(second)
+                found.append(Overlap(*texts, decides=len(guards) > 2, witness=Trace((step,))))
+    return tuple(found)

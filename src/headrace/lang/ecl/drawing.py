@@ -1,0 +1,181 @@
+"""Drawings of machines and tables, as Mermaid or DOT text; SVG through Graphviz where it is installed.
+
+Layout is left to those tools. Promises: any name or condition may stand in a label: text is escaped."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.lang.ecl.alphabet import leaves
+from headrace.lang.ecl.duration import print_duration
+from headrace.lang.ecl.errors import DrawingError
+from headrace.lang.ecl.machine import EPSILON, TIMER, Machine, Transition
+from headrace.lang.ecl.network import Flat, Guard, Node
+from headrace.lang.ecl.printer import print_predicate
+from headrace.lang.ecl.table import Table
+from headrace.lang.ecl.trace import label
+
+Form = Literal["mermaid", "dot", "svg"]
+NODES_MAX = 2_000
+SVG_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """A node: `shape` is round for states and places, box for transitions and units, double for finals."""
+
+    name: str
+    label: str
+    shape: Literal["round", "box", "double"]
+    start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    nodes: tuple[_Dot, ...]
+    edges: tuple[tuple[str, str, str], ...]
+
+
+def draw_machine(machine: Machine, *, form: Form = "mermaid") -> str:
+    """Places are round, transitions boxes with their input and output; initial places are marked."""
+    return _drawn(_machine_graph(machine), form)
+
+
+def draw_table(table: Table, *, form: Form = "mermaid") -> str:
+    """States are round, events and timers stand on the edges, outputs after a slash. Nodes over units are boxes."""
+    return _drawn(_table_graph(table), form)
+
+
+def _drawn(graph: _Graph, form: Form) -> str:
+    if len(graph.nodes) > NODES_MAX:
+        raise DrawingError(f"the drawing has {len(graph.nodes)} nodes, allowed are {NODES_MAX}; draw a smaller pattern")
+    if form == "mermaid":
+        return _mermaid(graph)
+    return _dot(graph) if form == "dot" else _svg(_dot(graph))
+
+
+def _machine_graph(machine: Machine) -> _Graph:
+    nodes = []
+    for place, name in enumerate(machine.names):
+        final = {machine.success: "success", machine.failure: "failure"}.get(place)
+        shape: Literal["round", "double"] = "double" if final else "round"
+        nodes.append(_Dot(f"p{place}", final or name, shape, place in machine.initial))
+    edges: list[tuple[str, str, str]] = []
+    for number, transition in enumerate(machine.transitions):
+        nodes.append(_Dot(f"t{number}", _transition_label(transition), "box"))
+        needed = frozenset[int]().union(*transition.enabled)
+        edges += [(f"p{place}", f"t{number}", "") for place in sorted(needed)]
+        edges += [(f"t{number}", f"p{place}", "") for place in sorted(transition.target)]
+    return _Graph(tuple(nodes), tuple(edges))
+
+
+def _transition_label(transition: Transition) -> str:
+    shown = transition.label if transition.label in (EPSILON, TIMER) else print_predicate(transition.label)
+    return f"{shown} / {transition.output}" if transition.output else str(shown)
+
+
+def _table_graph(table: Table) -> _Graph:
+    nodes: list[_Dot] = []
+    edges: list[tuple[str, str, str]] = []
+    for index, unit in enumerate(table.units):
+        match unit:
+            case Flat():
+                drawn = _flat_graph(table, index, unit)
+                nodes += drawn.nodes
+                edges += drawn.edges
+            case Guard():
+                nodes.append(_Dot(f"u{index}", "guards of modes", "box"))
+            case Node():
+                nodes.append(_Dot(f"u{index}", _node_label(table, unit), "box"))
+                for child in unit.children:
+                    name = f"u{child}s0" if isinstance(table.units[child], Flat) else f"u{child}"
+                    edges.append((f"u{index}", name, ""))
+    return _Graph(tuple(nodes), tuple(edges))
+
+
+def _node_label(table: Table, unit: Node) -> str:
+    bound = f"({unit.times})" if unit.times else f"({table.tokens[unit.token]})" if unit.token >= 0 else ""
+    return f"{unit.kind}{bound}"
+
+
+def _flat_graph(table: Table, index: int, unit: Flat) -> _Graph:
+    edges: dict[tuple[int, int, int], list[str]] = {}
+    names = _symbol_names(table, unit.alphabet)
+    for state in range(unit.states):
+        for symbol in range(unit.symbols):
+            cell = state * unit.symbols + symbol
+            following, action = unit.next[cell], unit.action[cell]
+            if following != state or action:
+                edges.setdefault((state, following, action), []).append(names[symbol])
+    for (state, due), (following, action) in unit.ticks.items():
+        timers = [f"after {print_duration(d)}" for timer, d in enumerate(table.timers) if due >> timer & 1]
+        edges.setdefault((state, following, action), []).append(" with ".join(timers))
+    reached = {0, *(following for _, following, _ in edges)}
+    finals = {unit.states: "success", unit.states + 1: "failure"}
+    nodes = [_Dot(f"u{index}s{state}", str(state), "round", state == 0) for state in range(unit.states)]
+    nodes += [_Dot(f"u{index}s{state}", name, "double") for state, name in finals.items() if state in reached]
+    drawn = []
+    for (state, following, action), inputs in edges.items():
+        pushed = ",".join(table.tokens[token] for token in table.actions[action][0])
+        text = " | ".join(inputs) + (f" / {pushed}" if pushed else "")
+        drawn.append((f"u{index}s{state}", f"u{index}s{following}", text))
+    return _Graph(tuple(nodes), tuple(drawn))
+
+
+def _symbol_names(table: Table, alphabet: int) -> list[str]:
+    """Each symbol by all the types that alone decide it, else by an example."""
+    found = table.alphabets[alphabet]
+    names: list[list[str]] = [[] for _ in range(found.size)]
+    for type_, decision in found.types.items():
+        if isinstance(decision, int):
+            names[decision].append(type_)
+    others = set(leaves(found.other))
+    return [
+        " | ".join(own) if own and symbol not in others else label(found.examples[symbol]) for symbol, own in enumerate(names)
+    ]
+
+
+def _mermaid(graph: _Graph) -> str:
+    opening = {"round": '(["', "box": '["', "double": '((("'}
+    closing = {"round": '"])', "box": '"]', "double": '")))'}
+    lines = ["flowchart LR"]
+    for node in graph.nodes:
+        mark = "▶ " if node.start else ""
+        lines.append(f"  {node.name}{opening[node.shape]}{mark}{_mermaid_text(node.label)}{closing[node.shape]}")
+    for source, target, text in graph.edges:
+        arrow = f'-->|"{_mermaid_text(text)}"|' if text else "-->"
+        lines.append(f"  {source} {arrow} {target}")
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_text(text: str) -> str:
+    """Mermaid's own entity codes, for everything that could end a label or read as markup."""
+    return "".join(char if char.isalnum() or char in " ._,/:-+=()▶ε" else f"#{ord(char)};" for char in text)
+
+
+def _dot(graph: _Graph) -> str:
+    shapes = {"round": "shape=circle", "box": "shape=box", "double": "shape=doublecircle"}
+    lines = ["digraph ecl {", "  rankdir=LR;"]
+    for node in graph.nodes:
+        start = " style=bold" if node.start else ""
+        lines.append(f'  {node.name} [label="{_dot_text(node.label)}" {shapes[node.shape]}{start}];')
+    for source, target, text in graph.edges:
+        lines.append(f'  {source} -> {target} [label="{_dot_text(text)}"];')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _dot_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+def _svg(dot: str) -> str:
+    program = shutil.which("dot")
+    if program is None:
+        raise DrawingError("SVG needs Graphviz, and its program `dot` is not on the path; install it, or draw as dot or mermaid")
+    done = subprocess.run([program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=SVG_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise DrawingError(f"`dot` ended with {done.returncode}: {done.stderr.strip()[:500]}")
+    return done.stdout

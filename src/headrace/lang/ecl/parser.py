@@ -1,0 +1,118 @@
+"""Text → tree. Promises: a `Pattern` within the limits, or a `PatternError` with line, column and a hint.
+
+Named predicates come from `define name = predicate;` before the expression, or handed in as a mapping; a name stands
+for its predicate wherever an event type could stand, and hides an event type of the same name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from headrace.lang.ecl.errors import PatternError
+from headrace.lang.ecl.limits import LIMITS, Limits, check_size
+from headrace.lang.ecl.printer import CONSTRUCTS
+from headrace.lang.ecl.scanner import line_column, scan
+from headrace.lang.ecl.tree import Match, Pattern, Predicate
+from headrace.lang.ecl.tree_builder import Builder
+
+_SHOWN = {
+    "NAME": "an event type",
+    "QUOTED": "a quoted name",
+    "CONDITION": "a <condition>",
+    "DURATION": "a duration such as 10 s",
+    "INT": "a number",
+    "LBRACE": "{",
+    "RBRACE": "}",
+    "LPAR": "(",
+    "RPAR": ")",
+    "COMMA": ",",
+    "SEMICOLON": ";",
+    "EQUAL": "=",
+    "SELECT_STAR": "select*",
+    "DEFINE": "define",
+    "$END": "the end",
+}
+_CONSTRUCT_NAMES = frozenset(word.upper() for word in CONSTRUCTS) - {"UNLESS"} | {"SELECT_STAR"}
+_WORD_BEFORE = re.compile(r"([^\W\d]\w*)\s*$")
+
+
+def parse(text: str, *, predicates: Mapping[str, str] | None = None, limits: Limits = LIMITS) -> Pattern:
+    """The pattern a text means. `predicates` gives names their predicate texts, before the text's own definitions."""
+    if len(text) > limits.text_chars_max:
+        problem = f"the text has {len(text)} characters, allowed are {limits.text_chars_max}"
+        raise PatternError(problem)
+    given = {name: parse_predicate(body, limits=limits) for name, body in (predicates or {}).items()}
+    scanned = scan(text, limits)
+    try:
+        tree = _grammar().parse(scanned.text)
+    except UnexpectedInput as error:
+        raise _explain(text, error) from None
+    pattern = Builder(text, scanned.conditions, given, limits).pattern(tree)
+    check_size(pattern, limits)
+    return pattern
+
+
+def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
+    """A predicate on its own, as a correlator hands them in by name."""
+    pattern = parse(text, limits=limits)
+    if not isinstance(pattern.expr, Match) or pattern.definitions:
+        raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
+    return pattern.expr.predicate
+
+
+@lru_cache(maxsize=1)
+def _grammar() -> Lark:
+    source = Path(__file__).with_name("_grammar.lark").read_text(encoding="utf-8")
+    return Lark(source, parser="lalr", maybe_placeholders=False)
+
+
+def _explain(text: str, error: UnexpectedInput) -> PatternError:
+    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
+        at = error.token.start_pos or 0
+        found = f"unexpected {str(error.token)!r}"
+        hint = _hint(text, at, error.token, set(error.accepts or error.expected))
+    elif isinstance(error, UnexpectedCharacters):
+        at = error.pos_in_stream or 0
+        found = f"unexpected character {text[at]!r}"
+        hint = _expected(set(error.allowed or ()))
+    else:
+        at = len(text.rstrip())
+        found = "the pattern ends too early" if text.strip() else "the pattern is empty"
+        accepts = error.accepts or error.expected if isinstance(error, UnexpectedToken) else set()
+        hint = _expected(set(accepts)) if not isinstance(error, UnexpectedEOF) else ""
+    line, column = line_column(text, at)
+    return PatternError(found, text=text, line=line, column=column, hint=hint)
+
+
+def _hint(text: str, at: int, token: Token, accepts: set[str]) -> str:
+    before = _WORD_BEFORE.search(text[:at])
+    # A misspelt construct reads as an event type; the error shows only at the bracket or number after it.
+    if before and token.type in {"LBRACE", "LPAR", "DURATION", "INT"} and before[1] not in CONSTRUCTS:
+        close = difflib.get_close_matches(before[1].lower(), [*CONSTRUCTS], n=1, cutoff=0.6)
+        if close:
+            return f"did you mean `{close[0]}`?"
+    if token.type == "RBRACE" and text[:at].rstrip().endswith("{"):
+        return "the list is empty; write at least one expression"
+    if token.type == "RBRACE" and text[:at].rstrip().endswith(","):
+        return "remove the comma before `}`"
+    if token.type == "NAME":
+        close = difflib.get_close_matches(token.lower(), sorted(n.lower() for n in accepts if n.isalpha()), n=1)
+        if close:
+            return f"did you mean `{close[0]}`?"
+    if token.type == "DURATION" or (token.type == "INT" and "DURATION" in accepts):
+        return "a duration needs a unit, as in 10 s; a count stands in brackets, as in loop(3)"
+    return _expected(accepts)
+
+
+def _expected(accepts: set[str]) -> str:
+    constructs = accepts >= _CONSTRUCT_NAMES
+    rest = accepts - _CONSTRUCT_NAMES if constructs else accepts
+    if constructs:
+        return "expected an expression: an event type, a <condition>, or one of " + ", ".join(CONSTRUCTS)
+    return "expected " + " or ".join(sorted(_SHOWN.get(name, name.lower()) for name in rest)) if rest else ""

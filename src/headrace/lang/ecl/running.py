@@ -1,0 +1,50 @@
+"""Stepping through a pattern by hand: what `ecl run` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.core import Invalid
+from headrace.lang.condition import decode_json
+from headrace.lang.ecl.compiler import compile
+from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.corpus import read_events
+from headrace.lang.ecl.errors import PatternError
+from headrace.lang.ecl.events import Evaluator, Event, Output, Status
+from headrace.lang.ecl.table import TableState, advance_state, classify, moved, run_step, start_state, status_of
+from headrace.lang.ecl.tree import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """One event taken: its outputs (those of timers first), whether it moved the machine, and where that stands."""
+
+    event: Event
+    outputs: tuple[Output, ...]
+    moved: bool
+    state: TableState
+    status: Status
+
+
+def parse_events(text: str) -> tuple[Event, ...]:
+    """`a a b` (one second apart), or JSON: `[["a", 0], ["b", 2.5, {"amount": 3}]]`."""
+    try:
+        raw = decode_json(text) if text.lstrip().startswith("[") else text
+        return read_events(raw)
+    except (Invalid, ValueError) as error:
+        hint = 'write types, as in "a b", or JSON, as in [["a", 0], ["b", 2.5]]'
+        raise PatternError(f"the events cannot be read: {error}", text=text, hint=hint) from error
+
+
+def run_events(pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evaluator = evaluate_condition) -> tuple[RunStep, ...]:
+    """Each event through a fresh instance of the compiled pattern, which starts at the first event's time."""
+    table = compile(pattern)
+    steps: list[RunStep] = []
+    state = start_state(table, events[0].time if events else 0)
+    for event in events:
+        symbols = classify(table, event, evaluator)
+        state, fired = advance_state(table, state, event.time)
+        changed = moved(table, state, symbols)
+        state, outputs = run_step(table, state, symbols, event.time)
+        steps.append(RunStep(event, fired + outputs, changed, state, status_of(table, state)))
+    return tuple(steps)

@@ -1,0 +1,143 @@
+"""Which truth values of a pattern's predicates can occur together.
+
+An event has one type, so event types exclude each other; conditions are opaque, so each is true, false or unknown
+independently of all others. A *situation* is a type, an assignment of the conditions that matter for it, and the vector
+of predicates that then hold. Conditions are assigned one by one and partly evaluated predicates are merged when they
+have become the same, so the work follows the number of different vectors, not 3^k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from headrace.lang.ecl.tree import And, Condition, EventType, Literal, Named, Not, Or, Predicate, atoms
+
+_Residual = bool | None | tuple[object, ...]
+_VALUES: tuple[bool | None, ...] = (False, True, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """`type` is None for any type the predicates do not name; bit i of `vector` says that predicate i holds."""
+
+    type: str | None
+    truths: tuple[tuple[str, bool | None], ...]
+    vector: int
+
+
+class TooWide(Exception):
+    """More situations than the caller wants to look at."""
+
+
+class Situations:
+    """The situations of sets of predicates, each set asked for by its bit mask."""
+
+    def __init__(self, predicates: Sequence[Predicate], *, situations_max: int) -> None:
+        self._predicates = predicates
+        self._max = situations_max
+        self._known: dict[int, tuple[Situation, ...] | None] = {}
+
+    def of(self, mask: int) -> tuple[Situation, ...]:
+        """Any other type first, then the named types as the text brings them. Raises TooWide."""
+        if mask not in self._known:
+            self._known[mask] = self._enumerate(mask)
+        known = self._known[mask]
+        if known is not None:
+            return known
+        if mask.bit_count() == 1:
+            # A single predicate too involved to take apart: it holds or it does not, whatever the type.
+            return (Situation(None, (), 0), Situation(None, (), mask))
+        raise TooWide
+
+    def _enumerate(self, mask: int) -> tuple[Situation, ...] | None:
+        chosen = [number for number in range(len(self._predicates)) if mask >> number & 1]
+        named = [atom for number in chosen for atom in atoms(self._predicates[number])]
+        types = list(dict.fromkeys(atom.name for atom in named if isinstance(atom, EventType)))
+        conditions = list(dict.fromkeys(atom.text for atom in named if isinstance(atom, Condition)))
+        found: list[Situation] = []
+        for type_ in [None, *types]:
+            residuals = tuple(_top(_of_type(self._predicates[number], type_)) for number in chosen)
+            frontier = _assign_all(residuals, conditions, self._max)
+            if frontier is None or len(found) + len(frontier) > self._max:
+                return None
+            for values, truths in frontier.items():
+                vector = sum(1 << number for number, value in zip(chosen, values, strict=True) if value is True)
+                found.append(Situation(type_, truths, vector))
+        return tuple(found)
+
+
+def _assign_all(
+    residuals: tuple[_Residual, ...], conditions: Iterable[str], most: int
+) -> dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] | None:
+    frontier: dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] = {residuals: ()}
+    for condition in conditions:
+        following: dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] = {}
+        for values, truths in frontier.items():
+            if not any(condition in _conditions(value) for value in values):
+                following.setdefault(values, truths)
+                continue
+            for truth in _VALUES:
+                reduced = tuple(_top(_assign(value, condition, truth)) for value in values)
+                following.setdefault(reduced, (*truths, (condition, truth)))
+        if len(following) > most:
+            return None
+        frontier = following
+    return frontier
+
+
+def _top(value: _Residual) -> _Residual:
+    """At the top of a predicate unknown counts as false."""
+    return False if value is None else value
+
+
+def _of_type(predicate: Predicate, type_: str | None) -> _Residual:
+    match predicate:
+        case Literal(value):
+            return value
+        case EventType(name):
+            return name == type_
+        case Condition(text):
+            return ("condition", text)
+        case Named(_, inner):
+            return _of_type(inner, type_)
+        case Not(operand):
+            return _negate(_of_type(operand, type_))
+        case And(parts):
+            return _combine("and", [_of_type(part, type_) for part in parts])
+        case Or(parts):
+            return _combine("or", [_of_type(part, type_) for part in parts])
+
+
+def _assign(value: _Residual, condition: str, truth: bool | None) -> _Residual:
+    if not isinstance(value, tuple) or condition not in _conditions(value):
+        return value
+    if value[0] == "condition":
+        return truth
+    parts = [_assign(part, condition, truth) for part in value[1:]]  # type: ignore[arg-type]
+    return _negate(parts[0]) if value[0] == "not" else _combine(str(value[0]), parts)
+
+
+def _negate(value: _Residual) -> _Residual:
+    if isinstance(value, tuple):
+        return ("not", value)
+    return None if value is None else not value
+
+
+def _combine(word: str, parts: list[_Residual]) -> _Residual:
+    absorbing = word == "or"
+    if any(part is absorbing for part in parts):
+        return absorbing
+    left = tuple(dict.fromkeys(part for part in parts if part is not (not absorbing)))
+    if not left:
+        return not absorbing
+    return left[0] if len(left) == 1 else (word, *left)
+
+
+@lru_cache(maxsize=65_536)
+def _conditions(value: _Residual) -> frozenset[str]:
+    if not isinstance(value, tuple):
+        return frozenset()
+    if value[0] == "condition":
+        return frozenset({str(value[1])})
+    return frozenset[str]().union(*(_conditions(part) for part in value[1:]))

@@ -1,0 +1,217 @@
+"""The space of configurations that one table, or several side by side, can reach: what every analysis walks over.
+
+A configuration is the units of each table and the zone of all running timers; its inputs are events (one per class that
+can occur) and ticks (each set of timers that can come due together). Configurations are numbered in the order of
+breadth first search, so the first one found is one with a shortest trace. Bounded, with a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.lang.ecl.alphabet import Example
+from headrace.lang.ecl.errors import StateLimitExceeded
+from headrace.lang.ecl.events import Output
+from headrace.lang.ecl.network import live_timers, move
+from headrace.lang.ecl.parts import submasks
+from headrace.lang.ecl.situations import Situation, Situations, TooWide
+from headrace.lang.ecl.table import Table, TableState, start_state
+from headrace.lang.ecl.trace import Trace, TraceStep
+from headrace.lang.ecl.tree import Predicate
+from headrace.lang.ecl.zone import EMPTY_ZONE, Moment, Zone, due_together, elapsed, schedule, started
+
+CONFIGURATIONS_MAX = 20_000
+SITUATIONS_MAX = 20_000
+STEPS_PER_CONFIGURATION_MAX = 50
+_Units = tuple[tuple[int, ...], ...]
+_HINT = "compare or check smaller parts of the pattern, or raise the limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A class of events, by one symbol per alphabet of each table, or the timers that come due (`symbols` empty)."""
+
+    symbols: tuple[tuple[int, ...], ...]
+    example: Example | None
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One input taken: what each table pushed, and the configuration after it."""
+
+    given: Input
+    tokens: tuple[tuple[str, ...], ...]
+    started: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    units: _Units
+    zone: Zone
+
+
+class Space:
+    """Configurations found on demand, from the start of an instance or from given states at the time `now`."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        *,
+        states: Sequence[TableState] | None = None,
+        now: int = 0,
+        limit: int = CONFIGURATIONS_MAX,
+    ) -> None:
+        self.tables = tuple(tables)
+        self._limit = limit
+        self._fresh = states is None
+        self._offsets = [sum(len(table.timers) for table in tables[:number]) for number in range(len(tables))]
+        self._durations = [duration for table in tables for duration in table.timers]
+        self.events = joint_inputs(self.tables)
+        begun = [start_state(table, 0) for table in tables] if states is None else list(states)
+        self._initial = {
+            offset + timer: deadline - (0 if states is None else now)
+            for offset, state in zip(self._offsets, begun, strict=True)
+            for timer, deadline in enumerate(state.deadlines)
+            if deadline is not None
+        }
+        first = Configuration(tuple(state.units for state in begun), started(EMPTY_ZONE, self._initial, 0))
+        self.found = [first]
+        # A fresh start is like no later visit of the same configuration: nothing can be due before the first event.
+        self._numbers: dict[Configuration, int] = {} if self._fresh else {first: 0}
+        self._came: list[tuple[int, Edge] | None] = [None]
+        self._edges: dict[int, tuple[Edge, ...]] = {}
+        self._steps = 0
+
+    def edges(self, number: int) -> tuple[Edge, ...]:
+        if number not in self._edges:
+            self._edges[number] = tuple(self._expand(number))
+        return self._edges[number]
+
+    def walk(self) -> Iterator[tuple[int, Edge]]:
+        """Every edge of the space, nearest first."""
+        for number, edges in enumerate(self.all_edges()):
+            for edge in edges:
+                yield number, edge
+
+    def all_edges(self) -> Iterator[tuple[Edge, ...]]:
+        """The edges of every configuration, by its number."""
+        number = 0
+        while number < len(self.found):
+            yield self.edges(number)
+            number += 1
+
+    def search(self, goal: Callable[[Edge], bool]) -> Trace | None:
+        """The shortest trace whose last input does what `goal` says."""
+        return next((self.trace(number, edge) for number, edge in self.walk() if goal(edge)), None)
+
+    def trace(self, number: int, last: Edge | None = None) -> Trace:
+        """How a configuration is reached, and one input more if given, at the earliest possible times."""
+        path: list[tuple[int, Edge]] = [] if last is None else [(number, last)]
+        while (came := self._came[number]) is not None:
+            path.append(came)
+            number = came[0]
+        path.reverse()
+        moments = [self._moment(before, edge) for before, edge in path]
+        times = schedule(self._initial, moments, at_once=self._fresh)[1:]
+        return Trace(tuple(self._step(edge, time) for (_, edge), time in zip(path, times, strict=True)))
+
+    def _expand(self, number: int) -> Iterator[Edge]:
+        configuration = self.found[number]
+        fresh = self._fresh and number == 0
+        zone = configuration.zone if fresh else elapsed(configuration.zone)
+        for given in self.events:
+            self._count_step()
+            yield self._edge(number, given, zone)
+        if fresh:
+            # The instance begins at its first event's time, when no timer can be due yet.
+            return
+        for due in submasks(sum(1 << timer for timer in configuration.zone.timers)):
+            self._count_step()
+            left = due_together(configuration.zone, due)
+            if left is not None:
+                yield self._edge(number, Input((), None, due), left)
+
+    def _count_step(self) -> None:
+        # Few configurations can have many inputs: every set of timers may come due together.
+        self._steps += 1
+        allowed = self._limit * STEPS_PER_CONFIGURATION_MAX
+        if self._steps > allowed:
+            raise StateLimitExceeded("the analysis", needed=self._steps, allowed=allowed, hint=_HINT, unit="steps")
+
+    def _edge(self, number: int, given: Input, zone: Zone) -> Edge:
+        units: list[tuple[int, ...]] = []
+        tokens: list[tuple[str, ...]] = []
+        begun = kept = 0
+        for index, (table, offset) in enumerate(zip(self.tables, self._offsets, strict=True)):
+            symbols = given.symbols[index] if given.symbols else None
+            due = given.due >> offset & (1 << len(table.timers)) - 1
+            after, pushed, fresh = move(table.units, table.actions, self.found[number].units[index], symbols, due)
+            units.append(after)
+            tokens.append(tuple(table.tokens[token] for token in pushed))
+            begun |= fresh << offset
+            kept |= live_timers(table.units, after) << offset
+        zone = started(zone, self._remaining(begun), kept)
+        target = Configuration(tuple(units), zone)
+        edge = Edge(given, tuple(tokens), begun, self._numbers.get(target, len(self.found)))
+        if edge.target == len(self.found):
+            self._numbers[target] = edge.target
+            self.found.append(target)
+            self._came.append((number, edge))
+            if len(self.found) > self._limit:
+                needed = len(self.found)
+                raise StateLimitExceeded("the analysis", needed=needed, allowed=self._limit, hint=_HINT)
+        return edge
+
+    def _remaining(self, mask: int) -> Mapping[int, int]:
+        return {timer: duration for timer, duration in enumerate(self._durations) if mask >> timer & 1}
+
+    def _moment(self, before: int, edge: Edge) -> Moment:
+        live = sum(1 << timer for timer in self.found[before].zone.timers)
+        return Moment(edge.given.due, live, self._remaining(edge.started))
+
+    def _step(self, edge: Edge, time: int) -> TraceStep:
+        outputs = tuple(Output(token, time) for token in edge.tokens[0])
+        if edge.given.example is None:
+            return TraceStep(None, (), time, outputs)
+        type_ = edge.given.example.type
+        return TraceStep(self._unnamed() if type_ is None else type_, edge.given.example.truths, time, outputs)
+
+    def _unnamed(self) -> str:
+        named = {given.example.type for given in self.events if given.example is not None}
+        return next(name for name in ("other", *(f"other_{n}" for n in range(len(named) + 1))) if name not in named)
+
+
+def joint_inputs(tables: Sequence[Table]) -> tuple[Input, ...]:
+    """The classes of events that the tables together tell apart, plainest examples first."""
+    if len(tables) == 1 and len(tables[0].alphabets) == 1:
+        (alphabet,) = tables[0].alphabets
+        return tuple(Input(((symbol,),), example) for symbol, example in enumerate(alphabet.examples))
+    inputs: dict[tuple[tuple[int, ...], ...], Input] = {}
+    for situation, symbols in situations_of(tables):
+        inputs.setdefault(symbols, Input(symbols, Example(situation.type, situation.truths)))
+    return tuple(inputs.values())
+
+
+def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[int, ...], ...]]]:
+    """Every situation of the tables' predicates together, plainest first, and its symbols in each table."""
+    numbers: dict[Predicate, int] = {}
+    for table in tables:
+        for predicate in table.predicates:
+            numbers.setdefault(predicate, len(numbers))
+    try:
+        found = Situations(list(numbers), situations_max=SITUATIONS_MAX).of((1 << len(numbers)) - 1)
+    except TooWide:
+        needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
+        raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
+    plainest = sorted(found, key=lambda one: sum(truth is None for _, truth in one.truths))
+    return [(one, tuple(_symbols(table, numbers, one.type, one.vector) for table in tables)) for one in plainest]
+
+
+def _symbols(table: Table, numbers: Mapping[Predicate, int], type_: str | None, vector: int) -> tuple[int, ...]:
+    def predicate_holds(number: int) -> bool:
+        return bool(vector >> numbers[table.predicates[number]] & 1)
+
+    # No event type has an empty name, so it finds the tree of any other type.
+    return tuple(alphabet.symbol(type_ or "", predicate_holds) for alphabet in table.alphabets)

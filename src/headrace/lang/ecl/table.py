@@ -1,0 +1,190 @@
+"""The table: a compiled pattern as immutable integers, and the one function that steps it.
+
+Owns the layout that every engine executes (docs/ecl-table.md) and the keeping of deadlines. Promises: equal patterns
+give equal tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.lang.ecl.alphabet import Alphabet
+from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.errors import TimerFlood
+from headrace.lang.ecl.events import Evaluator, Event, Output, Status
+from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, move
+from headrace.lang.ecl.network import starts_of as _starts_of
+from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.tree import Predicate
+
+FIRINGS_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """A compiled pattern. `components` are the root units of what runs side by side; timers are durations in µs.
+
+    `completes` is false for a `parallel` at the top, which waits on when its branches are done."""
+
+    pattern: str
+    predicates: tuple[Predicate, ...]
+    tokens: tuple[str, ...]
+    timers: tuple[int, ...]
+    alphabets: tuple[Alphabet, ...]
+    actions: tuple[Action, ...]
+    units: tuple[Unit, ...]
+    components: tuple[int, ...]
+    completes: bool
+
+    @cached_property
+    def simple(self) -> bool:
+        """Whether the state is one integer and a step one look-up."""
+        return len(self.units) == 1 and not self.timers
+
+    @cached_property
+    def only(self) -> Flat | None:
+        """The one automaton, where there are no other units."""
+        (unit,) = self.units if len(self.units) == 1 else (None,)
+        return unit if isinstance(unit, Flat) else None
+
+    @cached_property
+    def start_units(self) -> tuple[int, ...]:
+        return tuple(value for root in self.components for value in initial_of(self.units[root]))
+
+    @cached_property
+    def states(self) -> int:
+        """Rows of all automata and one for each other unit: the size of the table, not of the space it spans."""
+        return sum(unit.states if isinstance(unit, Flat) else 1 for unit in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """One integer per unit, and one deadline per timer (µs; None: it does not run)."""
+
+    units: tuple[int, ...]
+    deadlines: tuple[int | None, ...] = ()
+
+
+def start_state(table: Table, time: int) -> TableState:
+    """A fresh instance, started at a time."""
+    started = 0
+    for root in table.components:
+        started |= _starts_of(table.units[root])
+    return TableState(table.start_units, _deadlines(table, (None,) * len(table.timers), started, started, time))
+
+
+def classify(table: Table, event: Event, evaluator: Evaluator = evaluate_condition) -> tuple[int, ...]:
+    """The event's symbol in each alphabet; each predicate is evaluated at most once, and only if it matters."""
+    known: dict[int, bool] = {}
+
+    def predicate_holds(number: int) -> bool:
+        if number not in known:
+            known[number] = holds(table.predicates[number], event, evaluator)
+        return known[number]
+
+    return tuple(alphabet.symbol(event.type, predicate_holds) for alphabet in table.alphabets)
+
+
+def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...]]:
+    """Timers due at or before `time` first, then the event of these symbols."""
+    if table.simple:
+        (unit,) = table.units
+        assert isinstance(unit, Flat)
+        cell = state.units[0] * unit.symbols + symbols[0]
+        tokens = table.actions[unit.action[cell]][0]
+        return TableState((unit.next[cell],)), tuple(Output(table.tokens[token], time) for token in tokens)
+    state, fired = advance_state(table, state, time)
+    state, outputs = _take(table, state, symbols, 0, time)
+    return state, fired + outputs
+
+
+def advance_state(table: Table, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
+    """Fires what is due at or before a time, deadline by deadline; each firing happens at its deadline."""
+    outputs: list[Output] = []
+    for _ in range(FIRINGS_MAX):
+        deadline = next_deadline(state)
+        if deadline is None or deadline > time:
+            return state, tuple(outputs)
+        due = sum(1 << timer for timer, at in enumerate(state.deadlines) if at == deadline)
+        state, fired = _take(table, state, None, due, deadline)
+        outputs += fired
+    raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller spans")
+
+
+def next_deadline(state: TableState) -> int | None:
+    return min((deadline for deadline in state.deadlines if deadline is not None), default=None)
+
+
+def status_of(table: Table, state: TableState) -> Status:
+    """Waiting, or how the pattern completed."""
+    if not table.completes:
+        return Status.WAITING
+    unit, value = table.units[-1], state.units[-1]
+    succeeded, failed = (unit.states, unit.states + 1) if isinstance(unit, Flat) else (SUCCEEDED, FAILED)
+    return {succeeded: Status.SUCCESS, failed: Status.FAILURE}.get(value, Status.WAITING)
+
+
+def is_start(table: Table, state: TableState) -> bool:
+    """Whether the instance stands where it began, whatever its deadlines: evidence begins anew from here."""
+    return state.units == table.start_units
+
+
+def moved(table: Table, state: TableState, symbols: Symbols) -> bool:
+    """Whether an event of these symbols changes anything: the state, a timer, or that something goes out.
+
+    The positions of such events since `is_start` last held are an output's evidence."""
+    after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
+    return after != state.units or bool(tokens) or started != 0
+
+
+def take_event(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...], bool]:
+    """One event on a state whose due timers have fired: the new state, the outputs, and whether it moved the machine."""
+    if unit := table.only:
+        # Most events move nothing; two look-ups tell.
+        cell = state.units[0] * unit.symbols + symbols[unit.alphabet]
+        if unit.next[cell] == state.units[0] and not unit.action[cell]:
+            return state, (), False
+    after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
+    deadlines = state.deadlines
+    if table.timers:
+        deadlines = _deadlines(table, deadlines, live_timers(table.units, after), started, time)
+    changed = after != state.units or bool(tokens) or started != 0
+    return TableState(after, deadlines), tuple(Output(table.tokens[token], time) for token in tokens), changed
+
+
+def _take(table: Table, state: TableState, symbols: Symbols | None, due: int, now: int) -> tuple[TableState, tuple[Output, ...]]:
+    after, tokens, started = move(table.units, table.actions, state.units, symbols, due)
+    deadlines = state.deadlines
+    if table.timers:
+        deadlines = _deadlines(table, deadlines, live_timers(table.units, after), started, now)
+    return TableState(after, deadlines), tuple(Output(table.tokens[token], now) for token in tokens)
+
+
+def _deadlines(table: Table, before: tuple[int | None, ...], live: int, started: int, now: int) -> tuple[int | None, ...]:
+    return tuple(
+        now + duration_us if started >> timer & 1 else before[timer] if live >> timer & 1 else None
+        for timer, duration_us in enumerate(table.timers)
+    )
+
+
+class TableEngine:
+    """An engine that runs a compiled table."""
+
+    def __init__(self, table: Table, *, evaluator: Evaluator = evaluate_condition) -> None:
+        self._table = table
+        self._evaluator = evaluator
+
+    def start(self, time: int) -> TableState:
+        return start_state(self._table, time)
+
+    def step(self, state: TableState, event: Event) -> tuple[TableState, tuple[Output, ...]]:
+        return run_step(self._table, state, classify(self._table, event, self._evaluator), event.time)
+
+    def advance(self, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
+        return advance_state(self._table, state, time)
+
+    def status(self, state: TableState) -> Status:
+        return status_of(self._table, state)
+
+    def next_deadline(self, state: TableState) -> int | None:
+        return next_deadline(state)

@@ -1,0 +1,59 @@
+"""Traces: the witnesses of analyses, as events one could publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from headrace.lang.ecl.alphabet import Example
+from headrace.lang.ecl.duration import print_duration
+from headrace.lang.ecl.events import Event, Output
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """An event (its type and the truths of the conditions that matter), or a timer's firing (`type` is None).
+
+    `time` is in microseconds after the start of the trace."""
+
+    type: str | None
+    truths: tuple[tuple[str, bool | None], ...]
+    time: int
+    outputs: tuple[Output, ...] = ()
+
+    def __str__(self) -> str:
+        if self.type is None:
+            shown = f"(timer at {print_duration(self.time)})"
+        else:
+            truths = {True: "", False: "not ", None: "unknown "}
+            shown = " and ".join([self.type, *(f"{truths[truth]}<{text}>" for text, truth in self.truths)])
+        tokens = ",".join(output.token for output in self.outputs)
+        return f"{shown} → {tokens}" if tokens else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Steps from a start. No steps: it holds from the start itself."""
+
+    steps: tuple[TraceStep, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events alone, to be fed to an engine; each subject is a mapping of condition text to truth."""
+        return tuple(Event(step.type, step.time, dict(step.truths)) for step in self.steps if step.type is not None)
+
+    @property
+    def end(self) -> int:
+        return self.steps[-1].time if self.steps else 0
+
+    def __str__(self) -> str:
+        runs = [(text, len(list(run))) for text, run in groupby(str(step) for step in self.steps)]
+        shown = [text if count == 1 else f"{count} × {text}" for text, count in runs]
+        return ", ".join(shown) if shown else "(from the start)"
+
+
+def label(example: Example) -> str:
+    """A class of events, in words."""
+    truths = {True: "", False: "not ", None: "unknown "}
+    type_ = "any other type" if example.type is None else example.type
+    return " and ".join([type_, *(f"{truths[truth]}<{text}>" for text, truth in example.truths)])

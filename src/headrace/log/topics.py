@@ -1,0 +1,95 @@
+"""Topics: create, change, list, drop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from psycopg.rows import class_row
+
+from headrace.db import Connection, map_database_errors, query
+
+TimePartition = Literal["day", "week", "month"]
+Clock = Literal["server", "event"]
+"""Where a log's time comes from: the server, or the events' own emitted_at, for events that happened before they came here."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic and how full it is. Events are estimated from positions: newest minus dropped."""
+
+    topic_id: int
+    namespace: str
+    topic: str
+    partitions: int
+    time_partition: str
+    clock: str
+    retention: timedelta | None
+    engine: str
+    """Where its rules and correlators run: database or spark."""
+    archive: bool
+    """Retention waits until the archive holds what it drops."""
+    first_position: int
+    last_position: int
+    last_appended_at: datetime | None
+    waiting: int
+    consumers: int
+
+    @property
+    def events(self) -> int:
+        return self.last_position - self.first_position + 1
+
+
+def create_topic(
+    conn: Connection,
+    topic: str,
+    *,
+    partitions: int = 1,
+    retention: timedelta | None = None,
+    time_partition: TimePartition = "month",
+    clock: Clock = "server",
+    namespace: str | None = None,
+) -> int:
+    """Creates a topic and returns its id."""
+    with map_database_errors():
+        row = conn.execute(
+            "select headrace.create_topic(%s, %s, %s, %s, %s, %s)",
+            (topic, partitions, retention, time_partition, namespace, clock),
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def alter_topic(
+    conn: Connection,
+    topic: str,
+    *,
+    partitions: int | None = None,
+    retention: timedelta | None = None,
+    namespace: str | None = None,
+) -> None:
+    """Raises the number of partitions, or sets the retention (zero: keep for ever); None leaves a thing as it is."""
+    with map_database_errors():
+        conn.execute("select headrace.alter_topic(%s, %s, %s, %s)", (topic, partitions, retention, namespace))
+
+
+def drop_topic(conn: Connection, topic: str, *, force: bool = False, namespace: str | None = None) -> None:
+    """Drops a topic with its log; with `force` also when it has consumers."""
+    with map_database_errors():
+        conn.execute("select headrace.drop_topic(%s, %s, %s)", (topic, force, namespace))
+
+
+def list_topics(conn: Connection, *, namespace: str | None = None) -> list[Topic]:
+    """The topics of a namespace, by name."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(Topic)) as cursor:
+        return cursor.execute(query("log/topics"), {"namespace": namespace, "topic": None}).fetchall()
+
+
+def get_topic(conn: Connection, topic: str, *, namespace: str | None = None) -> Topic:
+    """One topic; raises UnknownTopic."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(Topic)) as cursor:
+        conn.execute("select headrace_internal.topic_id(%s, %s)", (topic, namespace))
+        found = cursor.execute(query("log/topics"), {"namespace": namespace, "topic": topic}).fetchone()
+    assert found is not None
+    return found

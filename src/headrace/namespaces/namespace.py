@@ -1,0 +1,82 @@
+"""Namespaces: create, drop, list; grant and revoke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from psycopg.rows import class_row
+
+from headrace.db import Connection, map_database_errors, query
+
+Level: TypeAlias = Literal["publish", "consume", "admin"]
+"""What a role may do in a namespace; `admin` is both and all else."""
+
+
+UnknownNames: TypeAlias = Literal["refuse", "warn", "allow"]
+"""What becomes of a rule that names an event type or an action which is not registered."""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A namespace, as far as the current role may see it."""
+
+    namespace: str
+    created_at: datetime
+    topics: int
+    roles: int
+    unknown_names: UnknownNames
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A role's level in a namespace."""
+
+    role: str
+    namespace: str
+    level: Level
+    granted_at: datetime
+
+
+def create_namespace(conn: Connection, namespace: str) -> None:
+    """Creates a namespace; raises NamespaceExists."""
+    with map_database_errors():
+        conn.execute("select headrace.create_namespace(%s)", (namespace,))
+
+
+def alter_namespace(conn: Connection, namespace: str, *, unknown_names: UnknownNames) -> None:
+    """Changes a namespace's settings; raises UnknownNamespace."""
+    with map_database_errors():
+        conn.execute("select headrace_internal.namespace_exists(%s)", (namespace,))
+        conn.execute(query("namespaces/alter_namespace"), {"namespace": namespace, "unknown_names": unknown_names})
+
+
+def drop_namespace(conn: Connection, namespace: str) -> None:
+    """Drops an empty namespace with its grants; raises NamespaceInUse while it has topics or actions."""
+    with map_database_errors():
+        conn.execute("select headrace.drop_namespace(%s)", (namespace,))
+
+
+def list_namespaces(conn: Connection) -> list[Namespace]:
+    """The namespaces, by name."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(Namespace)) as cursor:
+        return cursor.execute(query("namespaces/namespaces")).fetchall()
+
+
+def grant_namespace(conn: Connection, role: str, namespace: str, level: Level) -> None:
+    """Lets a role publish or consume in a namespace, or administer it."""
+    with map_database_errors():
+        conn.execute("select headrace.grant_namespace(%s, %s, %s)", (role, namespace, level))
+
+
+def revoke_namespace(conn: Connection, role: str, namespace: str, level: Level | None = None) -> None:
+    """Takes a level in a namespace away from a role, or all of them."""
+    with map_database_errors():
+        conn.execute("select headrace.revoke_namespace(%s, %s, %s)", (role, namespace, level))
+
+
+def list_grants(conn: Connection, *, namespace: str | None = None) -> list[Grant]:
+    """Who may do what, by namespace and role."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(Grant)) as cursor:
+        return cursor.execute(query("namespaces/grants"), {"namespace": namespace}).fetchall()

@@ -1,0 +1,1 @@
+"""Doctor: checks a database and says what is wrong and what to do."""

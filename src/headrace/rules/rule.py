@@ -1,0 +1,101 @@
+"""Rules: what they are, and how they are written and read. The table headrace.rule is the truth; this is its Python face."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from headrace.core import RuleExists, UnknownRule
+from headrace.db import Connection, map_database_errors, query
+from headrace.definitions import state_row
+from headrace.lang.condition import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """On an event of a type, if the condition is true, an action is sent: with the event's payload and key."""
+
+    name: str
+    topic: str
+    event_type: str
+    action: str
+    condition: str = "true"
+    priority: int = 0
+    delay_s: int = 0
+    timing: Literal["after", "inline"] = "after"
+    """`after`: as a consumer of the log. `inline`: in the publisher's own transaction."""
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class RuleState:
+    """A rule as it stands: its status, its error, and the position from which this version is in force."""
+
+    rule: Rule
+    namespace: str
+    source: str
+    version: int
+    status: str
+    error: str | None
+    warning: str | None
+    since_position: int | None
+    written_at: datetime
+    written_by: str
+
+
+def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
+    """Writes a new rule and returns its id. Raises ConditionError before anything is written, RuleExists, UnknownTopic."""
+    parse(rule.condition)
+    with map_database_errors():
+        row = conn.execute(query("rules/create_rule"), _parameters(rule, namespace, source)).fetchone()
+    if row is None:
+        raise RuleExists(f"rule {rule.name!r} is already there; change it with alter_rule, or choose another name")
+    return int(row[0])
+
+
+def alter_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> None:
+    """Gives the rule of this name a new definition. Raises ConditionError before anything is written, UnknownRule."""
+    parse(rule.condition)
+    with map_database_errors():
+        changed = conn.execute(query("rules/alter_rule"), _parameters(rule, namespace, source)).rowcount
+    if not changed:
+        raise _unknown(conn, rule.name, namespace)
+
+
+def drop_rule(conn: Connection, name: str, *, namespace: str | None = None) -> None:
+    """Deletes a rule; its versions and firings stay on record. Raises UnknownRule."""
+    with map_database_errors():
+        dropped = conn.execute(query("rules/drop_rule"), {"rule": name, "namespace": namespace}).rowcount
+    if not dropped:
+        raise _unknown(conn, name, namespace)
+
+
+def list_rules(
+    conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
+) -> list[RuleState]:
+    """The rules of a namespace with their state, by name: all, those of a topic, or the one named."""
+    with map_database_errors(), conn.cursor(row_factory=state_row(Rule, _state)) as cursor:
+        given = {"topic": topic, "rule": name, "namespace": namespace}
+        return cursor.execute(query("rules/rules"), given).fetchall()
+
+
+def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> RuleState:
+    """One rule with its state. Raises UnknownRule."""
+    found = list_rules(conn, name=name, namespace=namespace)
+    if not found:
+        raise _unknown(conn, name, namespace)
+    return found[0]
+
+
+def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:
+    return RuleState(rule=Rule(**rule), **rest)
+
+
+def _parameters(rule: Rule, namespace: str | None, source: str) -> dict[str, str | int | bool | None]:
+    return {**asdict(rule), "namespace": namespace, "source": source}
+
+
+def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownRule:
+    known = ", ".join(state.rule.name for state in list_rules(conn, namespace=namespace)[:10])
+    return UnknownRule(f"there is no rule {name!r}; known rules: {known or 'none'}")

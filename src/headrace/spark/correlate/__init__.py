@@ -1,0 +1,1 @@
+"""Correlate: patterns over DataFrames."""

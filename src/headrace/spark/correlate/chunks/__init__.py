@@ -1,0 +1,1 @@
+"""Chunks: one long stream without a key, stepped in parallel."""

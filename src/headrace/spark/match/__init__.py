@@ -1,0 +1,1 @@
+"""Match: rules over DataFrames."""

@@ -1,0 +1,1 @@
+"""Sink: DataFrames become events or actions, exactly once."""

@@ -1,0 +1,1 @@
+"""Source: topics as DataFrames, batch and streaming."""

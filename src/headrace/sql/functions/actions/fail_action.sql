@@ -1,0 +1,42 @@
+-- Records that a handler failed on an action, and says what follows: 'retry' after a growing pause with jitter, 'dead' when its
+-- attempts are used up. Null: the lease had ended, somebody else decides. Call it after the handler's transaction was rolled back.
+-- Locks: the row. Index: q_<queue>_pkey.
+create or replace function headrace.fail_action(
+    p_msg_id        bigint,
+    p_attempt       integer,
+    p_attempts_max  integer,
+    p_backoff_s     double precision,
+    p_backoff_max_s double precision,
+    p_error         text,
+    p_traceback     text default null,
+    p_duration_s    real default null,
+    p_node_id       uuid default null,
+    p_namespace     text default null
+) returns text
+language plpgsql volatile
+as $$
+declare
+    v_namespace text := headrace.current_namespace(p_namespace);
+    v_retry_at  timestamptz;
+    v_message   jsonb;
+begin
+    if p_attempt < p_attempts_max then
+        v_retry_at := headrace.clock() + make_interval(secs => (0.5 + random() / 2)
+            * least(p_backoff_max_s, p_backoff_s * 2 ^ least(p_attempt - 1, 30)));
+    end if;
+    execute format('update pgmq.%I q set vt = coalesce($3, q.vt) where q.msg_id = $1 and q.read_ct = $2 returning q.message',
+        'q_' || headrace_internal.queue_name(v_namespace))
+    into v_message using p_msg_id, p_attempt, v_retry_at;
+    if v_message is null then
+        return null;
+    end if;
+    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at)
+    values ((v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
+        left(p_error, 2000), left(p_traceback, 20000), case when v_retry_at is null then 'dead' else 'retry' end, v_retry_at);
+    if v_retry_at is not null then
+        return 'retry';
+    end if;
+    perform headrace.bury_actions(array[p_msg_id], 'failed', p_error, p_traceback, p_node_id, v_namespace);
+    return 'dead';
+end
+$$;

@@ -1,0 +1,16 @@
+-- How full a namespace's queue is. Index: q_<queue>_vt_idx.
+create or replace function headrace.queue_state(p_namespace text default null)
+returns table (due bigint, in_flight bigint, delayed bigint, dead bigint, oldest_due_s double precision)
+language plpgsql stable
+as $$
+begin
+    return query execute format($sql$
+        select count(*) filter (where q.vt <= headrace.clock()),
+            count(*) filter (where q.vt > headrace.clock() and q.read_ct > 0),
+            count(*) filter (where q.vt > headrace.clock() and q.read_ct = 0),
+            (select count(*) from pgmq.%I),
+            coalesce(extract(epoch from headrace.clock() - min(q.vt) filter (where q.vt <= headrace.clock())), 0)::double precision
+        from pgmq.%I q
+        $sql$, 'q_' || headrace_internal.queue_name(p_namespace) || '_dlq', 'q_' || headrace_internal.queue_name(p_namespace));
+end
+$$;

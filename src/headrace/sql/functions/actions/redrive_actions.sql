@@ -1,0 +1,34 @@
+-- Sends dead letters to the queue again, with their id and a fresh count of attempts: those named, of one action, of one kind
+-- of error, or all. The originals are kept in the archive of the dead-letter queue. Returns how many.
+create or replace function headrace.redrive_actions(
+    p_ids bigint[] default null, p_action text default null, p_error text default null, p_namespace text default null
+) returns integer
+language plpgsql volatile
+as $$
+declare
+    v_queue   text := headrace_internal.queue_name(p_namespace);
+    v_ids     bigint[];
+    v_actions jsonb[];
+begin
+    select array_agg(d.dead_letter_id order by d.dead_letter_id) into v_ids
+    from headrace.action_dead_letters(p_ids, p_action, p_error, p_namespace => p_namespace) d
+    where d.action_id is not null and d.action is not null;
+    -- Only what this transaction marks is sent: two redrives side by side send each one once.
+    execute format($sql$
+        with marked as (
+            update pgmq.%I d set message = d.message || jsonb_build_object('redriven_at', headrace.clock())
+            where d.msg_id = any ($1) returning d.msg_id, d.message)
+        select array_agg(m.msg_id order by m.msg_id), array_agg((m.message -> 'action') || jsonb_build_object(
+            'payload', coalesce(m.message -> 'edited_payload', m.message -> 'action' -> 'payload'),
+            'redriven_from', m.msg_id) order by m.msg_id)
+        from marked m
+        $sql$, 'q_' || v_queue || '_dlq')
+    into v_ids, v_actions using v_ids;
+    if v_ids is null then
+        return 0;
+    end if;
+    perform headrace.send_actions(p_namespace, v_actions);
+    perform pgmq.archive(v_queue || '_dlq', v_ids);
+    return cardinality(v_ids);
+end
+$$;

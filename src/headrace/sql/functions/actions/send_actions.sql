@@ -1,0 +1,41 @@
+-- Puts actions into a namespace's queue, in their order, and returns their message ids in the same order. In the caller's transaction.
+-- An action is an object with at least "id" (a uuid) and "action" (its name); "payload", "key", "priority", "namespace",
+-- "event_type", "emitted_at", "producer", "scheduled_task_id" and "cause" go along. p_delays: seconds each one waits first.
+-- Locks nothing. One insert for all of one delay.
+create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
+returns setof bigint
+language plpgsql volatile
+as $$
+declare
+    v_queue text := headrace_internal.queue_name(p_namespace);
+begin
+    if cardinality(p_actions) = 0 then
+        return;
+    end if;
+    if exists (select from unnest(p_actions) a where not coalesce(a ?& array['id', 'action'], false)) then
+        raise exception 'an action without "id" or "action" was sent to namespace "%"', headrace.current_namespace(p_namespace)
+            using errcode = 'HR300', hint = 'Send objects such as {"id": uuid, "action": "NAME", "payload": ...}.';
+    end if;
+    perform headrace_internal.wake_queue(p_namespace);
+    if p_delays is null then
+        return query select s from pgmq.send_batch(v_queue, p_actions, null::jsonb[], headrace.clock()) s;
+        return;
+    end if;
+    return query
+        with due as (
+            select coalesce(d.delay_s, 0) as delay_s, array_agg(a.action order by a.place) as actions,
+                array_agg(a.place order by a.place) as places
+            from unnest(p_actions) with ordinality a (action, place)
+            left join unnest(p_delays) with ordinality d (delay_s, place) on d.place = a.place
+            group by coalesce(d.delay_s, 0)
+        ), sent as materialized (
+            select u.place, u.msg_id
+            from due,
+            lateral rows from (
+                unnest(due.places),
+                pgmq.send_batch(v_queue, due.actions, null::jsonb[], headrace.clock() + make_interval(secs => due.delay_s))
+            ) u (place, msg_id)
+        )
+        select s.msg_id from sent s order by s.place;
+end
+$$;

@@ -1,0 +1,18 @@
+-- The position of the next event of a partition after a position; null when there is none. Index: log_partition.
+-- Written so that no other index will do: as an equality on the partition, or inside an exists, the planner may choose to
+-- walk log_position, or to join the whole log (0.6 s per claim at 600 000 events, measured).
+create or replace function headrace_internal.next_position(p_topic_id integer, p_partition integer, p_position bigint) returns bigint
+language plpgsql stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+    return (
+        select l.position
+        from headrace_internal.log l
+        where l.topic_id = p_topic_id and l.partition <= p_partition and (l.partition, l.position) > (p_partition, p_position)
+        order by l.partition, l.position
+        limit 1
+    );
+end
+$$;

@@ -1,0 +1,14 @@
+-- A namespace comes and goes with its queues.
+create or replace function headrace_internal.follow_namespace() returns trigger
+language plpgsql volatile
+as $$
+begin
+    if tg_op = 'INSERT' then
+        perform headrace_internal.create_queue(new.namespace);
+    else
+        perform pgmq.drop_queue(headrace_internal.queue_name(old.namespace));
+        perform pgmq.drop_queue(headrace_internal.queue_name(old.namespace) || '_dlq');
+    end if;
+    return null;
+end
+$$;

@@ -1,0 +1,119 @@
+-- Runs a correlator with a simple table over its next events: one batch, one transaction, with instances, outputs and the cursor.
+-- Returns how many events were passed and how many tokens pushed; no row when nothing is due.
+-- The events are sorted by key and position once; a key's own state is looked up at its first event only; the window aggregate gives
+-- every event its cell, from which all else is read. Positions come to the arrays as the window sorted them, so that width_bucket
+-- finds its way in them. Locks: the cursor row. Indexes: log_position, correlator_instance_pkey.
+create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
+returns table (events bigint, outputs bigint, "position" bigint)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashagg = off
+set jit = off
+set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+    v_claim record;
+    v_table record;
+    v_rows  integer[];
+    v_marks integer[];
+    v_out   record;
+begin
+    select c.consumer_id, c.version_id, c.from_position, c.upto into v_claim
+    from headrace_internal.claim_correlator(p_correlator_id, p_max) c;
+    if not found then
+        return;
+    end if;
+    select t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
+    from headrace_internal.correlator_table t
+    join headrace_internal.correlator_version v on v.version_id = t.version_id
+    where t.correlator_id = p_correlator_id and t.simple;
+    if not found then
+        -- It was changed just now, and is stepped by a node from here on.
+        return;
+    end if;
+    -- As variables: an array that is handed to the aggregate from here is not copied at every step.
+    v_rows := v_table.rows;
+    v_marks := v_table.marks;
+    execute format($statement$
+        with stepped as (
+            select e.key, e.position, e.appended_at,
+                headrace_internal.run_cells($1, e.start, e.symbol) over (partition by e.key order by e.position) as cell
+            from (
+                select e.key, e.position, e.appended_at, e.symbol,
+                    case when row_number() over (partition by e.key order by e.position) = 1 then coalesce((
+                        select i.units[1] * $3 from headrace_internal.correlator_instance i where i.correlator_id = $4 and i.key = e.key), 0)
+                    end as start
+                from (
+                    -- By code point: sorting by a language's rules takes twice as long.
+                    select e.key collate "C" as key, e.position, e.appended_at, e.symbol
+                    from headrace_internal.%1$I($5, $6) e
+                    -- What cannot move any state is not sorted either; but it counts where keys are forgotten.
+                    where e.key is not null and ($8 or e.symbol <> all ($7))
+                ) e
+            ) e
+        ), marked as (
+            select s.key, s.position, s.appended_at, s.position * 1048576 + s.cell as place, ($2)[s.cell + 1] as mark from stepped s
+        ), by_key as (
+            select m.key, max(m.place) as last, min(m.appended_at) as started_at, max(m.appended_at) as seen_at,
+                array_agg(m.position) filter (where m.mark & 1 <> 0) as moved,
+                array_agg(m.position) filter (where m.mark & 2 <> 0) as starts,
+                array_agg(m.place) filter (where m.mark > 3) as fired
+            from marked m group by m.key
+        ), told as materialized (
+            select k.key, k.last, k.started_at, k.seen_at, coalesce(k.moved, '{}') as moved, k.starts, k.fired, coalesce(i.evidence, '{}') as evidence,
+                coalesce(i.evidence_total, 0) as evidence_total
+            from by_key k
+            left join lateral (
+                select i.evidence, i.evidence_total from headrace_internal.correlator_instance i
+                where i.correlator_id = $4 and i.key = k.key offset 0
+            ) i on true
+            where k.moved is not null or $8
+        ), kept as (
+            insert into headrace_internal.correlator_instance (correlator_id, key, units, started_at, seen_at, evidence, evidence_total)
+            select $4, k.key, array[($1)[(k.last & 1048575) + 1] / $3], k.started_at, k.seen_at, headrace_internal.newest(e.evidence, $9),
+                cardinality(e.evidence) + case when k.starts is null then k.evidence_total - cardinality(k.evidence) else 0 end
+            from told k
+            cross join lateral (
+                select case when k.starts is null then k.evidence || k.moved
+                    else k.moved[width_bucket(k.starts[cardinality(k.starts)], k.moved) + 1:] end as evidence
+            ) e
+            on conflict on constraint correlator_instance_pkey do update
+            set units = excluded.units, seen_at = excluded.seen_at, evidence = excluded.evidence,
+                evidence_total = excluded.evidence_total
+        )
+        select array_agg(o.key order by o.position, o.n) as keys, array_agg(o.position order by o.position, o.n) as positions,
+            array_agg(o.token order by o.position, o.n) as tokens, array_agg(o.n::integer order by o.position, o.n) as places,
+            array_agg(headrace_internal.newest(o.evidence, $9)::text order by o.position, o.n) as evidence,
+            array_agg(o.total order by o.position, o.n) as totals
+        from (
+            select k.key, f.place >> 20 as position, t.token, t.n, e.evidence,
+                cardinality(e.evidence) + case when f.began = 0 then k.evidence_total - cardinality(k.evidence) else 0 end as total
+            from told k
+            cross join lateral (
+                -- How many starts came before it in this batch: its evidence begins after the last of them.
+                select f.place, coalesce(width_bucket((f.place >> 20) - 1, k.starts), 0) as began from unnest(k.fired) f (place)
+            ) f
+            cross join lateral (
+                select case when f.began = 0 then k.evidence || k.moved[:width_bucket(f.place >> 20, k.moved)]
+                    else k.moved[width_bucket(k.starts[f.began], k.moved) + 1:width_bucket(f.place >> 20, k.moved)] end as evidence
+            ) e
+            cross join lateral jsonb_array_elements_text($10 -> (($2)[(f.place & 1048575) + 1] >> 2)) with ordinality t (token, n)
+            where k.fired is not null
+        ) o
+    $statement$, 'symbols_' || p_correlator_id)
+    into v_out
+    using v_rows, v_marks, v_table.symbols, p_correlator_id, v_claim.from_position, v_claim.upto, v_table.idle, v_table.forgets,
+        v_table.evidence_max, v_table.tokens;
+    outputs := 0;
+    if v_out.keys is not null then
+        outputs := headrace_internal.deliver_correlations(v_claim.version_id, v_out.keys, v_out.positions, null, v_out.tokens, v_out.places,
+            v_out.evidence, v_out.totals);
+    end if;
+    perform headrace.advance(v_claim.consumer_id, -1, v_claim.upto);
+    events := v_claim.upto - v_claim.from_position;
+    position := v_claim.upto;
+    return next;
+end
+$$;

@@ -1,0 +1,28 @@
+-- What recorded outputs say, for actions and for events. One row per output that becomes one, in order.
+create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
+returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz)
+language plpgsql stable
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+    return query
+    select i.n, f.output_id, nullif(f.key, ''), v.outputs -> f.token,
+        jsonb_build_object('correlator', v.correlator, 'token', f.token, 'key', f.key, 'at', f.output_at, 'position', f.position,
+            'evidence', f.evidence, 'type', l.type, 'payload', headrace_internal.quoted_payload(l.payload)),
+        jsonb_build_object('kind', 'correlator', 'correlator', v.correlator, 'version', v.version, 'topic', t.topic,
+            'position', f.position, 'event_id', f.event_id, 'correlation_id', f.correlation_id, 'token', f.token),
+        l.type, f.output_at
+    from unnest(p_ids) with ordinality i (correlation_id, n)
+    cross join lateral (
+        select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id
+        from headrace_internal.correlation f where f.correlation_id = i.correlation_id offset 0
+    ) f
+    join headrace_internal.correlator_version v on v.version_id = p_version_id
+    join headrace.topic t on t.topic_id = f.topic_id
+    left join lateral (
+        select l.type, l.payload from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.position limit 1
+    ) l on true
+    where f.becomes = p_becomes;
+end
+$$;

@@ -1,0 +1,12 @@
+-- Creates a namespace. Raises HR231 when it is there already.
+create or replace function headrace.create_namespace(p_namespace text) returns void
+language plpgsql volatile
+as $$
+begin
+    insert into headrace.namespace (namespace) values (p_namespace) on conflict on constraint namespace_pkey do nothing;
+    if not found then
+        raise exception 'namespace "%" is already there', p_namespace
+            using errcode = 'HR231', hint = 'Use it, or choose another name.';
+    end if;
+end
+$$;

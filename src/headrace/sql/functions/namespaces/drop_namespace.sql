@@ -1,0 +1,30 @@
+-- Drops an empty namespace with its grants. Refused (HR232) while it has topics, or actions wait in its queue.
+create or replace function headrace.drop_namespace(p_namespace text) returns void
+language plpgsql volatile
+as $$
+declare
+    v_topics text;
+    v_role   regrole;
+begin
+    perform headrace_internal.namespace_exists(p_namespace);
+    if p_namespace = 'default' then
+        raise exception 'namespace "default" is always there' using errcode = 'HR232';
+    end if;
+    select string_agg(t.topic, ', ' order by t.topic) into v_topics
+    from (select topic from headrace.topic where namespace = p_namespace order by topic limit 10) t;
+    if v_topics is not null then
+        raise exception 'namespace "%" has topics: %', p_namespace, v_topics
+            using errcode = 'HR232', hint = 'Drop them first.';
+    end if;
+    if headrace_internal.queue_holds(p_namespace) then
+        raise exception 'namespace "%" has actions or dead letters in its queue', p_namespace
+            using errcode = 'HR232', hint = 'Handle or purge them first.';
+    end if;
+    for v_role in
+        select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
+    loop
+        perform headrace.revoke_namespace(v_role::text, p_namespace);
+    end loop;
+    delete from headrace.namespace n where n.namespace = p_namespace;
+end
+$$;

@@ -1,0 +1,17 @@
+-- Does anything wait in a namespace's action queue, or lie in its dead letters? False where there is no queue.
+create or replace function headrace_internal.queue_holds(p_namespace text) returns boolean
+language plpgsql stable
+as $$
+declare
+    v_table regclass;
+    v_found boolean;
+begin
+    for v_table in select q.found from headrace_internal.queue_tables(p_namespace) q (found) loop
+        execute format('select exists (select from %s)', v_table) into v_found;
+        if v_found and v_table::text !~ '\ma_' then
+            return true;
+        end if;
+    end loop;
+    return false;
+end
+$$;

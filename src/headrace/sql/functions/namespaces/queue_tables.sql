@@ -1,0 +1,9 @@
+-- The tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both. None where it has no queue.
+create or replace function headrace_internal.queue_tables(p_namespace text) returns setof regclass
+language sql stable
+as $$
+    select t.found
+    from unnest(array['q_hr_%s', 'q_hr_%s_dlq', 'a_hr_%s', 'a_hr_%s_dlq']) n (pattern)
+    cross join lateral to_regclass(format('pgmq.%I', format(n.pattern, p_namespace))) t (found)
+    where t.found is not null
+$$;

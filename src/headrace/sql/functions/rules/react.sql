@@ -1,0 +1,55 @@
+-- Evaluates the rules of a topic on its next events: one batch, one transaction, firings and actions with the cursor.
+-- Returns how many events were passed and how many rules fired; no row when nothing is due, when another session holds the cursor,
+-- when the topic runs on another engine, or when a rule waits for a compiler: an event published after a rule was written does not pass before the rule is in force.
+-- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also the match function.
+create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
+returns table (events integer, firings integer, "position" bigint)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_cursor record;
+    v_upto   bigint;
+    v_hits   headrace_internal.rule_hit[];
+begin
+    select u.consumer_id, u.position, u.single_to into v_cursor
+    from headrace_internal.consumer c
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
+        and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
+    for no key update of u skip locked;
+    -- Looked at with the cursor in hand: who moves a topic to another engine held it as well.
+    if not found or (select t.engine from headrace.topic t where t.topic_id = p_topic_id) <> 'database' then
+        return;
+    end if;
+    select max(d.position), count(*) into v_upto, events
+    from (
+        select l.position from headrace_internal.log l
+        where l.topic_id = p_topic_id and l.position > v_cursor.position
+        order by l.position limit case when v_cursor.single_to > v_cursor.position then 1 else p_max end
+    ) d;
+    -- Looked at after the events: a rule that is written later than this look is later than all of them.
+    if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
+        return;
+    end if;
+    firings := 0;
+    if to_regprocedure(format('headrace_internal.%I(bigint, bigint)', 'match_' || p_topic_id)) is not null then
+        -- In pieces: an array ends at 1 GB, and a payload may have 1 MB.
+        for v_hits in execute format(
+            'select array_agg(h.hit order by h.n) from ('
+            'select h as hit, row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
+            'from headrace_internal.%I($1, $2) h window o as (order by h.position, h.version_id)'
+            ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)', 'match_' || p_topic_id)
+            using v_cursor.position, v_upto
+        loop
+            firings := firings + headrace_internal.fire(p_topic_id, v_hits);
+        end loop;
+    end if;
+    perform headrace_internal.place_firings(p_topic_id, v_upto);
+    perform headrace.advance(v_cursor.consumer_id, -1, v_upto);
+    position := v_upto;
+    return next;
+end
+$$;

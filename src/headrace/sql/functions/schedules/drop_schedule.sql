@@ -1,0 +1,10 @@
+-- Drops a schedule with its record of ticks. Its events stay in the log.
+create or replace function headrace.drop_schedule(p_schedule text, p_namespace text default null) returns void
+language plpgsql volatile
+as $$
+begin
+    delete from headrace.schedule s where s.schedule_id = headrace_internal.schedule_id(p_schedule, p_namespace);
+    -- A node takes its pg_cron job away.
+    perform pg_notify('headrace_schedule', '');
+end
+$$;

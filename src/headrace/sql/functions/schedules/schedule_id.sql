@@ -1,0 +1,20 @@
+-- The id of a schedule; raises HR130 when there is none.
+create or replace function headrace_internal.schedule_id(p_schedule text, p_namespace text default null) returns integer
+language plpgsql stable
+as $$
+declare
+    v_namespace   text := headrace.current_namespace(p_namespace);
+    v_schedule_id integer;
+    v_known       text;
+begin
+    select s.schedule_id into v_schedule_id
+    from headrace.schedule s where s.namespace = v_namespace and s.schedule = p_schedule;
+    if v_schedule_id is null then
+        select string_agg(k.schedule, ', ' order by k.schedule) into v_known
+        from (select s.schedule from headrace.schedule s where s.namespace = v_namespace order by 1 limit 10) k;
+        raise exception 'there is no schedule "%" in namespace "%"', p_schedule, v_namespace
+            using errcode = 'HR130', hint = format('Known schedules: %s.', coalesce(v_known, 'none'));
+    end if;
+    return v_schedule_id;
+end
+$$;

@@ -1,6 +1,0 @@
--- Indexes of headrace that PostgreSQL does not use, since building them was broken off.
-select i.indexrelid::regclass::text as index
-from pg_index i
-join pg_class c on c.oid = i.indexrelid
-where c.relnamespace = 'headrace'::regnamespace and not (i.indisvalid and i.indisready)
-order by 1;

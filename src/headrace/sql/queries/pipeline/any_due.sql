@@ -1,3 +1,0 @@
--- Is a timer of the correlator due by this time, or by now? Index: correlator_instance_due.
-select 1 from headrace.correlator_instance i
-where i.correlator_id = %(correlator_id)s and i.deadline <= coalesce(%(settled)s, headrace.clock()) limit 1;

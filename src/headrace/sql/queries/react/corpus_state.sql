@@ -1,3 +1,0 @@
--- The table of a correlator, and where its one instance stands; null at the start.
-select t.compiled, (select i.units from headrace.correlator_instance i where i.correlator_id = t.correlator_id and i.key = '')
-from headrace.correlator_table t where t.correlator_id = %(correlator_id)s;

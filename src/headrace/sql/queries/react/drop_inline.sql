@@ -1,2 +1,0 @@
--- Without inline rules a publisher pays nothing for them. Locks: the outbox, access exclusive.
-drop function if exists headrace.react_inline() cascade;

@@ -1,3 +1,0 @@
-select position, ({key}) collate "C", {symbol}, {symbols}, appended_at
-from headrace.{log}
-where position > p_after and position <= p_upto

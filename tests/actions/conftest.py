@@ -1,0 +1,97 @@
+"""Workers that are stepped by hand, so that no test sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from uuid import uuid4
+
+import pytest
+
+from headrace.actions import (
+    Action,
+    ActionHandler,
+    ActionWorker,
+    Handling,
+    LeaseExtender,
+    Policy,
+    Queue,
+    lanes,
+    lease_pool,
+    send_action,
+)
+from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_pool
+
+
+class Bench:
+    """A queue, its connections, and workers for handlers given."""
+
+    def __init__(self, pool: Pool, leases: Pool) -> None:
+        self.pool = pool
+        self.queue = Queue(leases, namespace=None, node_id=uuid4())
+        self.keeper = LeaseExtender(self.queue)
+
+    def worker(self, *handlers: ActionHandler, action: str = "work", **policy: object) -> ActionWorker:
+        handling = Handling(action=action, handlers=handlers, policy=Policy(**{"backoff_s": 10, "backoff_max_s": 1000, **policy}))  # type: ignore[arg-type]
+        (lane,) = lanes([handling])
+        return ActionWorker(lane, self.queue, self.pool, self.keeper, Subscription("headrace_action"), asyncio.Event())
+
+
+@pytest.fixture
+async def bench(database: Target) -> AsyncIterator[Bench]:
+    own, leases = create_pool(database, size=4), lease_pool(database, size=3)
+    await own.open()
+    await leases.open()
+    yield Bench(own, leases)
+    await own.close()
+    await leases.close()
+
+
+@pytest.fixture
+def effects(conn: Connection) -> Callable[[], list[object]]:
+    """A table without any constraint that would help, and what is in it."""
+    conn.execute("create table effect (id bigint generated always as identity, n jsonb)")
+    return lambda: [row[0] for row in conn.execute("select n from effect order by id").fetchall()]
+
+
+async def write(action: Action, tx: AsyncConnection) -> None:
+    """A handler with an effect."""
+    await tx.execute("insert into effect (n) values (%s::jsonb)", (str(action.payload),))
+
+
+class Picky:
+    """A handler with an effect that raises on the numbers it dislikes, after the effect."""
+
+    def __init__(self, *disliked: int) -> None:
+        self.disliked = set(disliked)
+        self.seen: list[object] = []
+
+    async def handle(self, action: Action, tx: AsyncConnection) -> None:
+        self.seen.append(action.payload)
+        await write(action, tx)
+        if action.payload in self.disliked:
+            raise ValueError(f"cannot handle {action.payload}")
+
+
+def send(conn: Connection, *numbers: int, key: str | None = None, priority: int = 0, action: str = "work") -> None:
+    """Actions whose payload is a number."""
+    for number in numbers:
+        send_action(conn, action, number, key=key, priority=priority)
+
+
+def make_due(conn: Connection) -> None:
+    """Whatever waits for a time or a lease is due now."""
+    conn.execute("update pgmq.q_hr_default set vt = now() - interval '1 second'")
+
+
+def waiting(conn: Connection) -> list[object]:
+    """The payloads in the queue, oldest first."""
+    return [row[0] for row in conn.execute("select message -> 'payload' from pgmq.q_hr_default order by msg_id").fetchall()]
+
+
+async def run_dry(worker: ActionWorker, *, steps_max: int = 1000) -> int:
+    """Handles until nothing is due; returns the number of steps."""
+    for step in range(steps_max):
+        if not await worker.handle_once():
+            return step
+    raise AssertionError(f"still busy after {steps_max} steps")

@@ -1,0 +1,61 @@
+"""What a claim costs does not grow with what waits for its time: delayed, in hand, or to be tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg.sql
+import pytest
+
+from headrace.actions import send_action
+from headrace.actions.queue import LEASE_SETTINGS, NOWHERE
+from headrace.db import Connection, query
+from tests.actions.conftest import Bench, make_due, run_dry, send, write
+from tests.builders import rows_read
+
+Effects = Callable[[], list[object]]
+WAITING = 5_000
+DUE = 10
+
+
+def put(conn: Connection, count: int, *, tried: int, due: str) -> None:
+    """Actions in the queue, all of them handed out so many times."""
+    conn.execute(
+        """insert into pgmq.q_hr_default (read_ct, vt, message)
+           select %s, now() + %s::interval, jsonb_build_object('id', gen_random_uuid(), 'action', 'work')
+           from generate_series(1, %s)""",
+        (tried, due, count),
+    )
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize(("statement", "claimed"), [("claim", DUE), ("claim_ordered", DUE), ("claim_retried", 1)])
+def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed: int, analyzed: bool) -> None:
+    for tried in (0, 1):
+        put(conn, WAITING, tried=tried, due="1 hour")
+        put(conn, DUE, tried=tried, due="-1 second")
+        put(conn, WAITING, tried=tried, due="1 hour")
+    conn.execute("vacuum pgmq.q_hr_default")
+    if analyzed:
+        conn.execute("analyze pgmq.q_hr_default")
+    for name, value in LEASE_SETTINGS.items():
+        conn.execute("select set_config(%s, %s, false)", (name, value))
+    given = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": False, "after": NOWHERE}
+    text = psycopg.sql.SQL(query(f"actions/{statement}")).format(queue=psycopg.sql.Identifier("pgmq", "q_hr_default"))
+    with conn.transaction():
+        before = rows_read(conn, "q_hr_default")
+        assert len(conn.execute(text, given).fetchall()) == claimed
+        # Those due, fresh or not, once to find and once to lock and write them.
+        assert rows_read(conn, "q_hr_default") - before <= 6 * DUE
+
+
+async def test_busy_worker_comes_back_for_what_falls_due_behind_it(conn: Connection, bench: Bench, effects: Effects) -> None:
+    send_action(conn, "work", 1, delay=timedelta(hours=1))
+    send(conn, *range(2, 6))
+    worker = bench.worker(write, attempts=1)
+    assert await worker.handle_once() and await worker.handle_once()
+    assert effects() == [2, 3]
+    make_due(conn)
+    await run_dry(worker)
+    assert sorted(effects()) == [1, 2, 3, 4, 5]

@@ -1,0 +1,76 @@
+"""Two namespaces, `a` and `b`, each with a topic, a consumer, a schedule and events; and roles that log in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headrace.consume import Consumer, create_consumer
+from headrace.db import Connection, Server, Target, connect
+from headrace.log import create_topic
+from headrace.namespaces import Level, create_namespace, grant_namespace
+from headrace.outbox import publish
+from headrace.schedules import create_schedule
+from tests.builders import drain
+
+SignIn = Callable[..., Connection]
+
+
+async def ignore(event: object, tx: object) -> None: ...
+
+
+def ids(conn: Connection, namespace: str) -> dict[str, int]:
+    """What one could guess: the numbers of the other namespace's things."""
+    row = conn.execute(
+        """select t.topic_id, c.consumer_id, s.schedule_id
+           from headrace.topic t
+           join headrace_internal.consumer c using (topic_id)
+           join headrace.schedule s on s.namespace = t.namespace
+           where t.namespace = %s""",
+        (namespace,),
+    ).fetchone()
+    assert row is not None
+    return dict(zip(("topic_id", "consumer_id", "schedule_id"), row, strict=True))
+
+
+@pytest.fixture
+def stage(conn: Connection) -> Connection:
+    """The owner's connection, with both namespaces filled. The same names in both: only the namespace keeps them apart."""
+    for namespace in ("a", "b"):
+        create_namespace(conn, namespace)
+        create_topic(conn, "orders", namespace=namespace, partitions=2)
+        create_consumer(conn, Consumer(topic="orders", name="mailer", handler=ignore, namespace=namespace))
+        create_schedule(conn, "nightly", cron="0 3 * * *", topic="orders", type="due", namespace=namespace)
+        for n in range(3):
+            publish(conn, "orders", "placed", {"secret": namespace, "n": n}, key="k", namespace=namespace)
+    drain(conn)
+    publish(conn, "orders", "placed", {"secret": "waiting"}, namespace="b")
+    return conn
+
+
+@pytest.fixture
+def sign_in(server: Server, database: Target, stage: Connection) -> Iterator[SignIn]:
+    """Makes a role with the grants given (namespace → level) and opens a session of it."""
+    roles: list[str] = []
+    with ExitStack() as sessions:
+
+        def begin(**grants: Level) -> Connection:
+            role = f"role_{uuid4().hex[:12]}"
+            stage.execute(f"create role {role} login")
+            roles.append(role)
+            for namespace, level in grants.items():
+                grant_namespace(stage, role, namespace, level)
+            session = sessions.enter_context(connect(Target(role, make_conninfo(database.dsn, user=role))))
+            session.execute("select set_config('headrace.namespace', %s, false)", (next(iter(grants), ""),))
+            return session
+
+        yield begin
+    with psycopg.connect(database.dsn, autocommit=True) as owner:
+        for role in roles:
+            owner.execute(f"drop owned by {role}")
+            owner.execute(f"drop role {role}")

@@ -1,0 +1,82 @@
+"""The action queue of a namespace: sent by publishers, handled by consumers, closed to the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headrace.actions import Action
+from headrace.core import Forbidden, NamespaceInUse
+from headrace.db import AsyncConnection, Connection, Target, map_database_errors
+from headrace.namespaces import create_namespace, drop_namespace
+from headrace.node import Headrace, Node
+from tests.namespaces.conftest import SignIn
+
+SEND = "select headrace.send_action('NOTIFY', '1', p_namespace => %s)"
+
+
+async def test_action_sent_by_a_publisher_is_handled_by_a_consumers_node(
+    stage: Connection, sign_in: SignIn, database: Target
+) -> None:
+    publisher, consumer = sign_in(a="publish"), sign_in(a="consume")
+    publisher.execute(SEND, ("a",))
+    app, done = Headrace(namespace="a"), asyncio.Event()
+
+    @app.handler("NOTIFY")
+    async def notify(action: Action, tx: AsyncConnection) -> None:
+        done.set()
+
+    node = Node(app, [Target("role", make_conninfo(database.dsn, user=consumer.info.user))], sequencer=False)
+    running = asyncio.create_task(node.run())
+    await asyncio.wait([running, asyncio.ensure_future(done.wait())], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    node.stop()
+    await running
+    assert consumer.execute("select outcome from headrace_internal.action_result").fetchall() == [("done",)]
+    assert consumer.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
+
+
+@pytest.mark.parametrize("level", ["publish", "consume", "admin"])
+def test_queue_of_another_namespace_is_closed(stage: Connection, sign_in: SignIn, level: str) -> None:
+    role = sign_in(a=level)
+    stage.execute(SEND, ("b",))
+    stage.execute(
+        "insert into headrace_internal.action_result values (now(), gen_random_uuid(), null, 1, 1, 'b', 'NOTIFY', 'done')"
+    )
+    with pytest.raises(Forbidden, match="permission denied"), map_database_errors():
+        role.execute(SEND, ("b",))
+    for table in ("q_hr_b", "q_hr_b_dlq", "a_hr_b", "a_hr_b_dlq", "meta"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            role.execute(f"select from pgmq.{table}")
+    for call in (
+        "select headrace.queue_state('b')",
+        "select headrace_internal.bury_unhandled(0, 'b')",
+        "select headrace.purge_dead_letters(p_namespace => 'b')",
+        "select headrace.redrive_actions(p_namespace => 'b')",
+        "select pgmq.read('hr_b', 1, 1)",
+        "select pgmq.drop_queue('hr_b')",
+        "select pgmq.purge_queue('hr_b')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            role.execute(call)
+    if level != "publish":
+        assert role.execute("select from headrace_internal.action_result").fetchall() == []
+
+
+def test_publisher_does_not_read_the_queue(stage: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="publish")
+    role.execute(SEND, ("a",))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        role.execute("select message from pgmq.q_hr_a")
+
+
+def test_namespace_with_actions_is_not_dropped(conn: Connection) -> None:
+    create_namespace(conn, "c")
+    conn.execute(SEND, ("c",))
+    with pytest.raises(NamespaceInUse, match="has actions"):
+        drop_namespace(conn, "c")
+    conn.execute("select pgmq.purge_queue('hr_c')")
+    drop_namespace(conn, "c")
+    assert conn.execute("select to_regclass('pgmq.q_hr_c')").fetchone() == (None,)

@@ -1,0 +1,174 @@
+"""A role of namespace a can neither read nor act in b, by no function and no table."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from headrace.consume import consumer_lag
+from headrace.db import Connection
+from headrace.log import list_topics
+from headrace.namespaces import Level, list_namespaces
+from headrace.schedules import list_schedules
+from tests.namespaces.conftest import SignIn, ids
+
+LEVELS: list[Level] = ["publish", "consume", "admin"]
+
+
+def picture(conn: Connection, namespace: str) -> list[object]:
+    """Everything of a namespace, as the owner sees it."""
+    owned = "(select topic_id from headrace.topic where namespace = %(namespace)s)"
+    consumers = f"(select consumer_id from headrace_internal.consumer where topic_id in {owned})"
+    texts = [
+        "select * from headrace.topic where namespace = %(namespace)s",
+        f"select * from headrace_internal.topic_border where topic_id in {owned} order by 1, 2",
+        f"select * from headrace_internal.outbox where topic_id in {owned} order by id",
+        f"select * from headrace_internal.log where topic_id in {owned} order by position",
+        f"select * from headrace_internal.consumer where topic_id in {owned}",
+        f"select * from headrace_internal.cursor where consumer_id in {consumers} order by 1, 2",
+        f"select * from headrace_internal.dead_letter where consumer_id in {consumers}",
+        "select * from headrace.schedule where namespace = %(namespace)s",
+        "select count(*) from headrace_internal.schedule_due where schedule_id in (select schedule_id from headrace.schedule)",
+        "select * from headrace_internal.schedule_tick",
+        "select * from headrace.namespace",
+    ]
+    return [conn.execute(text, {"namespace": namespace}).fetchall() for text in texts]
+
+
+CALLS = [
+    "select headrace.publish('orders', 'placed', '1', p_namespace => 'b')",
+    'select headrace.publish_many(\'[{"topic": "orders", "type": "placed", "payload": 1}]\', \'b\')',
+    "select headrace.create_topic('new', p_namespace => 'b')",
+    "select headrace.alter_topic('orders', 8, p_namespace => 'b')",
+    "select headrace.drop_topic('orders', true, 'b')",
+    "select headrace_internal.add_branch(%(topic_id)s)",
+    "select headrace_internal.drop_branch(%(topic_id)s)",
+    "select headrace_internal.topic_id('orders', 'b')",
+    "select headrace_internal.log_head(%(topic_id)s)",
+    "select headrace.sequence()",
+    "select headrace_internal.trim_outbox()",
+    "select headrace.maintain_log()",
+    "select headrace.drop_expired(%(topic_id)s, 'infinity', true)",
+    "select headrace_internal.extend_log(%(topic_id)s, 'infinity')",
+    "select headrace.create_consumer('orders', 'spy', p_namespace => 'b')",
+    "select headrace.drop_consumer('orders', 'mailer', 'b')",
+    "select headrace.claim(%(consumer_id)s, 10)",
+    "select headrace.advance(%(consumer_id)s, 0, 99)",
+    "select headrace.fail(%(consumer_id)s, 0, 0, 1, 1, 'x')",
+    "select headrace_internal.bury(%(consumer_id)s, 0, 1, 'dead', 'x', 'x', 1)",
+    "select headrace_internal.hold_back(%(consumer_id)s, 0, 0, 9)",
+    "select headrace_internal.claim_redrive(%(consumer_id)s)",
+    "select headrace.redrive('orders', 'mailer', null, 'b')",
+    "select headrace.discard('orders', 'mailer', null, 'b')",
+    "select headrace.seek('orders', 'mailer', 'latest', false, 'b')",
+    "select headrace.seek_position(%(topic_id)s, 'latest')",
+    "select headrace.resume('orders', 'mailer', 'b')",
+    "select headrace.create_schedule('spy', '* * * * *', 'orders', 'x', p_namespace => 'b')",
+    "select headrace.alter_schedule('nightly', '* * * * *', p_namespace => 'b')",
+    "select headrace.pause_schedule('nightly', 'b')",
+    "select headrace.resume_schedule('nightly', 'b')",
+    "select headrace.drop_schedule('nightly', 'b')",
+    "select headrace.run_schedule(%(schedule_id)s)",
+    "select headrace.run_schedule_now('nightly', 'b')",
+    "select headrace_internal.publish_tick(%(schedule_id)s, now())",
+    "select headrace.next_ticks('nightly', 10, 'b')",
+    "select headrace_internal.plan_schedule(%(schedule_id)s, '0 3 * * *', 'UTC', now(), array[now()], now(), now())",
+    "select headrace_internal.claim_schedule(0)",
+    "select headrace_internal.refuse_schedule(%(schedule_id)s, '0 3 * * *', 'UTC', 'x')",
+    "select headrace.create_namespace('c')",
+    "select headrace.drop_namespace('b')",
+    "select headrace.grant_namespace(current_user, 'b', 'admin')",
+    "select headrace.revoke_namespace('postgres', 'b')",
+    "select headrace_internal.apply_grants(current_user::regrole)",
+    "select headrace_internal.secure()",
+    "insert into headrace_internal.outbox (topic_id, type, payload) values (%(topic_id)s, 'placed', '1')",
+    "insert into headrace_internal.namespace_grant (role, namespace, level) values (current_user::regrole, 'b', 'admin')",
+    "insert into headrace.namespace (namespace) values ('c')",
+    "insert into headrace.topic (namespace, topic) values ('b', 'new')",
+    "insert into headrace_internal.cursor (consumer_id, partition, position) values (%(consumer_id)s, 7, 0)",
+    "insert into headrace_internal.schedule_due values (%(schedule_id)s, now())",
+    "update headrace.topic set retention = '1 day', partitions = 9 where topic_id = %(topic_id)s",
+    "update headrace.topic set namespace = 'b'",
+    "update headrace_internal.cursor set position = 99 where consumer_id = %(consumer_id)s",
+    "update headrace.schedule set cron = '* * * * *' where schedule_id = %(schedule_id)s",
+    "delete from headrace_internal.log where topic_id = %(topic_id)s",
+    "delete from headrace_internal.outbox where topic_id = %(topic_id)s",
+    "delete from headrace_internal.consumer where consumer_id = %(consumer_id)s",
+    "delete from headrace.schedule where schedule_id = %(schedule_id)s",
+    "delete from headrace.topic where topic_id = %(topic_id)s",
+    "truncate headrace_internal.outbox",
+    "drop table headrace_internal.log",
+    "select from headrace.topic where topic_id = %(topic_id)s for update",
+    "create table headrace.mine (x int)",
+    "copy headrace_internal.outbox (topic_id, type, payload) from program 'true'",
+]
+
+
+def try_everything(role: Connection, known: dict[str, int]) -> None:
+    """Every call there is, with the numbers of the other namespace's things."""
+    for call in CALLS:
+        try:
+            with role.transaction():
+                role.execute(call, known)
+        except psycopg.Error as error:
+            assert error.sqlstate in ("42501", "HR101", "HR102", "HR130", "HR131"), (call, error)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_a_role_of_one_namespace_calls_changes_another(stage: Connection, sign_in: SignIn, level: Level) -> None:
+    role = sign_in(a=level)
+    before = picture(stage, "b")
+    try_everything(role, ids(stage, "b"))
+    assert picture(stage, "b") == before
+
+
+def test_trying_everything_finds_a_seeded_hole(stage: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="consume")
+    before = picture(stage, "b")
+    stage.execute("alter table headrace_internal.cursor disable row level security")
+    try_everything(role, ids(stage, "b"))
+    assert picture(stage, "b") != before
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_table_or_view_shows_a_row_of_another_namespace(stage: Connection, sign_in: SignIn, level: Level) -> None:
+    """Whatever can be selected from at all: the rows are those one sees when b is not there."""
+    role, known = sign_in(a=level), ids(stage, "b")
+    relations = stage.execute(
+        "select relname, relkind from pg_class where relnamespace in ('headrace'::regnamespace, 'headrace_internal'::regnamespace) and relkind in ('r', 'p', 'v', 'S')"
+    ).fetchall()
+    seen: dict[str, str] = {}
+    for name, _ in relations:
+        try:
+            seen[name] = str(role.execute(f"select * from headrace_internal.{name}").fetchall())
+        except psycopg.errors.InsufficientPrivilege:
+            continue
+    assert "topic" in seen
+    assert not any("secret': 'b'" in rows or "'b'" in rows for rows in seen.values())
+    for column, value in known.items():
+        for (name,) in stage.execute(
+            "select table_name from information_schema.columns where table_schema like 'headrace%%' and column_name = %s",
+            (column,),
+        ).fetchall():
+            if name in seen:
+                assert role.execute(f"select from headrace_internal.{name} where {column} = %s", (value,)).fetchall() == [], name
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_unknown_and_forbidden_look_the_same(sign_in: SignIn, level: Level) -> None:
+    """A role does not learn which topics another namespace has."""
+    role = sign_in(a=level)
+    told = []
+    for topic, namespace in (("orders", "b"), ("nothing", "b"), ("orders", "nowhere")):
+        with pytest.raises(psycopg.Error) as refused:
+            role.execute("select headrace_internal.topic_id(%s, %s)", (topic, namespace))
+        told.append(str(refused.value.diag.message_hint).replace(topic, "…"))
+    assert len(set(told)) == 1
+
+
+def test_lists_show_ones_own_namespace_only(sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    assert [one.namespace for one in list_namespaces(role)] == ["a"]
+    assert list_topics(role, namespace="b") == []
+    assert list_schedules(role, namespace="b") == []
+    assert consumer_lag(role, namespace="b") == []

@@ -1,0 +1,75 @@
+"""Rules that are compiled and run step by step, and a queue that only remembers what it was sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from headrace.correlators import CorrelatorEngine
+from headrace.db import Connection, Subscription, Target, connect, create_pool
+from headrace.rules import RuleEngine
+
+# The queue belongs to another room: what a rule sends is what matters here.
+REMEMBER = """
+create table public.sent (n bigint generated always as identity, namespace text, action jsonb, delay_s integer);
+create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
+returns setof bigint
+language sql volatile
+as $$
+    insert into public.sent (namespace, action, delay_s)
+    select p_namespace, a.action, p_delays[a.n] from unnest(p_actions) with ordinality a (action, n) order by a.n
+    returning n
+$$;
+"""
+
+
+@contextmanager
+def remembering(database: Target) -> Iterator[Connection]:
+    """A connection to a database whose queue remembers, with no word about unregistered names."""
+    with connect(database) as connection:
+        connection.execute(REMEMBER)
+        connection.execute("update headrace.namespace set unknown_names = 'allow'")
+        yield connection
+
+
+@pytest.fixture
+def conn(database: Target) -> Iterator[Connection]:
+    with remembering(database) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def reacting(database: Target) -> AsyncIterator[RuleEngine]:
+    """A reactor that is stepped by hand."""
+    own = create_pool(database, size=2)
+    await own.open()
+    try:
+        yield RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    finally:
+        await own.close()
+
+
+@pytest.fixture
+async def reactor(database: Target, conn: Connection) -> AsyncIterator[RuleEngine]:
+    async with reacting(database) as one:
+        yield one
+
+
+@asynccontextmanager
+async def correlating(database: Target) -> AsyncIterator[CorrelatorEngine]:
+    """Correlators that are stepped by hand."""
+    own = create_pool(database, size=2)
+    await own.open()
+    try:
+        yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+    finally:
+        await own.close()
+
+
+@pytest.fixture
+async def correlators(database: Target, conn: Connection) -> AsyncIterator[CorrelatorEngine]:
+    async with correlating(database) as ones:
+        yield ones

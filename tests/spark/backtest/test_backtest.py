@@ -1,0 +1,224 @@
+"""A backtest gives what the engine would have given, over archive and log, and leaves the database as it was."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.archive import archive
+from headrace.core import Invalid, UnknownCorrelator, UnknownRule
+from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
+from headrace.db import Connection, Server, Target, connect
+from headrace.log import create_topic
+from headrace.rules import RuleEngine
+from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
+from headrace.spark.backtest.access import told_to_spark
+from tests.archive.past import later
+from tests.builders import drain, shift_clock
+from tests.cli.conftest import call
+from tests.correlators.steps import happen, pushed, settle_correlators
+from tests.rules.steps import settle, write
+
+pytestmark = pytest.mark.lane("pg18")
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+COUNT = 60
+STATE = """
+    select (select count(*) from headrace_internal.firing), (select count(*) from headrace_internal.correlation),
+        (select count(*) from public.sent),
+        (select count(*) from headrace_internal.outbox), (select count(*) from headrace_internal.log), (select count(*) from headrace_internal.rule_version),
+        (select array_agg(c.position order by c.consumer_id) from headrace_internal.cursor c),
+        (select count(*) from headrace_internal.correlator_instance)"""
+RULES = """
+rules:
+  - {name: fast, topic: cars, event_type: NEW_CAR, condition: "(object -> 'hp')::int > 20", action: act}
+  - {name: red, topic: cars, event_type: NEW_CAR, condition: "object ->> 'color' = 'red'", action: act}
+"""
+
+
+def hp(n: int) -> int:
+    return n * 7 % 60
+
+
+async def cars(conn: Connection, reactor: RuleEngine, database: Target, folder: Path) -> None:
+    """60 cars over six days, five keys; a live rule `fast` (hp > 30) from position 11 on; the first half archived and dropped."""
+    create_topic(conn, "cars", time_partition="day")
+    for first in range(1, COUNT + 1, 10):
+        if first == 11:
+            write(conn, "fast", "(object -> 'hp')::int > 30")
+        if first == 31:
+            shift_clock(conn, "4 days")
+        for n in range(first, first + 10):
+            payload = json.dumps({"hp": hp(n), "color": "red" if n % 4 == 0 else "<b>blue</b>"})
+            conn.execute(
+                "select headrace.publish('cars', 'NEW_CAR', %s::jsonb, p_key => %s, p_emitted_at => %s)",
+                (payload, f"k{n % 5}", DAY + timedelta(days=(n - 1) // 10)),
+            )
+        await settle(reactor, conn)
+    list(archive(later(database, days=4), "cars", folder=folder))
+    conn.execute("select headrace.drop_expired(headrace_internal.topic_id('cars'), headrace.clock() - interval '1 day')")
+
+
+def shown(report: Report) -> dict[str, tuple[int, int, int]]:
+    return {result.name: (result.would, result.live, result.both) for result in report.results}
+
+
+async def test_rules_from_a_file_are_compared_with_the_live_ones(
+    spark: SparkSession, database: Target, conn: Connection, reactor: RuleEngine, tmp_path: Path
+) -> None:
+    await cars(conn, reactor, database, tmp_path)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    before = conn.execute(STATE).fetchone()
+    subjects = rule_subjects(conn, str(tmp_path / "rules.yaml"))
+    assert [subject.live for subject in subjects] == [True, False]
+    report = backtest(spark, [database], subjects, samples=2, keys=3)
+
+    would = {n for n in range(1, COUNT + 1) if hp(n) > 20}
+    live = {n for n in range(11, COUNT + 1) if hp(n) > 30}
+    assert (report.events, report.archived) == (COUNT, 30)
+    assert shown(report) == {"fast": (len(would), len(live), len(live)), "red": (COUNT // 4, 0, 0)}
+    fast = report.results[0]
+    by_day = {(day.day - DAY.date()).days: (day.would, day.live, day.both) for day in fast.days}
+    days, lives = Counter((n - 1) // 10 for n in would), Counter((n - 1) // 10 for n in live)
+    assert by_day == {day: (days[day], lives[day], lives[day]) for day in days}
+    keys = Counter(f"k{n % 5}" for n in would)
+    assert [(key.key, key.would) for key in fast.keys] == sorted(keys.items(), key=lambda one: (-one[1], one[0]))[:3]
+    assert {(one.status, one.position) for one in fast.samples} == {
+        *(("both", n) for n in sorted(live)[-2:]),
+        *(("would", n) for n in sorted(would - live)[-2:]),
+    }
+    for one in fast.samples:
+        (event,) = one.evidence
+        assert (event.position, json.loads(event.payload)["hp"]) == (one.position, hp(one.position))
+    assert conn.execute(STATE).fetchone() == before
+
+
+async def test_command_tells_the_same_as_json_table_and_page(
+    spark: SparkSession, database: Target, conn: Connection, reactor: RuleEngine, tmp_path: Path
+) -> None:
+    await cars(conn, reactor, database, tmp_path)
+    page = tmp_path / "report.html"
+    words = ("backtest", "--rule", "fast", "--from", "11", "--dsn", database.dsn)
+    answer = call(*words, "--html", str(page))
+    live = len([n for n in range(11, COUNT + 1) if hp(n) > 30])
+    assert answer.code == 0, answer.err
+    assert "█" in answer.out and "nothing was fired" in answer.out
+    text = page.read_text()
+    assert "<b>blue" not in text and "&lt;b&gt;blue" in text and "<svg" in text and "<script" not in text and "http" not in text
+    told = call(*words, "--to", "31", "--json").json
+    (result,) = told["results"]
+    early = len([n for n in range(11, 31) if hp(n) > 30])
+    assert (result["would"], result["live"], result["both"]) == (early, early, early)
+    assert f"{live}" in answer.out
+    assert call("backtest", "--dsn", database.dsn).code == 2
+    assert call("backtest", "--rule", "nobody", "--dsn", database.dsn).code == UnknownRule.exit_code
+
+
+async def test_correlator_gives_what_the_live_one_gave_and_a_changed_one_the_difference(
+    spark: SparkSession, database: Target, conn: Connection, correlators: CorrelatorEngine, tmp_path: Path
+) -> None:
+    create_topic(conn, "cars")
+    late = "repeat {push(late) {sequential {departed, fail {within 10 s {arrived}}}}}"
+    create_correlator(conn, Correlator(name="late", topic="cars", key="key", pattern=late))
+    await settle_correlators(correlators, conn)
+    happen(conn, "departed:k1 departed:k2 other arrived:k2")
+    for by in ("20 s", "25 s", "40 s"):
+        shift_clock(conn, by)
+        happen(conn, "departed:k1 departed:k3 arrived:k3")
+    await settle_correlators(correlators, conn)
+    before = conn.execute(STATE).fetchone()
+    live = pushed(conn)
+    assert {row[4] for row in live} == {None}
+
+    subject = correlator_subject(conn, "late")
+    (result,) = backtest(spark, [database], [subject]).results
+    assert (result.would, result.live, result.both) == (len(live), len(live), len(live))
+    assert [(token.token, token.both) for token in result.tokens] == [("late", len(live))]
+    assert {tuple(event.position for event in one.evidence) for one in result.samples} == {tuple(row[5]) for row in live}
+
+    (tmp_path / "late.ecl").write_text("repeat {push(late) {sequential {departed, fail {within 3 s {arrived}}}}}")
+    changed = correlator_subject(conn, str(tmp_path / "late.ecl"))
+    (other,) = backtest(spark, [database], [changed]).results
+    assert other.would >= result.would and other.both == 0
+    assert conn.execute(STATE).fetchone() == before
+
+
+def test_pattern_of_a_file_needs_a_topic_or_a_live_one(conn: Connection, tmp_path: Path) -> None:
+    (tmp_path / "new.ecl").write_text("push(x) {a}")
+    with pytest.raises(Invalid, match="give --topic"):
+        correlator_subject(conn, str(tmp_path / "new.ecl"))
+    subject = correlator_subject(conn, str(tmp_path / "new.ecl"), topic="cars", key="key")
+    assert (subject.live, subject.topic, subject.name) == (False, "cars", "new")
+    with pytest.raises(UnknownCorrelator):
+        correlator_subject(conn, "nobody")
+
+
+@pytest.mark.parametrize("form", ["url", "words"])
+def test_sessions_of_a_backtest_cannot_write(database: Target, form: str) -> None:
+    given = database if form == "url" else Target("test", psycopg.conninfo.make_conninfo(database.dsn))
+    with connect(read_only(given)) as conn:
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            conn.execute("select headrace.create_topic('never')")
+        assert conn.execute("select count(*) from headrace.topic").fetchone() == (0,)
+
+
+async def test_backtest_and_its_spark_open_no_session_that_could_write(
+    spark: SparkSession, database: Target, conn: Connection, reactor: RuleEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(conn, "cars")
+    write(conn, "fast", "true")
+    conn.execute("select headrace.publish('cars', 'NEW_CAR', '1')")
+    await settle(reactor, conn)
+    opened: list[Target] = []
+
+    def watched(target: Target) -> object:
+        opened.append(target)
+        return connect(target)
+
+    @contextmanager
+    def told(targets: list[Target]) -> Iterator[str]:
+        opened.extend(targets)
+        with told_to_spark(targets) as secret:
+            yield secret
+
+    monkeypatch.setattr("headrace.spark.backtest.run.connect", watched)
+    monkeypatch.setattr("headrace.spark.backtest.run.told_to_spark", told)
+    assert shown(backtest(spark, [database], rule_subjects(conn, "fast"))) == {"fast": (1, 1, 1)}
+    assert len(opened) == 2
+    for target in opened:
+        with connect(target) as one, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            one.execute("select headrace.publish('cars', 'NEW_CAR', '1')")
+
+
+async def test_shards_are_tested_each_by_itself_and_add_up(
+    spark: SparkSession, server: Server, database: Target, conn: Connection, reactor: RuleEngine
+) -> None:
+    other = f"other_{uuid4().hex}"
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"create database {other} template headrace_template strategy file_copy")
+    shards = [Target("a", database.dsn), Target("b", server.dsn(other))]
+    with connect(shards[1]) as second:
+        for one, count in ((conn, 3), (second, 5)):
+            create_topic(one, "cars")
+            if one is conn:
+                write(one, "fast", "true")
+                await settle(reactor, conn)
+            for _ in range(count):
+                one.execute("select headrace.publish('cars', 'NEW_CAR', '1', p_key => 'k')")
+            drain(one)
+        await settle(reactor, conn)
+        report = backtest(spark, shards, rule_subjects(conn, "fast"), samples=10)
+    with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        admin.execute(f"drop database {other} with (force)")
+    assert report.events == 8
+    assert shown(report) == {"fast": (8, 3, 3)}
+    assert Counter(one.shard for one in report.results[0].samples) == {"a": 3, "b": 5}

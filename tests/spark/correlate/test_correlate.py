@@ -1,0 +1,130 @@
+"""correlate over frames gives what the table's own function gives, event by event, key by key."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.core import Invalid
+from headrace.lang.condition import Sample, jsonb_text
+from headrace.lang.ecl import Event, PatternError, compile, evaluate_condition
+from headrace.lang.ecl import parse as parse_pattern
+from headrace.spark import CorrelatorSpec, correlate, correlate_batch, take_micro_batch
+from headrace.spark.correlate.rows import STATE_SCHEMA
+from headrace.spark.correlate.symbols import classifier
+
+from . import test_step
+from .test_step import Reference, Told, _order
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = (
+    "key string, type string, payload string, topic string, partition int, `offset` bigint, timestamp timestamp,"
+    " event_id string, headers string, shard string, appended_at timestamp"
+)
+SIMPLE = "repeat{push(x){do{accumulate{a, <(object -> 'amount')::int > 5>}}unless{c}}}"
+TIMED = "repeat{push(late){do{sequential{a, after 2 s}}unless{b}}}"
+WIDE = "parallel{repeat{push(x){sequential{a,b}}}, repeat{push(y){within 3 s {sequential{<object ->> 'account' = 'k1'>, c}}}}}"
+TWOS = "repeat{push(x){sequential{a,a}}}"
+
+
+def made_events(count: int, seed: int = 5) -> list[Event]:
+    chance = random.Random(seed)
+    events, now = [], 0
+    for number in range(count):
+        now += chance.choice([0, 200_000, 700_000, 1_500_000])
+        account = chance.choice(["k1", "k2", "k3", None]) if number % 11 else 7
+        type_ = chance.choice("aaabbcd")
+        payload = {"account": account, "amount": chance.randrange(12)}
+        events.append(Event(type_, now, Sample(payload, type_, emitted_at=EPOCH + timedelta(microseconds=now))))
+    return events
+
+
+EVENTS = made_events(160)
+
+
+def frame(spark: Any, events: Sequence[Event], first: int = 0) -> Any:
+    rows = []
+    for offset, event in enumerate(events, first):
+        at = EPOCH + timedelta(microseconds=event.time)
+        rows.append((None, event.type, jsonb_text(event.subject.payload), "t", 0, offset, at, f"e{offset}", "{}", "main", at))
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def spec(pattern: str, key: str | None = "object ->> 'account'") -> CorrelatorSpec:
+    return CorrelatorSpec(name="c", pattern=pattern, key=key, evidence_max=3)
+
+
+def expected(monkeypatch: pytest.MonkeyPatch, pattern: str, *, keyed: bool, until: int | None = None) -> Told:
+    monkeypatch.setattr(test_step, "evaluate", evaluate_condition)
+    keys = ["" if not keyed else event.subject.payload["account"] for event in EVENTS]
+    asked = [(None if key is None else str(key), event) for key, event in zip(keys, EVENTS, strict=True)]
+    reference = Reference(compile(parse_pattern(pattern)))
+    for offset, (key, event) in enumerate(asked):
+        if key is not None:
+            reference.take(key, offset, event)
+    for key in reference.states:
+        if until is not None:
+            reference.advance(key, until)
+    return sorted(reference.outputs, key=_order)
+
+
+def told(found: Any) -> Told:
+    rows = found.selectExpr(
+        "key", "token", "`offset`", "unix_micros(time)", "place", "evidence", "evidence_total", "event_id"
+    ).collect()  # fmt: skip
+    return sorted((tuple(row) for row in rows), key=_order)
+
+
+@pytest.mark.parametrize("pattern", [SIMPLE, TIMED, WIDE], ids=["simple", "timed", "wide"])
+def test_keys_run_as_the_table_does(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    until = EVENTS[-1].time + 60_000_000
+    wanted = expected(monkeypatch, pattern, keyed=True, until=until)
+    assert len(wanted) > 5
+    assert told(correlate(frame(spark, EVENTS), spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
+
+
+@pytest.mark.parametrize("pattern", [SIMPLE, WIDE], ids=["simple", "wide"])
+def test_batch_goes_on_from_given_states(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    early = correlate_batch(frame(spark, EVENTS[:70]), spec(pattern))
+    late = correlate_batch(frame(spark, EVENTS[70:], 70), spec(pattern), early.states)
+    assert sorted(told(early.outputs) + told(late.outputs), key=_order) == expected(monkeypatch, pattern, keyed=True)
+    assert set(late.states.columns) == set(STATE_SCHEMA.names)
+    early.release()
+    late.release()
+
+
+def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, dict[str, Any]] = {}
+    outputs: Told = []
+    for start in range(0, len(EVENTS), 60):
+        batch = take_micro_batch(frame(spark, EVENTS[start : start + 60], start), spec(TIMED))
+        before = STATE_SCHEMA.empty_table().from_pylist([known[key] for key in batch.keys if key in known], STATE_SCHEMA)
+        found = batch.step(before)
+        known |= {row["key"]: row for row in found.states.to_pylist()}
+        outputs += [tuple(row.values()) for row in found.outputs.to_pylist()]
+    assert sorted(outputs, key=_order) == expected(monkeypatch, TIMED, keyed=True)
+
+
+@pytest.mark.parametrize("pattern", [SIMPLE, TWOS], ids=["simple", "twos"])
+def test_stream_without_key_is_exact_whatever_its_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    wanted = expected(monkeypatch, pattern, keyed=False)
+    assert len(wanted) > 10
+    shuffled = frame(spark, EVENTS).repartition(3, "event_id")
+    assert told(correlate(shuffled, spec(pattern, key=None))) == wanted
+
+
+def test_timed_pattern_without_key_runs_in_one_task(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(correlate(frame(spark, EVENTS), spec(TIMED, key=None))) == expected(monkeypatch, TIMED, keyed=False)
+
+
+def test_key_is_one_value_of_the_condition_language() -> None:
+    assert classifier(spec("a", key="key")).key.endswith("f0")
+    for bad in ("key) = (key) or (type", "key) = (type", "(object -> 'n')::numeric", "object -> 'a'", "object"):
+        with pytest.raises(Invalid):
+            classifier(spec("a", key=bad))
+    with pytest.raises(PatternError):
+        classifier(spec("push(x){"))

@@ -1,0 +1,128 @@
+"""A stream that tasks read by themselves gives what Spark's own way gives; what is more than a plain read is left to Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.db import Connection, Target
+from headrace.spark import CorrelatorSpec, correlate
+from headrace.spark.correlate.chunks import files as files_module
+from headrace.spark.correlate.chunks.stream import PIECE_BYTES_MAX, Files, packed, stream_of
+from tests.builders import drain, topic
+from tests.spark.frames import load, published, secret_file
+
+from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, spec, told
+
+TYPES = "repeat{push(x){do{accumulate{a, b}}unless{c}}}"
+
+
+def written(df: Any, place: Path, **options: str) -> Any:
+    """The frame out of Parquet files, which hold ranges of offsets."""
+    df.repartitionByRange(4, "offset").sortWithinPartitions("offset").write.options(**options).parquet(str(place))
+    return df.sparkSession.read.parquet(str(place))
+
+
+def plain(pattern: str, **given: Any) -> CorrelatorSpec:
+    return CorrelatorSpec(name="c", pattern=pattern, evidence_max=3, **given)
+
+
+@pytest.mark.parametrize("pattern", [TYPES, TWOS], ids=["types", "twos"])
+def test_files_read_by_tasks_give_what_the_table_gives(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    wanted = expected(monkeypatch, pattern, keyed=False)
+    assert len(wanted) > 10
+    df = written(frame(spark, EVENTS), tmp_path / "events")
+    monkeypatch.setattr("headrace.spark.correlate.chunks.composing.correlate_chunks", None)
+    assert told(correlate(df, spec(pattern, key=None))) == wanted
+
+
+def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = frame(spark, EVENTS).selectExpr("*", "if(`offset` % 5 = 0, 'other', topic) as t2").drop("topic")
+    df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
+    asked = plain(TYPES, topic="t", since_offset=40)
+    found = told(correlate(df, asked))
+    monkeypatch.setattr(files_module, "stream_of", lambda *_: None)
+    assert found == told(correlate(df, asked))
+    assert found
+
+
+def test_overlapping_files_are_left_to_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame(spark, EVENTS).repartition(3, "event_id").write.parquet(str(tmp_path / "events"))
+    df = spark.read.parquet(str(tmp_path / "events"))
+    assert stream_of(df, plain(TYPES), "appended_at") is not None
+    assert told(correlate(df, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
+
+
+def test_file_that_is_not_what_the_frame_says_is_left_to_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = frame(spark, EVENTS)
+    df.coalesce(1).selectExpr("*", "int(`offset`) as narrow").drop("offset").withColumnRenamed("narrow", "offset").write.parquet(
+        str(tmp_path / "events")
+    )
+    read = spark.read.schema(df.schema).parquet(str(tmp_path / "events"))
+    assert stream_of(read, plain(TYPES), "appended_at") is not None
+    assert told(correlate(read, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
+
+
+def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+    df = written(frame(spark, EVENTS), tmp_path / "events")
+    frame(spark, EVENTS).write.partitionBy("topic").parquet(str(tmp_path / "by_topic"))
+    frame(spark, EVENTS).write.json(str(tmp_path / "json"))
+    others = [
+        df.where("type <> 'b'"),
+        df.sample(0.5, seed=1),
+        df.limit(5),
+        df.withColumn("type", df["key"]),
+        df.union(df),
+        frame(spark, EVENTS),
+        spark.read.parquet(str(tmp_path / "by_topic")),
+        spark.read.schema(df.schema).json(str(tmp_path / "json")),
+        df.selectExpr("*", "int(`offset`) as o").drop("offset").withColumnRenamed("o", "offset"),
+    ]
+    assert [stream_of(other, plain(TYPES), "appended_at") for other in others] == [None] * len(others)
+    assert stream_of(df, plain(SIMPLE), "appended_at") is None, "a pattern with conditions looks at more than types"
+    assert stream_of(df, plain(TYPES), "appended_at") is not None
+
+
+def test_pieces_read_every_row_once(tmp_path: Path) -> None:
+    """Large files are cut by row groups, small ones are read together."""
+    rows = pa.table({"type": ["a", "b"] * 50, "offset": range(100)})
+    pq.write_table(rows, tmp_path / "f", row_group_size=7)
+    cut = [Files((str(tmp_path / "f"),), part, 4) for part in range(4)]
+    found = [offset for piece in cut for batch in piece.batches(["type", "offset"]) for offset in batch["offset"].to_pylist()]
+    assert found == list(range(100))
+    sizes = {f"small{n}": 10 for n in range(50)} | {"large": 5 * PIECE_BYTES_MAX} | {"middle": PIECE_BYTES_MAX}
+    pieces = packed(sizes, cores=2)
+    assert sorted(path for piece in pieces for path in piece.paths if piece.part == 0) == sorted(sizes)
+    assert [piece.parts for piece in pieces if piece.paths == ("large",)] == [6] * 6
+    assert len(pieces) == 6 + 1 + 1
+    assert [len(piece.paths) for piece in packed({str(n): 31 << 20 for n in range(8)}, cores=2)] == [4, 4]
+
+
+@pytest.mark.lane("pg18")
+def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
+    spark: Any, conn: Connection, database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(conn, partitions=4)
+    for start in range(1, 30, 3):
+        published(conn, 2, first=start)
+        published(conn, 1, type="paid", first=start + 2)
+    drain(conn)
+    asked = plain("repeat{push(x){sequential{placed,placed,paid}}}", topic="orders")
+    df = load(spark, secret_file(tmp_path, database), minPartitions=4)
+    by_spark = told(correlate(df.where("true or type = ''").union(df.limit(0)), asked))
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.spark.correlate.chunks.composing.correlate_chunks", None)
+        found = correlate(df, asked)
+    published(conn, 2, first=31)
+    published(conn, 1, type="paid", first=33)
+    drain(conn)
+    assert told(found) == by_spark
+    assert len(by_spark) == 10

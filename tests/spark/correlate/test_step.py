@@ -1,0 +1,177 @@
+"""Stepping Arrow rows gives what the table's own function gives: outputs, evidence, states, however the rows are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.lang.ecl import (
+    Event,
+    Pattern,
+    Table,
+    TableState,
+    TimerFlood,
+    advance_state,
+    classify,
+    compile,
+    is_start,
+    moved,
+    next_deadline,
+    parse,
+    run_step,
+    start_state,
+)
+from headrace.spark.correlate import cells as cells_module
+from headrace.spark.correlate import simple as simple_module
+from headrace.spark.correlate.rows import STATE_SCHEMA, Rows
+from headrace.spark.correlate.stepping import Run, step
+from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
+
+Keyed = list[tuple[str, Event]]
+Told = list[tuple[object, ...]]
+EVIDENCE_MAX = 3
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
+keyed_events = st.lists(event_lists(max_size=8), min_size=1, max_size=4)
+
+
+def interleaved(sequences: Sequence[Sequence[Event]]) -> Keyed:
+    """The events of several keys in the order of time."""
+    rows = [(str(key), event) for key, events in enumerate(sequences) for event in events]
+    return sorted(rows, key=lambda row: row[1].time)
+
+
+def rows_of(table: Table, events: Keyed, first: int = 0) -> pa.Table:
+    symbols = [classify(table, event, evaluate) for _, event in events]
+    columns = {
+        "key": pa.array([key for key, _ in events], pa.string()),
+        "offset": pa.array(range(first, first + len(events)), pa.int64()),
+        "time": pa.array([event.time for _, event in events], pa.int64()),
+        "event_id": pa.array([f"e{n}" for n in range(first, first + len(events))], pa.string()),
+    }
+    for number in range(len(table.alphabets)):
+        columns["symbol" + (str(number) if number else "")] = pa.array([found[number] for found in symbols], pa.int32())
+    return pa.table(columns)
+
+
+class Reference:
+    """The database's own way of keeping evidence, over the table's pure function."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.states: dict[str, TableState] = {}
+        self.evidence: dict[str, list[int]] = {}
+        self.outputs: Told = []
+
+    def take(self, key: str, offset: int, event: Event) -> None:
+        self.states.setdefault(key, start_state(self.table, event.time))
+        self.evidence.setdefault(key, [])
+        self.advance(key, event.time)
+        symbols = classify(self.table, event, evaluate)
+        if moved(self.table, self.states[key], symbols):
+            self.evidence[key].append(offset)
+            self.states[key], outputs = run_step(self.table, self.states[key], symbols, event.time)
+            self.put(key, offset, outputs)
+
+    def advance(self, key: str, upto: int) -> None:
+        while (deadline := next_deadline(self.states[key])) is not None and deadline <= upto:
+            self.states[key], outputs = advance_state(self.table, self.states[key], deadline)
+            self.put(key, None, outputs)
+
+    def put(self, key: str, offset: int | None, outputs: Sequence[object]) -> None:
+        kept = self.evidence[key]
+        for place, output in enumerate(outputs, 1):
+            event_id = None if offset is None else f"e{offset}"
+            self.outputs.append((key, output.token, offset, output.time, place, kept[-EVIDENCE_MAX:], len(kept), event_id))
+        if is_start(self.table, self.states[key]):
+            self.evidence[key] = []
+
+
+def referred(table: Table, events: Keyed, until: int | None) -> Reference:
+    reference = Reference(table)
+    for offset, (key, event) in enumerate(events):
+        reference.take(key, offset, event)
+    for key in reference.states:
+        if until is not None:
+            reference.advance(key, until)
+    return reference
+
+
+def told(outputs: pa.Table) -> Told:
+    return sorted((tuple(row.values()) for row in outputs.to_pylist()), key=_order)
+
+
+def _order(row: tuple[object, ...]) -> tuple[object, ...]:
+    return row[0], row[3], row[2] is not None, row[2] or 0, row[4]
+
+
+def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
+    """In two micro-batches, with the states handed over, and as one sorted run in pieces of three rows."""
+    expected = referred(table, events, until)
+    wanted = sorted(expected.outputs, key=_order)
+    early = step(rows_of(table, events[:cut]), STATE_SCHEMA.empty_table(), table, evidence_max=EVIDENCE_MAX)
+    late = step(rows_of(table, events[cut:], cut), early.states, table, evidence_max=EVIDENCE_MAX, until=until)
+    assert told(pa.concat_tables([early.outputs, late.outputs])) == wanted
+    states = {row["key"]: row for row in [*early.states.to_pylist(), *late.states.to_pylist()]}
+    for key, state in expected.states.items():
+        if key not in states:
+            assert table.simple and is_start(table, state), "a key that is not written down stands at the start"
+            continue
+        assert (tuple(states[key]["units"]), tuple(states[key]["deadlines"])) == (state.units, state.deadlines)
+        kept = expected.evidence[key]
+        assert (states[key]["evidence"], states[key]["evidence_total"]) == (kept[-EVIDENCE_MAX:], len(kept))
+    run, found = Run(table, evidence_max=EVIDENCE_MAX, until=until), []
+    whole = rows_of(table, events).sort_by([("key", "ascending"), ("offset", "ascending")])
+    for start in range(0, whole.num_rows, 3):
+        found.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
+    assert told(pa.concat_tables([*found, run.finish().outputs])) == wanted
+
+
+@given(patterns(), keyed_events, st.integers(0, 20), st.booleans())
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+def test_any_table_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int, late: bool) -> None:
+    events = interleaved(sequences)
+    check(compile(pattern), events, cut, events[-1][1].time + 20 * US if late and events else None)
+
+
+@given(patterns(timers=False), keyed_events, st.integers(0, 20))
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+def test_table_without_timers_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int) -> None:
+    check(compile(pattern), interleaved(sequences), cut, None)
+
+
+def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker can fail: where the way back to the start is not noticed, evidence goes on for ever."""
+    events = interleaved([[Event(letter, time) for time, letter in enumerate("abab")]])
+    table = compile(parse("repeat{push(x){sequential{a,b}}}"))
+    check(table, events, 2, None)
+    monkeypatch.setattr(simple_module, "TO_START", 0)
+    with pytest.raises(AssertionError):
+        check(table, events, 2, None)
+
+
+@pytest.mark.parametrize("longest", [0, 64])
+def test_cells_are_the_same_without_the_compiler(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rounds and by the plain loop."""
+    monkeypatch.setattr(cells_module, "ROUNDS_MAX", longest)
+    chance = np.random.default_rng(7)
+    states, width, rows = 5, 3, 2_000
+    following = chance.integers(0, states, states * width)
+    symbols = chance.integers(0, width, rows)
+    first = chance.random(rows) < 0.1
+    first[0] = True
+    symbols[first & (chance.random(rows) < 0.5)] = -1
+    given_states = chance.integers(0, states, rows)
+    plain = cells_module._loop(first, symbols, given_states, following, width)
+    assert (cells_module.cells_without_compiler(first, symbols, given_states, following, width) == plain).all()
+    assert (cells_module.cells(first, symbols, given_states, following, width) == plain).all()
+
+
+def test_timers_that_tick_without_end_are_refused() -> None:
+    table = compile(parse("repeat{push(x){after 1 ms}}"))
+    with pytest.raises(TimerFlood, match="key '0'"):
+        step(rows_of(table, [("0", Event("a", 0))]), STATE_SCHEMA.empty_table(), table, evidence_max=3, until=1_000 * US)

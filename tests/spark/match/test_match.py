@@ -1,0 +1,158 @@
+"""match finds what the database and Python find: one row per event and rule that is true of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from headrace.core import Invalid
+from headrace.lang.condition import Condition, ConditionError, Node, Sample, jsonb_text, load_corpus, parse, run_cases, to_python
+from headrace.spark import RuleSpec, match, spark_conditions
+from headrace.spark.match.plan import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
+from tests.lang.condition.strategies import conditions, events
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+SCHEMA = (
+    "key string, type string, payload string, topic string, partition int, `offset` bigint, timestamp timestamp,"
+    " event_id string, headers string, shard string"
+)
+
+
+def frame(spark: Any, samples: Sequence[Sample]) -> Any:
+    """The samples as events of the topic `orders`, at positions from 1."""
+    rows = [
+        (
+            sample.key, sample.type, jsonb_text(sample.payload), "orders", 0, offset, sample.emitted_at, f"e{offset}",
+            jsonb_text(dict(sample.headers)), "main",
+        )
+        for offset, sample in enumerate(samples, 1)
+    ]  # fmt: skip
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def hits(found: Any) -> set[tuple[str, int]]:
+    rows = [(row["rule"], row["offset"]) for row in found.select("rule", "offset").collect()]
+    assert len(rows) == len(set(rows)), "an event fired a rule twice"
+    return set(rows)
+
+
+def expected(rules: Sequence[RuleSpec], samples: Sequence[Sample]) -> set[tuple[str, int]]:
+    """What the Python printer says."""
+    asked = [(rule, to_python(parse(rule.condition))) for rule in rules]
+    return {
+        (rule.name, offset)
+        for rule, is_true in asked
+        for offset, sample in enumerate(samples, 1)
+        if sample.type == rule.event_type and is_true(sample) is True
+    }
+
+
+def rule(name: str, condition: str, **given: Any) -> RuleSpec:
+    return RuleSpec(name=name, condition=condition, **{"event_type": "placed", "action": "notify", **given})
+
+
+def test_match_answers_the_corpus(spark: Any) -> None:
+    cases = (*load_corpus(CORPUS / "condition.toml"), *load_corpus(CORPUS / "condition_rulings.toml"))
+    outcomes = run_cases(cases, spark_conditions(spark))
+    assert [f"{o.case.name}: expected {o.case.expect}, got {o.got}" for o in outcomes if not o.passed] == []
+
+
+# Few examples and no shrinking: each is a Spark job of many conditions over many events.
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(conditions, min_size=15, max_size=30), st.lists(events, min_size=10, max_size=30))
+def test_random_conditions_find_what_python_finds(spark: Any, trees: list[Node], samples: list[Sample]) -> None:
+    rules = [
+        rule(f"{kind}/{number}", Condition(tree).text, event_type=kind)
+        for number, tree in enumerate(trees)
+        for kind in ("", "order.placed")
+    ]
+    assert hits(match(frame(spark, samples), rules)) == expected(rules, samples)
+
+
+def placed(**payload: Any) -> Sample:
+    return Sample(payload, "placed", key=str(payload.get("n")))
+
+
+def moment(day: int) -> str:
+    return f"'2026-01-{day:02}T00:00:00Z'"
+
+
+SAMPLES = [
+    placed(n=n, size=n % 7, color=("red", "blue", "green")[n % 3], at=f"2026-01-{n % 28 + 1:02}T00:00:00Z", half=f"{n / 2}")
+    for n in range(40)
+] + [Sample({"color": "red", "n": 3}, "other"), placed(n="3", color=None), placed(), Sample([1], "placed")]
+
+
+def test_rules_of_one_shape_are_probed_and_find_the_same(spark: Any) -> None:
+    """Every kind of constant: integers, decimals, texts, moments, patterns; keys of text, integer and boolean."""
+    few = range(SHARED_MIN)
+    rules = [
+        *(rule(f"a{n}", f"object ->> 'color' = 'red' and (object -> 'n')::int > {n * 5}") for n in few),
+        *(rule(f"b{n}", f"(object -> 'size')::int = {n} and (object ->> 'half')::numeric >= {n}.5") for n in few),
+        *(rule(f"c{n}", f"object ->> 'color' = 'blue' and (object ->> 'at')::timestamptz < {moment(n + 9)}") for n in few),
+        *(rule(f"d{n}", f"key = '{n}' and object ->> 'color' ~ '^[a-{'bdeg'[n % 4]}]'") for n in few),
+        *(rule(f"e{n}", f"(object -> 'n')::int = {n} and object ->> 'color' like '%{'edu'[n % 3]}%'") for n in few),
+        *(rule(f"f{n}", f"object ->> 'color' = '{('red', 'its', '=')[n % 3]}'") for n in few),
+    ]
+    assert {entry.shape for entry in plan(rules).entries} == {1, 2, 3, 4, 5, 6}
+    found = expected(rules, SAMPLES)
+    assert {name[0] for name, _ in found} == set("abcdef")
+    assert hits(match(frame(spark, SAMPLES), rules)) == found
+
+
+def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -> None:
+    alike = [rule(f"t{n}", f"(object -> 'n')::int between {n} and {n + 2}") for n in range(KEYLESS_MIN)]
+    words = ["<", "<=", ">", ">=", "<>", "="]
+    apart = [
+        rule(f"s{n}", f"(object -> 'n')::int {words[n % 6]} {n % 40} or (object -> 'size')::int {words[n // 6 % 6]} {n // 36}")
+        for n in range(IN_PLACE_MAX + 2)
+    ]
+    shapes = [entry.shape for entry in plan([*alike, *apart]).entries]
+    assert set(shapes) == {0, 1}
+    assert shapes.count(0) > IN_PLACE_MAX
+    assert hits(match(frame(spark, SAMPLES), [*alike, *apart])) == expected([*alike, *apart], SAMPLES)
+
+
+def test_hit_carries_rule_and_event(spark: Any) -> None:
+    (row,) = match(frame(spark, SAMPLES), [rule("big", "(object -> 'n')::int > 38", version=7, action="tell")]).collect()
+    assert (row.rule, row.version, row.action) == ("big", 7, "tell")
+    assert (row.topic, row.offset, row.event_id, row.type, row.key) == ("orders", 40, "e40", "placed", "39")
+    assert row.payload == jsonb_text(SAMPLES[39].payload)
+
+
+def test_rule_of_another_topic_or_a_later_position_does_not_fire(spark: Any) -> None:
+    rules = [
+        *(rule(f"k{n}", f"(object -> 'n')::int = {n}", since_offset=4) for n in range(SHARED_MIN)),
+        rule("here", "true", topic="orders", since_offset=39),
+        rule("elsewhere", "true", topic="returns"),
+    ]
+    found = hits(match(frame(spark, SAMPLES), rules))
+    assert found == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
+
+
+def test_stream_finds_what_batch_finds(spark: Any, tmp_path: Path) -> None:
+    rules = [rule(f"k{n}", f"(object -> 'n')::int = {n}") for n in range(SHARED_MIN)]
+    rules.append(rule("red", "object ->> 'color' = 'red'"))
+    batch = frame(spark, SAMPLES)
+    batch.repartition(3).write.parquet(str(tmp_path / "events"))
+    stream = spark.readStream.schema(batch.schema).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "events"))
+    query = match(stream, rules).writeStream.format("memory").queryName("matched").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert hits(spark.table("matched")) == expected(rules, SAMPLES)
+
+
+def test_frame_without_a_column_that_is_read_is_refused(spark: Any) -> None:
+    with pytest.raises(Invalid, match="no column timestamp"):
+        match(frame(spark, SAMPLES[:1]).drop("timestamp"), [rule("r", "emitted_at > timestamptz '2026-01-01T00:00:00Z'")])
+
+
+def test_bad_condition_and_no_rules_are_refused(spark: Any) -> None:
+    with pytest.raises(ConditionError):
+        match(frame(spark, SAMPLES[:1]), [rule("r", "select 1")])
+    with pytest.raises(Invalid, match="no rules"):
+        match(frame(spark, SAMPLES[:1]), [])

@@ -1,0 +1,162 @@
+"""The running process: it wakes up for events and timers, gives way to another, and says why it cannot run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.core import Conflict, Invalid, UnknownTopic
+from headrace.correlators import ActionOutput, Batch, Correlator, create_correlator
+from headrace.db import Connection, Target, connect
+from headrace.spark import Access
+from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, list_pipelines, set_engine
+from headrace.spark.pipeline import correlations as _correlations
+from headrace.spark.pipeline import timers as _timers
+from tests.builders import topic
+from tests.cli.conftest import call
+from tests.correlators.steps import happen as happen_now
+from tests.spark.frames import secret_file
+
+from .conftest import Made
+from .steps import compile_everything, differing, looks, run_database, run_spark
+from .test_agreement import prepared
+
+pytestmark = pytest.mark.lane("pg18")
+WAITING = Correlator(name="waiting", topic="cars", key="key", outputs={"late": ActionOutput(action="CALL")},
+    pattern="repeat {sequential {SOLD, push(late) {after 1 s}}}")  # fmt: skip
+
+
+@pytest.fixture
+def access(database: Target, tmp_path: Path) -> Access:
+    return Access(secret=secret_file(tmp_path, database))
+
+
+@contextmanager
+def running(pipeline: Pipeline) -> Iterator[None]:
+    thread = threading.Thread(target=pipeline.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        pipeline.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def until(conn: Connection, statement: str, wanted: object) -> None:
+    deadline = time.monotonic() + 60
+    while (row := conn.execute(statement).fetchone()) != (wanted,):
+        assert time.monotonic() < deadline, f"{row} instead of {wanted}"
+        time.sleep(0.05)
+
+
+async def test_running_pipeline_hears_of_events_and_fires_timers_when_none_come(
+    spark: SparkSession, conn: Connection, database: Target, access: Access
+) -> None:
+    topic(conn, "cars")
+    create_correlator(conn, WAITING)
+    await compile_everything(database)
+    set_engine(conn, "cars", "spark")
+    first, second = Pipeline(spark, ["cars"], access=access), Pipeline(spark, ["cars"], access=access)
+
+    def live() -> None:
+        with running(first):
+            until(conn, "select state from headrace.pipeline_state", "running")
+            happen_now(conn, "SOLD:a SOLD:b NEW_CAR:a")
+            until(conn, "select count(*) from public.sent", 2)
+            with running(second):
+                happen_now(conn, "SOLD:c")
+                until(conn, "select count(*) from public.sent", 3)
+                first.stop()
+                # The other one takes over.
+                happen_now(conn, "SOLD:d")
+                until(conn, "select count(*) from public.sent", 4)
+
+    await asyncio.to_thread(live)
+    (state,) = list_pipelines(conn)
+    assert (state.state, state.outputs, state.events, state.position) == ("stopped", 4, 5, 5)
+
+
+async def test_ticks_through_a_long_silence_are_cut_as_in_the_database(
+    conn: Connection, database: Target, twin: Callable[[], Target], pipelines: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stepping of whole columns gives up on such a flood; event by event it goes on in several batches."""
+    from headrace.spark.correlate import general as _correlate_general
+
+    monkeypatch.setattr(_correlate_general, "FIRINGS_MAX", 3)
+    slowly: list[None] = []
+
+    def few_at_a_time(*given: object) -> Batch:
+        slowly.append(None)
+        return Batch(*given, ticks_left=10)  # type: ignore[arg-type]
+
+    for module in (_correlations, _timers):
+        monkeypatch.setattr(module, "Batch", few_at_a_time)
+    await prepared(conn, database, events=5, seed=14)
+    pattern = "repeat {sequential {SOLD, repeat {push(late) {after 30 s}}}}"
+    create_correlator(
+        conn, Correlator(name="ticking", topic="cars", pattern=pattern, outputs={"late": ActionOutput(action="TICK")})
+    )
+    await compile_everything(database)
+    happen_now(conn, "SOLD NEW_CAR")
+    conn.execute("update headrace_internal.log set appended_at = appended_at - interval '20 minutes' where position = 6")
+    conn.close()
+    other = twin()
+    await run_database(database)
+    with connect(database) as ours, connect(other) as theirs:
+        set_engine(theirs, "cars", "spark")
+        run_spark(pipelines(other, theirs))
+        assert list(differing(looks(ours, in_order=False), looks(theirs, in_order=False))) == []
+        row = theirs.execute("select count(*) from headrace_internal.correlation where token = 'late'").fetchone()
+        assert row is not None and row[0] > 20 and len(slowly) > 3
+
+
+def test_pipeline_says_why_it_cannot_run(spark: SparkSession, conn: Connection, access: Access) -> None:
+    topic(conn, "cars")
+    with pytest.raises(Conflict, match="headrace topic engine cars spark"):
+        Pipeline(spark, ["cars"], access=access, once=True).run()
+    with pytest.raises(UnknownTopic, match="bikes"):
+        Pipeline(spark, ["bikes"], access=access, once=True).run()
+    with pytest.raises(Invalid):
+        Pipeline(spark, [], access=access)
+    set_engine(conn, "cars", "spark")
+    conn.execute("select pg_advisory_lock(%s, topic_id) from headrace.topic", (0x68727070,))
+    with pytest.raises(Conflict, match="another pipeline"):
+        Pipeline(spark, ["cars"], access=access, once=True).run()
+
+
+def test_commands_move_a_topic_and_list_pipelines(conn: Connection, database: Target) -> None:
+    topic(conn, "cars")
+    told = call("topic", "engine", "cars", "spark", "--json", "--dsn", database.dsn)
+    assert told.json == {"topic": "cars", "engine": "spark", "moved_on": ["main"]}
+    assert call("topic", "engine", "cars", "spark", "--dsn", database.dsn).out == "topic cars ran on spark already\n"
+    assert call("topic", "engine", "cars", "flink", "--dsn", database.dsn).code == 2
+    conn.execute("select headrace_internal.begin_pipeline(topic_id, gen_random_uuid(), 'host:1', 'local[2]') from headrace.topic")
+    (one,) = call("pipeline", "list", "--json", "--dsn", database.dsn).json
+    assert (one["topic"], one["state"], one["process"], one["batches"]) == ("cars", "running", "host:1", 0)
+    assert "host:1" in call("pipeline", "list", "--topic", "cars", "--dsn", database.dsn).out
+
+
+def test_error_of_the_jvm_that_spark_has_no_name_for_is_tried_again(
+    spark: SparkSession, conn: Connection, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(conn, "cars")
+    set_engine(conn, "cars", "spark")
+    step, failed = TopicPipeline.step, []
+
+    def fails_once(one: TopicPipeline) -> BatchDone | None:
+        if not failed:
+            failed.append(True)
+            spark._jvm.java.lang.Integer.parseInt("no number")  # type: ignore[union-attr]
+        return step(one)
+
+    monkeypatch.setattr(TopicPipeline, "step", fails_once)
+    Pipeline(spark, ["cars"], access=access, once=True).run()
+    assert failed

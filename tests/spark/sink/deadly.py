@@ -1,0 +1,21 @@
+"""The source and sink, with a commit that dies right after its transaction."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from headrace.spark.sink.writer import EventStreamWriter, SinkOptions
+from headrace.spark.source.data_source import HeadraceSource
+from tests.spark.sink.driver import die
+
+
+class DeadlyWriter(EventStreamWriter):
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        super().commit(messages, batchId)
+        die(batchId)
+
+
+class DeadlySource(HeadraceSource):
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DeadlyWriter:  # noqa: N802
+        return DeadlyWriter(SinkOptions.of(self.options, schema, overwrite=overwrite))
