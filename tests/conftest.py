@@ -2,7 +2,8 @@
 
 Two lanes: `pg18`, the embedded PostgreSQL, and `pg15`, Debian's with the real pg_cron and pg_partman. Every test worker
 starts its own servers on free ports and ends them; every test gets a database of its own, copied from a migrated template.
-A test that asks for `database` runs on both lanes; `@pytest.mark.lane("pg18")` keeps a costly one on the first."""
+A test that asks for `database` runs on both lanes, or on `pg18` alone in the rooms of ONE_LANE; `@pytest.mark.lane("pg18", "pg15")`
+chooses for one test."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ hypothesis_settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "lane(name): run on this lane only")
+    config.addinivalue_line("markers", "lane(names): run on these lanes")
 
 
 class OneSpark(LoadScopeScheduling):
@@ -88,10 +89,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
     return OneSpark(config, log)
 
 
+# Rooms whose tests ask nothing of PostgreSQL that could differ between versions run on one of them.
+ONE_LANE = {"archive", "cli", "core", "docs", "node", "prove", "spark"}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lane" in metafunc.fixturenames:
-        chosen = metafunc.definition.get_closest_marker("lane")
-        metafunc.parametrize("lane", [chosen.args[0]] if chosen else ["pg18", "pg15"], indirect=True, scope="session")
+        marker = metafunc.definition.get_closest_marker("lane")
+        room = metafunc.definition.path.relative_to(ROOT / "tests").parts[0]
+        default = ["pg18"] if room in ONE_LANE else ["pg18", "pg15"]
+        metafunc.parametrize("lane", list(marker.args) if marker else default, indirect=True, scope="session")
 
 
 MEMORY = Path("/dev/shm")
