@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from bench._lab import lab
+from bench.lab import lab
 
 NAMES = (
     "publish",
@@ -24,16 +24,16 @@ NAMES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench", description="headrace beside what it is compared with")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; default: all")
-    parser.add_argument("--quick", action="store_true", help="short rounds, to see that it runs; not for figures")
-    given = parser.parse_args()
-    unknown = set(given.names) - set(NAMES)
+    parser = argparse.ArgumentParser(prog="bench", description="Benchmarks of headrace and of what it is compared with")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="short rounds, only to check that it runs")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
     with lab() as server:
-        for name in given.names or NAMES:
-            importlib.import_module(f"bench.{name}").run(server, quick=given.quick)
+        for name in arguments.names or NAMES:
+            importlib.import_module(f"bench.{name}").run(server, quick=arguments.quick)
 
 
 if __name__ == "__main__":

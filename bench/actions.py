@@ -1,5 +1,5 @@
-"""Actions through the queue with an empty handler: beside pgmq's bare read + delete, beside procrastinate and pgqueuer, and with
-many others in the queue that wait for their time.
+"""Actions through the queue with an empty handler, compared with pgmq's bare read + delete, procrastinate and pgqueuer, and with
+many delayed actions in the queue.
 
 Bare is the least one can do with pgmq: read and delete a batch in one transaction, over and over, on one connection. It is
 compared with a node of one worker, which leases first and commits handling and ack after that, and so writes twice as often."""
@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from bench._child import child
-from bench._drain import SEND
-from bench._lab import Lab, settle, surroundings
-from bench._result import Figure, Round, Side, ratio, report
+from bench.child import child
+from bench.drain import SEND
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.actions import BATCH_MAX
 from headrace.db import Connection, Target, connect
 
@@ -40,7 +40,7 @@ WAIT = """
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    facts = surroundings(lab)
     names = ("bare", "headrace-1", "headrace", "waiting", "procrastinate", "pgqueuer")
     sides = {name: Side(name, []) for name in names}
     with lab.database("actions", partitions=1) as target, connect(target) as conn:
@@ -61,13 +61,13 @@ def run(lab: Lab, *, quick: bool) -> None:
         ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.0),
         ratio(f"node beside {plan.waiting} actions that wait : without them", sides["waiting"], sides["headrace"], 0.9),
     ]
-    report("actions", told, figures, dict(sides))
+    report("actions", facts, figures, dict(sides))
 
 
 def _drained(lab: Lab, target: Target, name: str, plan: Plan) -> Round:
     """One queue's worker empties its queue."""
     jobs = plan.jobs.get(name, plan.actions)
-    with child("bench._drain", name, target.dsn, str(jobs)) as worker:
+    with child("bench.drain", name, target.dsn, str(jobs)) as worker:
         cpu = lab.cpu_s([worker.pid])
         seconds = worker.ask()["seconds"]
         return Round(jobs / seconds, 1e6 * (lab.cpu_s([worker.pid]) - cpu) / jobs)
@@ -87,10 +87,10 @@ def _bare(lab: Lab, conn: Connection, actions: int) -> Round:
     conn.execute("insert into pgmq.q_bare (vt, message) select vt, message from pgmq.q_hr_default order by msg_id")
     conn.execute("truncate pgmq.q_hr_default")
     settle(conn)
-    began, cpu, own = time.perf_counter(), lab.cpu_s(), time.process_time()
+    start, cpu, own = time.perf_counter(), lab.cpu_s(), time.process_time()
     while _read_and_delete(conn):
         pass
-    took = time.perf_counter() - began
+    took = time.perf_counter() - start
     return Round(actions / took, 1e6 * (lab.cpu_s() - cpu + time.process_time() - own) / actions)
 
 

@@ -11,10 +11,10 @@ from functools import partial
 import msgspec
 from psycopg.types.json import set_json_dumps
 
-from bench._lab import Lab, settle, surroundings
-from bench._pgbench import PAYLOAD
-from bench._result import Figure, Round, Side, ratio, report
+from bench.lab import Lab, settle, surroundings
+from bench.pgbench import PAYLOAD
 from bench.publish import BARE_TABLE
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.core import Event
 from headrace.db import Connection, connect
 from headrace.outbox import publish_many
@@ -37,7 +37,7 @@ QUICK = Plan((1_000, 10_000), rounds=3, repeats=1)
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    facts = surroundings(lab)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
     with lab.database("batch", partitions=10) as target, connect(target) as conn:
@@ -47,23 +47,23 @@ def run(lab: Lab, *, quick: bool) -> None:
             ours, theirs = Side("publish_many", []), Side("bare copy", [])
             events = _events(size)
             for _ in range(plan.rounds):
-                conn.execute("truncate bare, headrace_internal.outbox")
+                conn.execute("truncate bare, headrace.outbox")
                 settle(conn)
                 theirs.rounds.append(_round(size, plan.repeats, partial(_copy, conn, events)))
                 settle(conn)
                 ours.rounds.append(_round(size, plan.repeats, partial(_publish, conn, events)))
             figures.append(ratio(f"publish_many : COPY, {size:,} events", ours, theirs, 0.7))
             raw[str(size)] = {"ours": ours, "theirs": theirs}
-    report("batch", told, figures, raw)
+    report("batch", facts, figures, raw)
 
 
 def _round(size: int, repeats: int, write: Callable[[], None]) -> Round:
-    began, cpu = time.perf_counter(), time.process_time()
+    start, cpu = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         write()
     events = size * repeats
     # CPU of the client alone: the server's is too short for its clock here.
-    return Round(events / (time.perf_counter() - began), 1e6 * (time.process_time() - cpu) / events)
+    return Round(events / (time.perf_counter() - start), 1e6 * (time.process_time() - cpu) / events)
 
 
 def _events(size: int) -> list[Event]:

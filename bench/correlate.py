@@ -1,4 +1,4 @@
-"""Correlators: the window aggregate beside a plain running sum over the same rows, and the consumer as a whole, at 10 000 keys.
+"""Correlators: the window aggregate compared with a plain running sum over the same rows, and the consumer as a whole, at 10 000 keys.
 
 `steps`: the compiled table of a pattern run over (partition by key order by position), as headrace_internal.correlate does, on one core.
 `running sum`: sum() over the same window of the same rows. `consumer`: from the log to instances, outputs, actions and cursor.
@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench._lab import Lab, settle, surroundings
-from bench._result import Figure, Round, Side, ratio, report
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
 from headrace.db import Connection, Subscription, Target, connect, create_pool
 from headrace.log import sequence
@@ -26,7 +26,7 @@ FIRING = (0.005, 0.02)
 
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 PUBLISH = """
-insert into headrace_internal.outbox (topic_id, type, key, payload)
+insert into headrace.outbox (topic_id, type, key, payload)
 select t.topic_id,
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], (100000 + floor(random() * %(keys)s)::int)::text,
@@ -38,7 +38,7 @@ select e.key collate "C" as key, e.position, e.symbol from headrace_internal.sym
 create function public.steps(p_correlator_id integer) returns bigint
 language plpgsql set max_parallel_workers_per_gather = 0 set work_mem = '256MB' set jit = off as $$
 declare
-    v_rows integer[] := (select t.rows from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id);
+    v_rows integer[] := (select t.rows from headrace.correlator_table t where t.correlator_id = p_correlator_id);
 begin
     return (select count(s.cell) from (
         select headrace_internal.run_cells(v_rows, 0, e.symbol) over (partition by e.key order by e.position) as cell
@@ -55,7 +55,7 @@ vacuum analyze public.step"""
 
 def run(lab: Lab, *, quick: bool) -> None:
     rounds, events = (2, 100_000) if quick else (5, 200_000)
-    told = surroundings(lab)
+    facts = surroundings(lab)
     with lab.database("correlate", partitions=1) as target:
         steps, sums, consumer, fired = asyncio.run(_measure(lab, target, rounds, events))
     figures = [
@@ -65,7 +65,7 @@ def run(lab: Lab, *, quick: bool) -> None:
         Figure("events that complete the pattern", 100 * fired, 100 * FIRING[0], unit="%", detail="about 1 % is wanted"),
     ]
     raw: dict[str, object] = {"steps": steps, "running sum": sums, "consumer": consumer, "pattern": PATTERN, "events": events}
-    report("correlate", told, figures, raw)
+    report("correlate", facts, figures, raw)
 
 
 def _detail(side: Side) -> str:
@@ -107,21 +107,21 @@ async def _consume(lab: Lab, conn: Connection, correlators: CorrelatorEngine, wa
     conn.execute(PUBLISH, {"keys": KEYS, "events": events})
     while sequence(conn):
         pass
-    conn.execute("vacuum analyze headrace_internal.log")
+    conn.execute("vacuum analyze headrace.log")
     settle(conn)
-    began, cpu = time.perf_counter(), lab.cpu_s()
+    start, cpu = time.perf_counter(), lab.cpu_s()
     passed = 0
     while done := await correlators.step_once(watched):
         passed += done.events
     assert passed == events, passed
-    return Round(events / (time.perf_counter() - began), 1e6 * (lab.cpu_s() - cpu) / events)
+    return Round(events / (time.perf_counter() - start), 1e6 * (lab.cpu_s() - cpu) / events)
 
 
 def _timed(lab: Lab, conn: Connection, query: str, *given: int) -> Round:
-    began, cpu = time.perf_counter(), lab.cpu_s()
+    start, cpu = time.perf_counter(), lab.cpu_s()
     row = conn.execute(query, given).fetchone()  # type: ignore[arg-type]
     assert row is not None
-    return Round(row[0] / (time.perf_counter() - began), 1e6 * (lab.cpu_s() - cpu) / row[0])
+    return Round(row[0] / (time.perf_counter() - start), 1e6 * (lab.cpu_s() - cpu) / row[0])
 
 
 def _steps(lab: Lab, conn: Connection, watched: WatchedCorrelator) -> Round:

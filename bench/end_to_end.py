@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import LiteralString
 
-from bench import _eventsql
-from bench._child import Child, child
-from bench._lab import Lab, settle, surroundings
-from bench._pgbench import Protocol, finish, pgbench, script, start
-from bench._result import Figure, Round, Side, ratio, report
+from bench import eventsql
+from bench.child import Child, child
+from bench.lab import Lab, settle, surroundings
+from bench.pgbench import Protocol, finish, pgbench, script, start
 from bench.publish import BARE_TABLE
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Target, connect
 
 CLIENTS = 32
@@ -46,19 +46,19 @@ OURS = Scheme(
     PUBLISH,
     "",
     "select last_value from headrace_internal.outbox_id_seq",
-    lambda dsn: child("bench._node", dsn, "batch"),
+    lambda dsn: child("bench.node", dsn, "batch"),
 )
 THEIRS = Scheme(
     "EventSQL scheme",
-    _eventsql.PUBLISH,
-    _eventsql.SCHEMA,
+    eventsql.PUBLISH,
+    eventsql.SCHEMA,
     "select last_value from event_buffer_id_seq",
-    lambda dsn: child("bench._eventsql", dsn),
+    lambda dsn: child("bench.eventsql", dsn),
 )
 
 
 def run(lab: Lab, *, quick: bool) -> None:
-    told = surroundings(lab)
+    facts = surroundings(lab)
     window_s, rounds = (6.0, 1) if quick else (30.0, 1)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
@@ -72,7 +72,7 @@ def run(lab: Lab, *, quick: bool) -> None:
         figures.append(ratio(f"end to end : EventSQL scheme, {protocol}", ours, theirs, 1.3))
         figures.append(ratio(f"end to end : bare insert, {protocol}", ours, bare, 0.6))
         raw[protocol] = {"ours": ours, "theirs": theirs, "bare": bare}
-    report("end_to_end", told, figures, raw)
+    report("end_to_end", facts, figures, raw)
 
 
 def _bare(lab: Lab, protocol: Protocol, seconds: float) -> Round:
@@ -123,10 +123,10 @@ def _measure(
         whole_s = WARM_S + window_s
         clients = start(lab, target, Path(file.name), protocol=protocol, clients=CLIENTS, seconds=whole_s, rate=rate)
         time.sleep(WARM_S)
-        began, first, published = time.monotonic(), loops.ask(), _count(conn, scheme)
+        window_start, first, published = time.monotonic(), loops.ask(), _count(conn, scheme)
         time.sleep(window_s - 0.5)
         last, published = loops.ask(), _count(conn, scheme) - published
-        elapsed = time.monotonic() - began
+        elapsed = time.monotonic() - window_start
         done = finish(clients)
     while loops.ask()["handled"] < done.transactions:
         time.sleep(0.05)

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from bench._child import child
-from bench._lab import Lab, settle, surroundings
-from bench._result import Figure, report
+from bench.child import child
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, report
 from headrace.db import connect
 
 
 def run(lab: Lab, *, quick: bool) -> None:
-    told = surroundings(lab)
+    facts = surroundings(lab)
     rounds, seconds = (2, 4.0) if quick else (3, 20.0)
     raw: dict[str, object] = {}
     figures: list[Figure] = []
@@ -30,23 +30,23 @@ def run(lab: Lab, *, quick: bool) -> None:
         figures.append(Figure(f"{name}: p50", middle["p50_ms"], 10, "ms", at_most=True, detail=detail))
         figures.append(Figure(f"{name}: p99", middle["p99_ms"], 50, "ms", at_most=True))
         raw[name] = notes
-    report("latency", told, figures, raw)
+    report("latency", facts, figures, raw)
 
 
 def _round(lab: Lab, rate: float, connections: int, seconds: float) -> dict[str, float]:
     with (
         lab.database("latency", partitions=10) as target,
         connect(target) as conn,
-        child("bench._node", target.dsn, "clock") as node,
+        child("bench.node", target.dsn, "clock") as node,
     ):
         settle(conn)
-        with child("bench._producer", target.dsn, str(rate), str(connections)) as producer:
+        with child("bench.producer", target.dsn, str(rate), str(connections)) as producer:
             time.sleep(1.5)
             node.ask()
-            began, published = time.monotonic(), producer.ask()["published"]
+            start, published = time.monotonic(), producer.ask()["published"]
             time.sleep(seconds)
             made, ways = producer.ask(), node.ask()["ways_ms"]
-            elapsed = time.monotonic() - began
+            elapsed = time.monotonic() - start
         return {
             "rate": (made["published"] - published) / elapsed,
             "handled": len(ways),

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
-from bench._lab import Lab, surroundings
-from bench._result import Figure, Round, Side, report
-from bench.spark_source import _family
+from bench.lab import Lab, surroundings
+from bench.result import Figure, Round, Side, report
+from bench.spark_source import _process_tree
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target, connect
 from headrace.log import sequence
@@ -36,7 +36,7 @@ LATENCY_MAX_MS = 250.0
 FLAT_MAX = 1.1
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 FILL = """
-insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
+insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
 select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], 'account-' || floor(random() * %(keys)s)::int,
@@ -65,7 +65,7 @@ QUICK = Plan(events=400_000, keys=(10_000,), batch=40_000, latency_s=5)
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    conditions = surroundings(lab)
     spark = session(master="local[2]", settings={"spark.driver.memory": "3g"})
     sides: dict[str, Side] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -94,9 +94,9 @@ def run(lab: Lab, *, quick: bool) -> None:
             detail=f"{early:.2f} µs → {late:.2f} µs; {main.rounds[0].rate:,.0f}/s → {main.rounds[-1].rate:,.0f}/s"),
     ]  # fmt: skip
     if missed := [figure.name for figure in figures if not figure.met]:
-        told["missed"], told["why"] = missed, WHY
+        conditions["missed"], conditions["why"] = missed, WHY
     raw: dict[str, object] = {**sides, "pattern": PATTERN, "batch": plan.batch, "events": plan.events}
-    report("pipeline", told, figures, raw)
+    report("pipeline", conditions, figures, raw)
 
 
 @contextmanager
@@ -122,58 +122,58 @@ def _compile(target: Target) -> None:
     from headrace.correlators import CorrelatorEngine
     from headrace.db import Subscription, create_pool
 
-    async def once() -> None:
-        own = create_pool(target, size=1)
-        await own.open()
-        await CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()).compile_once()
-        await own.close()
+    async def compile_once() -> None:
+        pool = create_pool(target, size=1)
+        await pool.open()
+        await CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event()).compile_once()
+        await pool.close()
 
-    asyncio.run(once())
+    asyncio.run(compile_once())
 
 
 def _catch_up(
     lab: Lab, spark: SparkSession, target: Target, access: Access, keys: int, events: int, batch: int, steps: int
 ) -> Side:
-    """Fills the log in steps and catches up with each; a warm-up first, which does not count."""
+    """Fills the log in steps and catches up with each, after a warm-up that does not count."""
     portion = events // steps
     side = Side(f"{keys} keys", [])
     with connect(target) as conn, connect(target) as own:
-        one = TopicPipeline(spark, access, own, "bench", shard="main", events_max=batch)
-        own.execute("select headrace_internal.begin_pipeline(%s, %s, 'bench', 'local[2]')", (one.topic_id, one.run_id))
+        pipeline = TopicPipeline(spark, access, own, "bench", shard="main", events_max=batch)
+        own.execute("select headrace_internal.begin_pipeline(%s, %s, 'bench', 'local[2]')", (pipeline.topic_id, pipeline.run_id))
         _fill(conn, keys, 1, batch)
-        _drain(one)
+        _drain(pipeline)
         for first in range(batch + 1, batch + events + 1, portion):
             _fill(conn, keys, first, first + portion - 1)
             conn.execute("checkpoint")
-            began, cpu = time.perf_counter(), lab.cpu_s(_family())
-            done = _drain(one)
+            began, cpu = time.perf_counter(), lab.cpu_s(_process_tree())
+            done = _drain(pipeline)
             took_s = time.perf_counter() - began
             assert done == portion, f"{done} events of {portion}"
-            side.rounds.append(Round(portion / took_s, 1e6 * (lab.cpu_s(_family()) - cpu) / portion))
+            side.rounds.append(Round(portion / took_s, 1e6 * (lab.cpu_s(_process_tree()) - cpu) / portion))
     return side
 
 
 def _fill(conn: Connection, keys: int, first: int, last: int) -> None:
     for start in range(first, last + 1, FILL_STEP):
         conn.execute(FILL, {"keys": keys, "first": start, "last": min(start + FILL_STEP - 1, last)})
-    conn.execute("vacuum analyze headrace_internal.log")
+    conn.execute("vacuum analyze headrace.log")
 
 
-def _drain(one: TopicPipeline) -> int:
+def _drain(pipeline: TopicPipeline) -> int:
     events = 0
-    while done := one.step():
+    while done := pipeline.step():
         events += done.events
     return events
 
 
 def _latency(spark: SparkSession, target: Target, access: Access, seconds: int) -> tuple[list[float], list[float]]:
-    """A producer and a sequencer in processes of their own, the pipeline here."""
+    """Runs a producer and a sequencer in their own processes, and the pipeline here."""
     done: list[tuple[datetime, BatchDone]] = []
     pipeline = Pipeline(spark, ["bench"], access=access, tell=lambda batch: done.append((datetime.now(UTC), batch)))
     thread = threading.Thread(target=pipeline.run)
     thread.start()
     helpers = [
-        subprocess.Popen([sys.executable, "-m", "bench._steady", kind, target.dsn, str(seconds)])
+        subprocess.Popen([sys.executable, "-m", "bench.steady", kind, target.dsn, str(seconds)])
         for kind in ("sequence", "publish")
     ]
     for helper in helpers:
@@ -184,14 +184,14 @@ def _latency(spark: SparkSession, target: Target, access: Access, seconds: int) 
         time.sleep(3)
         pipeline.stop()
         thread.join(60)
-        rows = conn.execute("select position, emitted_at from headrace_internal.log order by position").fetchall()
+        rows = conn.execute("select position, emitted_at from headrace.log order by position").fetchall()
     emitted = dict(rows)
     # The first seconds warm up.
     first = len(rows) // 5
-    found = [
+    latencies = [
         (at - emitted[position]).total_seconds() * 1000
         for at, batch in done
         for position in range(batch.from_position + 1, batch.upto + 1)
         if position > first
     ]
-    return found, [1000 * batch.took_s for _, batch in done]
+    return latencies, [1000 * batch.took_s for _, batch in done]

@@ -7,10 +7,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from bench._child import Child, child
-from bench._lab import Lab, settle, surroundings
-from bench._pgbench import Protocol, pgbench
-from bench._result import Figure, Round, Side, ratio, report
+from bench.child import Child, child
+from bench.lab import Lab, settle, surroundings
+from bench.pgbench import Protocol, pgbench
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Target, connect
 
 BARE_TABLE = """
@@ -36,13 +36,13 @@ QUICK = Plan((1, 8, 32), rounds=2, seconds=2)
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    facts = surroundings(lab)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
     with (
         lab.database("publish", partitions=10) as target,
         connect(target) as conn,
-        child("bench._node", target.dsn, "none") as node,
+        child("bench.node", target.dsn, "none") as node,
     ):
         conn.execute(BARE_TABLE)
         for protocol in PROTOCOLS:
@@ -53,7 +53,7 @@ def run(lab: Lab, *, quick: bool) -> None:
                     ours.rounds.append(_publish(lab, target, conn, node, protocol, clients, plan.seconds))
                 figures.append(ratio(f"publish : insert, {clients} clients, {protocol}", ours, theirs, 0.8))
                 raw[f"{protocol} {clients}"] = {"ours": ours, "theirs": theirs}
-    report("publish", told, figures, raw)
+    report("publish", facts, figures, raw)
 
 
 def _bare(lab: Lab, target: Target, conn: Connection, protocol: Protocol, clients: int, seconds: float) -> Round:

@@ -1,4 +1,4 @@
-"""Recovery: does the rate come back after what happens to PostgreSQL and to workers? Beside procrastinate and pgmq's client.
+"""Recovery: does the rate recover after faults of PostgreSQL and of workers? Compared with procrastinate and pgmq's client.
 
 The scenarios are those of public chaos runs of PostgreSQL queues. Jobs come at a steady rate, two workers are supervised (one
 that ends is started again after a second); the rate before is compared with the rate after the scenario is over and five
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from bench._lab import Lab, surroundings
-from bench._result import Figure, report
+from bench.lab import Lab, surroundings
+from bench.result import Figure, report
 from headrace.db import Target, connect
 
 QUEUES = ("headrace", "procrastinate", "pgmq")
@@ -79,7 +79,7 @@ class Workers:
         threading.Thread(target=self._supervise, daemon=True).start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "bench._recovery_worker", self.queue, self.dsn]
+        command = [sys.executable, "-m", "bench.recovery_worker", self.queue, self.dsn]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def _supervise(self) -> None:
@@ -155,7 +155,8 @@ def idle_in_tx(_lab: Lab, _workers: Workers, dsn: str) -> None:
 
 
 SCENARIOS: dict[str, Callable[[Lab, Workers, str], None]] = {
-    one.__name__: one for one in (postgres_restart, pg_backend_kill, pool_exhaustion, crash_recovery, repeated_kills, idle_in_tx)
+    scenario.__name__: scenario
+    for scenario in (postgres_restart, pg_backend_kill, pool_exhaustion, crash_recovery, repeated_kills, idle_in_tx)
 }
 
 
@@ -219,15 +220,17 @@ def measure(lab: Lab, queue: str, scenario: str, plan: Plan) -> Recovered:
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
-    found = {(scenario, queue): measure(lab, queue, scenario, plan) for scenario in SCENARIOS for queue in QUEUES}
+    facts = surroundings(lab)
+    outcomes = {(scenario, queue): measure(lab, queue, scenario, plan) for scenario in SCENARIOS for queue in QUEUES}
     figures = []
     for scenario in SCENARIOS:
         beside = ", ".join(
-            f"{queue} {one.part:.0%} ({one.before:.0f} → {one.after:.0f}/s, ended {one.ended}×)"
+            f"{queue} {outcome.part:.0%} ({outcome.before:.0f} → {outcome.after:.0f}/s, ended {outcome.ended}×)"
             for queue in QUEUES
-            if (one := found[scenario, queue])
+            if (outcome := outcomes[scenario, queue])
         )
-        figures.append(Figure(scenario, found[scenario, "headrace"].part, 0.95, detail=beside))
-    raw = {f"{scenario} {queue}": [one.before, one.after, one.ended] for (scenario, queue), one in found.items()}
-    report("recovery", told, figures, dict(raw))
+        figures.append(Figure(scenario, outcomes[scenario, "headrace"].part, 0.95, detail=beside))
+    raw = {
+        f"{scenario} {queue}": [outcome.before, outcome.after, outcome.ended] for (scenario, queue), outcome in outcomes.items()
+    }
+    report("recovery", facts, figures, dict(raw))

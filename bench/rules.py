@@ -1,7 +1,7 @@
 """Rules against the classic trigger with one EXECUTE per rule and event, at 10 to 10 000 rules of a comparison and an equality.
 
 Ours is timed from the log to the queue (`rules`), and from the outbox to the queue, sequencing included (`from publish`); the
-classic trigger from its insert to its action. Half of the events fire one rule. Both must find the same."""
+classic trigger from its insert to its action. Half of the events fire one rule. Both must fire the same rules."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from bench._classic import create_classic
-from bench._lab import Lab, settle, surroundings
-from bench._result import Figure, Round, Side, ratio, report
+from bench.classic import create_classic
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Subscription, Target, connect, create_pool
 from headrace.log import sequence
 from headrace.rules import RuleEngine, WatchedTopic
@@ -26,14 +26,14 @@ select 'r' || n, 'bench', 'car.new', format('(object -> ''horsepower'')::int > %
     n * 7919 %% 1000, n), 'notify'
 from generate_series(1, %(rules)s) n"""
 PUBLISH = """
-insert into headrace_internal.outbox (topic_id, type, payload)
+insert into headrace.outbox (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('horsepower', floor(random() * 1000)::int,
     'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver',
     'note', repeat('x', 60))
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 CLASSIC_INSERT = """
 insert into public.classic_event (event_id, type, payload)
-select l.event_id, l.type, l.payload from headrace_internal.log l
+select l.event_id, l.type, l.payload from headrace.log l
 where l.position between %(first)s::bigint and %(last)s::bigint order by l.position"""
 DIFFERENCES = """
 select count(*) from (
@@ -77,19 +77,19 @@ class Sides:
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    facts = surroundings(lab)
     sides: dict[int, Sides] = {}
     for rules in RULES:
         with lab.database(f"rules_{rules}", partitions=1) as target:
             sides[rules] = asyncio.run(_measure(lab, target, rules, plan))
-    report("rules", told, _figures(sides), {str(rules): vars(side) for rules, side in sides.items()})
+    report("rules", facts, _figures(sides), {str(rules): vars(side) for rules, side in sides.items()})
 
 
 def _figures(sides: dict[int, Sides]) -> list[Figure]:
     figures = [
         ratio(f"{what} : EXECUTE per rule, {rules:,} rules", ours, side.classic, target)
         for rules, side in sides.items()
-        # The way to the log belongs to the log's own benchmarks; here it is told for those who want the whole.
+        # The log has benchmarks of its own; here its time is included for readers who want the total.
         for what, ours, target in (("rules", side.rules, TARGETS.get(rules, 1.0)), ("from publish", side.from_publish, 1.0))
     ]
     few, many = sides[1_000].rules, sides[10_000].rules
@@ -131,7 +131,7 @@ async def _ours(
     lab: Lab, conn: Connection, reactor: RuleEngine, watched: WatchedTopic, rules: int, events: int
 ) -> tuple[Round, Round]:
     settle(conn)
-    began, cpu = time.perf_counter(), lab.cpu_s()
+    start, cpu = time.perf_counter(), lab.cpu_s()
     conn.execute(PUBLISH, {"rules": rules, "events": events})
     while sequence(conn):
         pass
@@ -141,13 +141,13 @@ async def _ours(
     ended, ended_cpu = time.perf_counter(), lab.cpu_s()
     return (
         Round(events / (ended - sequenced), 1e6 * (ended_cpu - sequenced_cpu) / events),
-        Round(events / (ended - began), 1e6 * (ended_cpu - cpu) / events),
+        Round(events / (ended - start), 1e6 * (ended_cpu - cpu) / events),
     )
 
 
 def _classic(lab: Lab, conn: Connection, first: int, last: int) -> Round:
     settle(conn)
     events = last - first + 1
-    began, cpu = time.perf_counter(), lab.cpu_s()
+    start, cpu = time.perf_counter(), lab.cpu_s()
     conn.execute(CLASSIC_INSERT, {"first": first, "last": last})
-    return Round(events / (time.perf_counter() - began), 1e6 * (lab.cpu_s() - cpu) / events)
+    return Round(events / (time.perf_counter() - start), 1e6 * (lab.cpu_s() - cpu) / events)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench._lab import Lab, surroundings
-from bench._result import Figure, Round, Side, ratio, report
-from bench._spark import folder, run_through, spark_session, timed
+from bench.lab import Lab, surroundings
+from bench.result import Figure, Round, Side, ratio, report
+from bench.spark import folder, run_through, spark_session, timed
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark.correlate.correlating import _run, classified, told
+from headrace.spark.correlate.frames import classify_events, present_outputs, run_rows
 from headrace.spark.correlate.rows import STATE_SCHEMA
-from headrace.spark.correlate.symbols import classifier
+from headrace.spark.correlate.symbols import build_classifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,7 @@ def run(lab: Lab, *, quick: bool) -> None:
         }
         assert correlate(events, _spec(None)).count() == _one_task(events).count(), "chunks and one task do not push the same"
         for number in range(plan.rounds + 1):
-            measured = {name: timed(plan.rows, one) for name, one in work.items()}
+            measured = {name: timed(plan.rows, function) for name, function in work.items()}
             measured["micro-batches"] = _streamed(events, plan)
             if number:  # The first round warms Java and the compiled loops up.
                 for name, round_ in measured.items():
@@ -92,8 +92,10 @@ def _sorted(events: DataFrame) -> DataFrame:
 
 def _one_task(events: DataFrame) -> DataFrame:
     spec = _spec(None)
-    made = classifier(spec)
-    return told(_run(classified(events, spec, made), spec, made.table, until=None, with_states=False), spec)
+    compiled = build_classifier(spec)
+    return present_outputs(
+        run_rows(classify_events(events, spec, compiled), spec, compiled.table, until=None, with_states=False), spec
+    )
 
 
 def _streamed(events: DataFrame, plan: Plan) -> Round:
@@ -104,8 +106,8 @@ def _streamed(events: DataFrame, plan: Plan) -> Round:
         store = STATE_SCHEMA.empty_table()
         for frame in batches:
             batch = take_micro_batch(frame, _spec("key"))
-            found = batch.step(store.filter(pc.is_in(store["key"], pa.array(batch.keys))))
-            others = store.filter(pc.invert(pc.is_in(store["key"], found.states["key"].combine_chunks())))
-            store = pa.concat_tables([others, found.states])
+            result = batch.step(store.filter(pc.is_in(store["key"], pa.array(batch.keys))))
+            others = store.filter(pc.invert(pc.is_in(store["key"], result.states["key"].combine_chunks())))
+            store = pa.concat_tables([others, result.states])
 
     return timed(plan.rows, work)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench._classic import CLASSIC
-from bench._lab import Lab, settle, surroundings
-from bench._result import Figure, Round, Side, ratio, report
-from bench._spark import folder, run_through, spark_session, timed
+from bench.classic import CLASSIC
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, Round, Side, ratio, report
+from bench.spark import folder, run_through, spark_session, timed
 from headrace.db import Connection, connect
 from headrace.spark import RuleSpec, match
 
@@ -83,9 +83,9 @@ def run(lab: Lab, *, quick: bool) -> None:
         for number in range(plan.rounds + 1):
             for name, rules in (("sentence", one_sentence), ("mixture", mixture)):
                 for count in (100, 1_000):
-                    given = rules(count)
-                    found = match(events, given)
-                    measured = timed(plan.rows, lambda found=found: run_through(found))
+                    tested = rules(count)
+                    matched = match(events, tested)
+                    measured = timed(plan.rows, lambda frame=matched: run_through(frame))
                     _keep(sides, f"{name} {count}", measured, number)
                 if number:
                     _keep(sides, f"classic {name}", _classic(conn, few, rules(100), plan), number)
@@ -133,6 +133,6 @@ def _classic(conn: Connection, few: DataFrame, rules: Sequence[RuleSpec], plan: 
     )
     measured = timed(plan.classic_events, lambda: conn.execute(statement, arrays))
     fired = set(conn.execute("select event_id::text, rule from public.classic_action").fetchall())
-    found = {(row.event_id, row.rule) for row in match(few, rules).select("event_id", "rule").collect()}
-    assert fired == found, f"the two sides do not find the same: {len(fired)} and {len(found)}"
+    matched = {(row.event_id, row.rule) for row in match(few, rules).select("event_id", "rule").collect()}
+    assert fired == matched, f"the two sides differ: {len(fired)} and {len(matched)} firings"
     return measured

@@ -1,7 +1,7 @@
-"""Spark's source against a bare COPY TO STDOUT of the same rows on one connection, both to the last row and no further.
+"""Spark's source against a bare COPY TO STDOUT of the same rows on one connection, both until the last row has arrived.
 
-Spark runs as local[2] with two splits, and counts what arrived by a sink that takes every row and does nothing. The bare COPY is
-read by psycopg and thrown away. Also: filters that PostgreSQL evaluates, fields it extracts, and catching up as a stream."""
+Spark runs as local[2] with two splits into a sink that discards every row. psycopg reads the bare COPY and discards it. Also:
+filters that PostgreSQL evaluates, fields it extracts, and catching up as a stream."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench._lab import Lab, surroundings
-from bench._result import Figure, Round, Side, ratio, report
+from bench.lab import Lab, surroundings
+from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Target, connect
 from headrace.spark import Extract, extract_option, session
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILL = """
-insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
+insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
 select n, headrace.clock(), headrace.clock() - n * interval '1 ms', t.topic_id, n %% 2, headrace.uuid_v7(),
     case n %% 10 when 0 then 'order.paid' else 'order.placed' end, 'customer-' || n %% 100000,
     jsonb_build_object('order', n, 'amount', n %% 997 + 0.5, 'customer',
@@ -32,7 +32,7 @@ from headrace.topic t, generate_series(%(first)s::int, %(last)s::int) n where t.
 ROWS = """
 select l.key, l.type, l.payload, t.topic, l.partition, l.position, l.emitted_at, l.event_id, l.headers, 'main' as shard,
     l.appended_at
-from headrace_internal.log l join headrace.topic t on t.topic_id = l.topic_id"""
+from headrace.log l join headrace.topic t on t.topic_id = l.topic_id"""
 COPY_TEXT = f"copy ({ROWS}) to stdout"
 COPY_BINARY = f"copy ({ROWS}) to stdout (format binary)"
 
@@ -52,7 +52,7 @@ FILL_STEP = 100_000
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    told = surroundings(lab)
+    conditions = surroundings(lab)
     # The wide Arrow batches of two tasks pass through the driver's own memory here.
     spark = session(master="local[2]", settings={"spark.driver.memory": "2g"})
     with lab.database("spark_source", partitions=2) as target, connect(target) as conn, tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def run(lab: Lab, *, quick: bool) -> None:
         sides = _measure(lab, spark, conn, target, str(secret), plan)
         stream = _stream(spark, str(secret), Path(folder), plan)
     spark.stop()
-    told["rows"], told["row_bytes"] = plan.rows, round(row_bytes)
+    conditions["rows"], conditions["row_bytes"] = plan.rows, round(row_bytes)
     source, text, binary = sides["source"], sides["copy text"], sides["copy binary"]
     figures = [
         ratio("source : COPY TO STDOUT", source, text, 1.0),
@@ -72,14 +72,14 @@ def run(lab: Lab, *, quick: bool) -> None:
         ratio("one type of ten, in rows looked at : whole rows", sides["filter"], source, 2.0),
         Figure("stream catching up", stream.rate, 250_000, unit="rows/s", detail=f"{plan.stream_offsets:,} positions a batch"),
     ]
-    report("spark_source", told, figures, {**sides, "stream": Side("stream", [stream])})
+    report("spark_source", conditions, figures, {**sides, "stream": Side("stream", [stream])})
 
 
 def _fill(conn: Connection, plan: Plan) -> float:
-    """Rows in the log, as the sequencer would have left them; returns how many bytes one has in text COPY."""
+    """Fills the log as the sequencer would; returns the bytes per row in text COPY."""
     for first in range(1, plan.rows + 1, FILL_STEP):
         conn.execute(FILL, {"first": first, "last": min(first + FILL_STEP - 1, plan.rows)})
-    conn.execute("vacuum analyze headrace_internal.log")
+    conn.execute("vacuum analyze headrace.log")
     conn.execute("checkpoint")
     return _drain(conn, f"copy ({ROWS} limit 10000) to stdout") / min(10_000, plan.rows)
 
@@ -107,18 +107,18 @@ def _measure(lab: Lab, spark: SparkSession, conn: Connection, target: Target, se
 
 
 def _round(lab: Lab, rows: int, way: Callable[[], object]) -> Round:
-    began, cpu = time.perf_counter(), lab.cpu_s(_family())
+    began, cpu = time.perf_counter(), lab.cpu_s(_process_tree())
     way()
-    return Round(rows / (time.perf_counter() - began), 1e6 * (lab.cpu_s(_family()) - cpu) / rows)
+    return Round(rows / (time.perf_counter() - began), 1e6 * (lab.cpu_s(_process_tree()) - cpu) / rows)
 
 
-def _family() -> list[int]:
+def _process_tree() -> list[int]:
     """This process, Spark's JVM and its Python workers."""
-    found = [os.getpid()]
-    for pid in found:
+    pids = [os.getpid()]
+    for pid in pids:
         children = Path(f"/proc/{pid}/task").glob("*/children")
-        found += [int(child) for file in children for child in file.read_text().split()]
-    return found
+        pids += [int(child) for file in children for child in file.read_text().split()]
+    return pids
 
 
 def _drain(conn: Connection, statement: str) -> int:

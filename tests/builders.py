@@ -1,4 +1,4 @@
-"""Builders: what tests need and do not want to show."""
+"""Builders: what tests need but do not want to show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.db import Connection, Server, Target
-from headrace.log import create_topic, read, sequence
+from headrace.log import create_topic, read_log, sequence
 from headrace.prove.proxy import Proxy
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 @contextmanager
 def own_database(server: Server, name: str = "test", *, template: str = "template1") -> Iterator[Target]:
-    """A database of a test's own, dropped at its end."""
+    """A database for one test, dropped at its end."""
     database = f"{name}_{uuid4().hex}"
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(f"create database {database} template {template} strategy file_copy")
@@ -35,19 +35,19 @@ def own_database(server: Server, name: str = "test", *, template: str = "templat
 
 
 @contextmanager
-def relayed(database: Target) -> Iterator[tuple[Target, Proxy]]:
-    """The database as seen through a relay, and the relay, which can be cut."""
-    given = conninfo_to_dict(database.dsn)
-    relay = Proxy(str(given["host"]), int(given["port"] or 5432))
-    relay.start()
+def through_proxy(database: Target) -> Iterator[tuple[Target, Proxy]]:
+    """The database through a proxy, and the proxy, whose connections can be cut."""
+    parts = conninfo_to_dict(database.dsn)
+    proxy = Proxy(str(parts["host"]), int(parts["port"] or 5432))
+    proxy.start()
     try:
-        yield Target(database.name, make_conninfo(database.dsn, host="127.0.0.1", port=relay.port)), relay
+        yield Target(database.name, make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)), proxy
     finally:
-        relay.stop()
+        proxy.stop()
 
 
 def start_python(module: str, *words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """A process that runs a module of ours; whoever starts it ends it."""
+    """Starts a process that runs one of our modules; the caller ends it."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-m", module, *words]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env=environment)
@@ -62,7 +62,7 @@ def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 6
 
 
 def topic(conn: Connection, name: str = "orders", *, partitions: int = 1) -> str:
-    """A topic, ready."""
+    """Creates a topic and returns its name."""
     create_topic(conn, name, partitions=partitions)
     return name
 
@@ -70,12 +70,12 @@ def topic(conn: Connection, name: str = "orders", *, partitions: int = 1) -> str
 def publish(
     conn: Connection, n: int, *, key: str | None = None, topic: str = "orders", type: str = "placed", id: object = None
 ) -> None:
-    """One event whose payload is a number."""
+    """Publishes one event whose payload is a number."""
     conn.execute("select headrace.publish(%s, %s, to_jsonb(%s::int), p_key => %s, p_event_id => %s)", (topic, type, n, key, id))
 
 
 def fill(conn: Connection, count: int, *, keys: int = 0, topic: str = "orders") -> None:
-    """Events 1 to count, in one transaction, already in the log; key k<n % keys> where keys are wanted."""
+    """Publishes and sequences the events 1 to count in one transaction; with `keys`, event n has the key k<n % keys>."""
     with conn.transaction():
         conn.execute(
             """select headrace.publish(%s, 'placed', to_jsonb(n), p_key => case when %s > 0 then 'k' || n %% %s end)
@@ -86,16 +86,16 @@ def fill(conn: Connection, count: int, *, keys: int = 0, topic: str = "orders") 
 
 
 def drain(conn: Connection) -> int:
-    """Sequences until the outbox is empty; returns how many events got a position."""
+    """Sequences until the outbox is empty; returns the number of events that got a position."""
     total = 0
-    while moved := sequence(conn):
-        total += sum(one.events for one in moved)
+    while topics := sequence(conn):
+        total += sum(topic.events for topic in topics)
     return total
 
 
 def numbers(conn: Connection, topic: str = "orders") -> list[object]:
     """The payloads of a topic's log in the order of positions."""
-    return [event.payload for event in read(conn, topic, limit=1_000_000)]
+    return [event.payload for event in read_log(conn, topic, limit=1_000_000)]
 
 
 def shift_clock(conn: Connection, by: str) -> None:
@@ -104,7 +104,7 @@ def shift_clock(conn: Connection, by: str) -> None:
 
 
 def rows_read(conn: Connection, table: str) -> int:
-    """How many rows of a table the transaction has read, by PostgreSQL's own counters; look before and after."""
+    """The number of rows of a table that the transaction has read, by PostgreSQL's own counters."""
     (count,) = conn.execute(
         """select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
            from pg_stat_xact_user_tables where relname = %s""",

@@ -1,24 +1,110 @@
-"""headrace: an event platform that lives inside PostgreSQL."""
+"""headrace: an event platform that runs inside PostgreSQL.
 
-from headrace.actions import Action, send_action, send_action_async
-from headrace.consume import Batch, Failure
-from headrace.core import Event, HeadraceError, LoggedEvent
-from headrace.node import Headrace, Node
-from headrace.outbox import publish, publish_async, publish_many, publish_many_async
+This package lists what an application needs. A name is imported from its room when it is first used, so that `import headrace`
+costs almost nothing, and `from headrace import publish` loads only what publishing needs. Rooms such as `headrace.rules` list
+more names for tools and tests."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.actions import Action, send_action, send_action_async
+    from headrace.consume import Batch, Failure
+    from headrace.core import (
+        JSON,
+        Conflict,
+        DatabaseUnavailable,
+        Event,
+        Forbidden,
+        HeadraceError,
+        Invalid,
+        InvalidPayload,
+        LeaseLost,
+        LoggedEvent,
+        NotFound,
+        NotMigrated,
+        PayloadTooLarge,
+        ShardUnavailable,
+        TopicExists,
+        UnknownTopic,
+        from_cloudevent,
+        to_cloudevent,
+    )
+    from headrace.correlators import Correlator, create_correlator
+    from headrace.db import Shards, Target, connect, connect_async, migrate
+    from headrace.log import create_topic
+    from headrace.node import Headrace, Node
+    from headrace.outbox import capture, publish, publish_async, publish_many, publish_many_async, release_capture
+    from headrace.rules import Rule, create_rule
+    from headrace.schedules import create_schedule
 
 __all__ = [
+    "JSON",
     "Action",
     "Batch",
+    "Conflict",
+    "Correlator",
+    "DatabaseUnavailable",
     "Event",
     "Failure",
+    "Forbidden",
     "Headrace",
     "HeadraceError",
+    "Invalid",
+    "InvalidPayload",
+    "LeaseLost",
     "LoggedEvent",
     "Node",
+    "NotFound",
+    "NotMigrated",
+    "PayloadTooLarge",
+    "Rule",
+    "ShardUnavailable",
+    "Shards",
+    "Target",
+    "TopicExists",
+    "UnknownTopic",
+    "capture",
+    "connect",
+    "connect_async",
+    "create_correlator",
+    "create_rule",
+    "create_schedule",
+    "create_topic",
+    "from_cloudevent",
+    "migrate",
     "publish",
     "publish_async",
     "publish_many",
     "publish_many_async",
+    "release_capture",
     "send_action",
     "send_action_async",
+    "to_cloudevent",
 ]
+
+_ROOMS = {
+    "actions": {"Action", "send_action", "send_action_async"},
+    "consume": {"Batch", "Failure"},
+    "correlators": {"Correlator", "create_correlator"},
+    "db": {"Shards", "Target", "connect", "connect_async", "migrate"},
+    "log": {"create_topic"},
+    "node": {"Headrace", "Node"},
+    "outbox": {"capture", "publish", "publish_async", "publish_many", "publish_many_async", "release_capture"},
+    "rules": {"Rule", "create_rule"},
+    "schedules": {"create_schedule"},
+}
+"""The room of each name; every other name is in `core`. A test compares it with the imports above."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+        from importlib import import_module
+
+        room = next((room for room, names in _ROOMS.items() if name in names), "core")
+        value = globals()[name] = getattr(import_module(f"headrace.{room}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""`python -m headrace` is `headrace`."""
+"""`python -m headrace` runs `headrace`."""
 
 from headrace.cli import main
 

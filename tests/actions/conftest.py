@@ -1,4 +1,4 @@
-"""Workers that are stepped by hand, so that no test sleeps."""
+"""Workers that tests step by hand, so that no test sleeps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from headrace.actions import (
     Action,
     ActionHandler,
+    ActionHandlers,
     ActionWorker,
-    Handling,
     LeaseExtender,
     Policy,
     Queue,
-    lanes,
+    build_worker_pools,
     lease_pool,
     send_action,
 )
@@ -24,32 +24,34 @@ from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target,
 
 
 class Bench:
-    """A queue, its connections, and workers for handlers given."""
+    """A queue, its connections, and workers for the handlers of a test."""
 
     def __init__(self, pool: Pool, leases: Pool) -> None:
         self.pool = pool
         self.queue = Queue(leases, namespace=None, node_id=uuid4())
-        self.keeper = LeaseExtender(self.queue)
+        self.leases = LeaseExtender(self.queue)
 
     def worker(self, *handlers: ActionHandler, action: str = "work", **policy: object) -> ActionWorker:
-        handling = Handling(action=action, handlers=handlers, policy=Policy(**{"backoff_s": 10, "backoff_max_s": 1000, **policy}))  # type: ignore[arg-type]
-        (lane,) = lanes([handling])
-        return ActionWorker(lane, self.queue, self.pool, self.keeper, Subscription("headrace_action"), asyncio.Event())
+        handlers_of_action = ActionHandlers(
+            action=action, handlers=handlers, policy=Policy(**{"backoff_s": 10, "backoff_max_s": 1000, **policy})
+        )  # type: ignore[arg-type]
+        (worker_pool,) = build_worker_pools([handlers_of_action])
+        return ActionWorker(worker_pool, self.queue, self.pool, self.leases, Subscription("headrace_action"), asyncio.Event())
 
 
 @pytest.fixture
 async def bench(database: Target) -> AsyncIterator[Bench]:
-    own, leases = create_pool(database, size=4), lease_pool(database, size=3)
-    await own.open()
+    pool, leases = create_pool(database, size=4), lease_pool(database, size=3)
+    await pool.open()
     await leases.open()
-    yield Bench(own, leases)
-    await own.close()
+    yield Bench(pool, leases)
+    await pool.close()
     await leases.close()
 
 
 @pytest.fixture
 def effects(conn: Connection) -> Callable[[], list[object]]:
-    """A table without any constraint that would help, and what is in it."""
+    """A table without any constraint, and a function that reads it."""
     conn.execute("create table effect (id bigint generated always as identity, n jsonb)")
     return lambda: [row[0] for row in conn.execute("select n from effect order by id").fetchall()]
 
@@ -60,14 +62,14 @@ async def write(action: Action, tx: AsyncConnection) -> None:
 
 
 class Picky:
-    """A handler with an effect that raises on the numbers it dislikes, after the effect."""
+    """A handler with an effect that raises on some numbers, after the effect."""
 
     def __init__(self, *disliked: int) -> None:
         self.disliked = set(disliked)
-        self.seen: list[object] = []
+        self.payloads: list[object] = []
 
     async def handle(self, action: Action, tx: AsyncConnection) -> None:
-        self.seen.append(action.payload)
+        self.payloads.append(action.payload)
         await write(action, tx)
         if action.payload in self.disliked:
             raise ValueError(f"cannot handle {action.payload}")
@@ -80,7 +82,7 @@ def send(conn: Connection, *numbers: int, key: str | None = None, priority: int 
 
 
 def make_due(conn: Connection) -> None:
-    """Whatever waits for a time or a lease is due now."""
+    """Makes every action due now, also a delayed or claimed one."""
     conn.execute("update pgmq.q_hr_default set vt = now() - interval '1 second'")
 
 
@@ -90,7 +92,7 @@ def waiting(conn: Connection) -> list[object]:
 
 
 async def run_dry(worker: ActionWorker, *, steps_max: int = 1000) -> int:
-    """Handles until nothing is due; returns the number of steps."""
+    """Handles batches until nothing is due; returns their number."""
     for step in range(steps_max):
         if not await worker.handle_once():
             return step

@@ -1,6 +1,6 @@
 """A node to be killed: `python -m tests.actions.processes DSN NAME LEASE_S`.
 
-Its handlers write through their transaction; `hang` waits outside of it until the row `go` is there."""
+Its handlers write through their transaction; `hang` waits until the table `go` has a row for the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psycopg
 
 from headrace.actions import Action
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.node import Headrace, Identity, Node, Work
+from headrace.node import Headrace, Identity, Node, WorkerSettings
 
 app = Headrace()
 name = ""
@@ -41,7 +41,7 @@ def hang(action: Action, tx: Connection) -> None:
 
 
 async def run(lease_s: float) -> None:
-    node = Node(app, [Target("main", dsn)], identity=Identity(name=name), work=Work(lease_s=lease_s))
+    node = Node(app, [Target("main", dsn)], identity=Identity(name=name), work=WorkerSettings(lease_s=lease_s))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
     await node.run()
 

@@ -1,4 +1,4 @@
-"""What a claim costs does not grow with what waits for its time: delayed, in hand, or to be tried again."""
+"""The cost of a claim does not grow with actions that are not due: delayed, in flight, or waiting for a retry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg.sql
 import pytest
 
 from headrace.actions import send_action
-from headrace.actions.queue import LEASE_SETTINGS, NOWHERE
+from headrace.actions.queue import LEASE_SETTINGS, MSG_ID_MAX
 from headrace.db import Connection, query
 from tests.actions.conftest import Bench, make_due, run_dry, send, write
 from tests.builders import rows_read
@@ -20,7 +20,7 @@ DUE = 10
 
 
 def put(conn: Connection, count: int, *, tried: int, due: str) -> None:
-    """Actions in the queue, all of them handed out so many times."""
+    """Actions in the queue, each claimed `tried` times before."""
     conn.execute(
         """insert into pgmq.q_hr_default (read_ct, vt, message)
            select %s, now() + %s::interval, jsonb_build_object('id', gen_random_uuid(), 'action', 'work')
@@ -41,16 +41,18 @@ def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed:
         conn.execute("analyze pgmq.q_hr_default")
     for name, value in LEASE_SETTINGS.items():
         conn.execute("select set_config(%s, %s, false)", (name, value))
-    given = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": False, "after": NOWHERE}
+    parameters = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": False, "after": MSG_ID_MAX}
     text = psycopg.sql.SQL(query(f"actions/{statement}")).format(queue=psycopg.sql.Identifier("pgmq", "q_hr_default"))
     with conn.transaction():
         before = rows_read(conn, "q_hr_default")
-        assert len(conn.execute(text, given).fetchall()) == claimed
-        # Those due, fresh or not, once to find and once to lock and write them.
+        assert len(conn.execute(text, parameters).fetchall()) == claimed
+        # The due ones, fresh or retried, once to find and once to lock and write them.
         assert rows_read(conn, "q_hr_default") - before <= 6 * DUE
 
 
-async def test_busy_worker_comes_back_for_what_falls_due_behind_it(conn: Connection, bench: Bench, effects: Effects) -> None:
+async def test_busy_worker_returns_for_actions_that_become_due_behind_it(
+    conn: Connection, bench: Bench, effects: Effects
+) -> None:
     send_action(conn, "work", 1, delay=timedelta(hours=1))
     send(conn, *range(2, 6))
     worker = bench.worker(write, attempts=1)

@@ -1,4 +1,4 @@
-"""Whatever is killed: no action is lost, and effects through the transaction happen once."""
+"""No action is lost and effects through the transaction happen once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
 
 
 class Nodes:
-    """The processes of one test; whatever still runs is killed at its end."""
+    """The processes of one test; those that still run are killed at its end."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -32,7 +32,7 @@ class Nodes:
 
     def end(self) -> None:
         for process in self._started:
-            # One that was stopped by a signal goes on first, else it cannot die.
+            # A process stopped by a signal must continue before it can die.
             process.send_signal(signal.SIGCONT)
             process.kill()
             process.wait()
@@ -52,8 +52,8 @@ def prepare(conn: Connection) -> None:
 
 
 @pytest.fixture
-def stage(conn: Connection) -> Connection:
-    """Tables for effects, without any constraint that would help."""
+def tables(conn: Connection) -> Connection:
+    """Tables for effects, without any constraint."""
     prepare(conn)
     return conn
 
@@ -68,108 +68,106 @@ def send(conn: Connection, action: str, first: int, last: int) -> None:
 
 
 def count(conn: Connection, table: str) -> int:
-    (found,) = conn.execute(f"select count(*) from {table}").fetchone() or (0,)
-    return int(found)
+    (rows,) = conn.execute(f"select count(*) from {table}").fetchone() or (0,)
+    return int(rows)
 
 
 def check_each_once(conn: Connection, last: int) -> None:
     wait_until(lambda: count(conn, "pgmq.q_hr_default") == 0, "an empty queue")
     assert [row[0] for row in conn.execute("select n from effect order by n").fetchall()] == list(range(1, last + 1))
     assert list_dead_letters(conn) == []
-    assert count(conn, "headrace_internal.action_result where outcome = 'done'") == last
+    assert count(conn, "headrace.action_result where outcome = 'done'") == last
 
 
-def test_killed_nodes_lose_and_repeat_nothing(stage: Connection, database: Target) -> None:
+def test_killed_nodes_lose_and_repeat_no_action(tables: Connection, database: Target) -> None:
     """Two nodes share the work; one after the other is killed at a random moment, in the middle of handling."""
     random.seed(11)
-    send(stage, "slow", 1, 150)
-    send(stage, "count", 151, 3000)
+    send(tables, "slow", 1, 150)
+    send(tables, "count", 151, 3000)
     with nodes(database) as running:
         alive = [running.start("n0"), running.start("n1")]
         for kill in range(4):
-            target = count(stage, "effect") + random.randint(5, 40)
-            wait_until(lambda target=target: count(stage, "effect") >= min(target, 3000), "progress after a kill")  # type: ignore[misc]
+            target = count(tables, "effect") + random.randint(5, 40)
+            wait_until(lambda target=target: count(tables, "effect") >= min(target, 3000), "progress after a kill")  # type: ignore[misc]
             alive.pop(0).kill()
             alive.append(running.start(f"n{kill + 2}"))
-        check_each_once(stage, 3000)
+        check_each_once(tables, 3000)
 
 
-def test_node_killed_in_the_middle_of_a_handler_leaves_no_effect_and_the_action_to_another(
-    stage: Connection, database: Target
-) -> None:
-    send(stage, "hang", 1, 1)
+def test_action_of_a_node_killed_during_its_handler_is_handled_by_another_node(tables: Connection, database: Target) -> None:
+    send(tables, "hang", 1, 1)
     with nodes(database) as running:
         first = running.start("first")
-        wait_until(lambda: count(stage, "seen") == 1, "the handler's begin")
+        wait_until(lambda: count(tables, "seen") == 1, "the start of the handler")
         first.kill()
         first.wait()
-        stage.execute("insert into go values ('second')")
+        tables.execute("insert into go values ('second')")
         running.start("second")
-        check_each_once(stage, 1)
-        assert stage.execute("select node from effect").fetchall() == [("second",)]
-        assert stage.execute("select attempts from headrace_internal.action_result").fetchall() == [(2,)]
+        check_each_once(tables, 1)
+        assert tables.execute("select node from effect").fetchall() == [("second",)]
+        assert tables.execute("select attempts from headrace.action_result").fetchall() == [(2,)]
 
 
-def test_lease_that_runs_out_while_the_handler_works_has_its_late_ack_refused(stage: Connection, database: Target) -> None:
-    """The first node freezes in the middle of its handler, so nobody makes its lease longer; when it goes on, it is too late."""
-    send(stage, "hang", 1, 1)
+def test_late_ack_of_a_frozen_node_is_rejected(tables: Connection, database: Target) -> None:
+    """The first node freezes during its handler, so nobody extends its lease; when it continues, it is too late."""
+    send(tables, "hang", 1, 1)
     with nodes(database) as running:
         first = running.start("first")
-        wait_until(lambda: count(stage, "seen where node = 'first'") == 1, "the first handler's begin")
+        wait_until(lambda: count(tables, "seen where node = 'first'") == 1, "the start of the first handler")
         first.send_signal(signal.SIGSTOP)
-        stage.execute("insert into go values ('second')")
+        tables.execute("insert into go values ('second')")
         running.start("second")
-        wait_until(lambda: count(stage, "effect") == 1, "the second node's effect")
-        stage.execute("insert into go values ('first')")
+        wait_until(lambda: count(tables, "effect") == 1, "the second node's effect")
+        tables.execute("insert into go values ('first')")
         first.send_signal(signal.SIGCONT)
         first.send_signal(signal.SIGTERM)
         assert first.wait(timeout=20) == 0
-        check_each_once(stage, 1)
-        assert stage.execute("select node from effect").fetchall() == [("second",)]
+        check_each_once(tables, 1)
+        assert tables.execute("select node from effect").fetchall() == [("second",)]
 
 
-def test_long_handler_keeps_its_lease(stage: Connection, database: Target) -> None:
-    send(stage, "hang", 1, 1)
+def test_long_handler_keeps_its_lease(tables: Connection, database: Target) -> None:
+    send(tables, "hang", 1, 1)
     with nodes(database) as running:
         running.start("first", lease_s=1.0)
         running.start("second", lease_s=1.0)
-        wait_until(lambda: count(stage, "seen") == 1, "the handler's begin")
-        (began,) = stage.execute("select vt from pgmq.q_hr_default").fetchone() or (None,)
+        wait_until(lambda: count(tables, "seen") == 1, "the start of the handler")
+        (began,) = tables.execute("select vt from pgmq.q_hr_default").fetchone() or (None,)
         wait_until(
             lambda: (
-                stage.execute("select vt > %s::timestamptz + interval '2 s' from pgmq.q_hr_default", (began,)).fetchone()
+                tables.execute("select vt > %s::timestamptz + interval '2 s' from pgmq.q_hr_default", (began,)).fetchone()
                 == (True,)
             ),
-            "two seconds more of lease",
+            "a lease two seconds longer",
         )
-        stage.execute("insert into go values ('first'), ('second')")
-        check_each_once(stage, 1)
-        assert count(stage, "seen") == 1
+        tables.execute("insert into go values ('first'), ('second')")
+        check_each_once(tables, 1)
+        assert count(tables, "seen") == 1
 
 
-def test_stopped_node_finishes_its_batch_says_goodbye_and_ends(stage: Connection, database: Target) -> None:
-    send(stage, "hang", 1, 1)
+def test_stopped_node_finishes_its_batch_and_deregisters(tables: Connection, database: Target) -> None:
+    send(tables, "hang", 1, 1)
     with nodes(database) as running:
         node = running.start("n1")
-        wait_until(lambda: count(stage, "seen") == 1, "the handler's begin")
+        wait_until(lambda: count(tables, "seen") == 1, "the start of the handler")
         node.send_signal(signal.SIGTERM)
-        stage.execute("insert into go values ('n1')")
+        tables.execute("insert into go values ('n1')")
         assert node.wait(timeout=20) == 0
-        check_each_once(stage, 1)
-        assert stage.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
+        check_each_once(tables, 1)
+        assert tables.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
 
 
-def test_two_nodes_share_the_work(stage: Connection, database: Target) -> None:
+def test_two_nodes_share_the_work(tables: Connection, database: Target) -> None:
     with nodes(database) as running:
         running.start("n1")
         running.start("n2")
-        wait_until(lambda: count(stage, "headrace.node_state where state = 'alive'") == 2, "both nodes")
-        send(stage, "slow", 1, 100)
-        check_each_once(stage, 100)
-    assert {row[0] for row in stage.execute("select distinct node from effect").fetchall()} == {"n1", "n2"}
+        wait_until(lambda: count(tables, "headrace.node_state where state = 'alive'") == 2, "both nodes")
+        send(tables, "slow", 1, 100)
+        check_each_once(tables, 100)
+    assert {row[0] for row in tables.execute("select distinct node from effect").fetchall()} == {"n1", "n2"}
 
 
-def test_killed_postgresql_loses_nothing_and_nodes_come_back_by_themselves() -> None:
+def test_nodes_survive_a_killed_postgresql_and_lose_nothing() -> None:
     folder = temporary_folder()
     server = Server(folder)
     server.start()

@@ -8,7 +8,7 @@ import pytest
 from headrace.actions.queue import LEASE_SETTINGS
 from headrace.db import Connection, query
 
-GIVEN = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": True, "after": 0}
+PARAMETERS = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": True, "after": 0}
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
@@ -20,7 +20,7 @@ GIVEN = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "or
         ("claim_retried", {"q_hr_default_retried", "q_hr_default_key_order"}),
     ],
 )
-def test_claims_ride_their_indexes(conn: Connection, statement: str, indexes: set[str], analyzed: bool) -> None:
+def test_claims_use_their_indexes(conn: Connection, statement: str, indexes: set[str], analyzed: bool) -> None:
     conn.execute(
         """select headrace.send_actions('default', array_agg(jsonb_build_object('id', gen_random_uuid(), 'action', 'work',
                'payload', n, 'key', 'k' || n % 100, 'priority', n % 2))) from generate_series(1, 5000) n"""
@@ -33,9 +33,9 @@ def test_claims_ride_their_indexes(conn: Connection, statement: str, indexes: se
     text = psycopg.sql.SQL("explain " + query(f"actions/{statement}")).format(
         queue=psycopg.sql.Identifier("pgmq", "q_hr_default")
     )  # type: ignore[arg-type]
-    plan = "\n".join(str(row[0]) for row in conn.execute(text, GIVEN).fetchall())
+    plan = "\n".join(str(row[0]) for row in conn.execute(text, PARAMETERS).fetchall())
     assert {name for name in indexes if name in plan} == indexes, plan
     assert "Seq Scan" not in plan and "JIT" not in plan, plan
-    # With order by key the few that are looked at are sorted: once, and not what they come from.
+    # An ordered claim sorts the few rows it has read, once, and not their source.
     assert plan.count("Sort Key") == (1 if statement == "claim_ordered" else 0), plan
     assert ("Sort Key: d" in plan) == (statement == "claim_ordered") and "Anti Join" not in plan, plan

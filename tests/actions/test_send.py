@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from headrace.actions import queue_state, send_action
-from headrace.core import BadType, Invalid
+from headrace.core import Invalid, InvalidEventType
 from headrace.db import Connection, Server, Target, connect, migrate
 from tests.actions.conftest import send, waiting
 
@@ -23,44 +23,44 @@ def test_ids_come_in_the_order_of_the_actions_also_with_delays(conn: Connection)
     actions = [envelope(n) for n in range(6)]
     rows = conn.execute("select headrace.send_actions('default', %s, %s)", (actions, [5, None, 0, 5, 60, 0])).fetchall()
     for n, (msg_id,) in enumerate(rows):
-        found = conn.execute(
+        row = conn.execute(
             "select message -> 'payload', round(extract(epoch from vt - enqueued_at)) from pgmq.q_hr_default where msg_id = %s",
             (msg_id,),
         ).fetchone()
-        assert found == (n, [5, 0, 0, 5, 60, 0][n])
+        assert row == (n, [5, 0, 0, 5, 60, 0][n])
 
 
-def test_rolled_back_action_was_never_there(conn: Connection) -> None:
+def test_rolled_back_action_is_not_sent(conn: Connection) -> None:
     with conn.transaction(force_rollback=True):
         send(conn, 1)
     assert waiting(conn) == []
 
 
-def test_sending_nothing_is_nothing(conn: Connection) -> None:
+def test_sending_no_actions_does_nothing(conn: Connection) -> None:
     assert conn.execute("select headrace.send_actions('default', '{}')").fetchall() == []
 
 
-def test_message_that_is_no_action_is_refused(conn: Connection) -> None:
-    with pytest.raises(psycopg.Error) as refused:
+def test_message_that_is_not_an_action_is_rejected(conn: Connection) -> None:
+    with pytest.raises(psycopg.Error) as rejected:
         conn.execute("select headrace.send_actions('default', %s)", ([envelope(1), Jsonb({"action": "work"})],))
-    assert refused.value.sqlstate == "HR300"
+    assert rejected.value.sqlstate == "HR300"
     assert waiting(conn) == []
 
 
-def test_bad_name_payload_and_delay_are_refused_with_a_reason(conn: Connection) -> None:
-    with pytest.raises(BadType, match="is not a name"):
+def test_invalid_name_and_delay_are_rejected_with_a_reason(conn: Connection) -> None:
+    with pytest.raises(InvalidEventType, match="is not a name"):
         send_action(conn, "no name")
     with pytest.raises(Invalid, match="cannot wait"):
         send_action(conn, "work", delay=timedelta(seconds=-1))
 
 
-def test_envelope_carries_who_when_and_what(conn: Connection) -> None:
+def test_envelope_has_all_fields_of_the_action(conn: Connection) -> None:
     conn.execute("select set_config('headrace.node', 'n1', false)")
-    given = send_action(conn, "work", {"a": 1}, key="k", priority=3, event_type="placed")
+    action_id = send_action(conn, "work", {"a": 1}, key="k", priority=3, event_type="placed")
     (message,) = conn.execute("select message from pgmq.q_hr_default").fetchone() or ({},)
     assert message.pop("emitted_at")
     assert message == {
-        "id": str(given),
+        "id": str(action_id),
         "action": "work",
         "payload": {"a": 1},
         "key": "k",
@@ -73,17 +73,17 @@ def test_envelope_carries_who_when_and_what(conn: Connection) -> None:
     }
 
 
-def test_sender_rings_only_for_a_node_that_sleeps(conn: Connection, second: Connection) -> None:
+def test_sender_notifies_only_a_node_that_sleeps(conn: Connection, second: Connection) -> None:
     second.execute("listen headrace_action")
-    conn.execute("select headrace_internal.rest_queue(false)")
+    conn.execute("select headrace.rest_queue(false)")
     send(conn, 1)
     assert list(second.notifies(timeout=0, stop_after=1)) == []
-    conn.execute("select headrace_internal.rest_queue(true)")
+    conn.execute("select headrace.rest_queue(true)")
     send(conn, 2)
-    assert [heard.payload for heard in second.notifies(timeout=5, stop_after=1)] == ["default"]
+    assert [notification.payload for notification in second.notifies(timeout=5, stop_after=1)] == ["default"]
 
 
-def test_queues_come_and_go_with_their_namespace(conn: Connection) -> None:
+def test_queue_is_created_and_dropped_with_its_namespace(conn: Connection) -> None:
     conn.execute("insert into headrace.namespace (namespace) values ('tenant')")
     send_action(conn, "work", namespace="tenant")
     assert queue_state(conn, namespace="tenant").due == 1
@@ -92,7 +92,7 @@ def test_queues_come_and_go_with_their_namespace(conn: Connection) -> None:
     assert conn.execute("select queue_name from pgmq.meta where queue_name like '%tenant%'").fetchall() == []
 
 
-def test_longest_namespace_has_its_queues(conn: Connection) -> None:
+def test_namespace_with_the_longest_name_has_its_queue(conn: Connection) -> None:
     conn.execute("insert into headrace.namespace (namespace) values (%s)", ("n" * 40,))
     send_action(conn, "work", namespace="n" * 40)
     assert queue_state(conn, namespace="n" * 40).due == 1
@@ -107,7 +107,7 @@ def test_functions_of_pgmq_work_on_the_queue(conn: Connection) -> None:
     assert waiting(conn) == [1]
 
 
-def test_owner_who_is_no_superuser_can_migrate_and_send(server: Server) -> None:
+def test_owner_without_superuser_rights_can_migrate_and_send(server: Server) -> None:
     role, database = f"owner_{uuid4().hex}", f"owned_{uuid4().hex}"
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(f"create role {role} login")

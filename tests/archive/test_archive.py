@@ -13,23 +13,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.archive import (
-    archive,
+    archive_topic,
+    find_stored_range,
     keep_until_archived,
     list_archive,
-    read_positions,
     read_stored_events,
-    stored_range,
+    read_stored_events_at,
     verify_archive,
 )
 from headrace.archive import writing as archiving
-from headrace.core import ArchiveBusy, ArchiveDiffers, DatabaseUnavailable, OutOfLog, UnknownTopic
+from headrace.core import ArchiveBusy, ArchiveMismatch, DatabaseUnavailable, PositionOutOfRange, UnknownTopic
 from headrace.db import Connection, Target
 from headrace.log import create_topic, get_topic
-from tests.archive.past import archived, drop, events, later, three_days
-from tests.builders import relayed, wait_until
+from tests.archive.builders import archive_orders, drop, events, later, three_days
+from tests.builders import through_proxy, wait_until
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
-    from headrace_internal.log order by position"""
+    from headrace.log order by position"""
 LOCKS = """select count(*) from pg_locks join pg_database on pg_database.oid = pg_locks.database
     where locktype = 'advisory' and datname = current_database()"""
 
@@ -43,14 +43,14 @@ def three(conn: Connection) -> Connection:
 
 def test_files_hold_the_log_row_by_row(three: Connection, database: Target, tmp_path: Path) -> None:
     before = three.execute(LOG).fetchall()
-    last = archived(three, database, tmp_path, days=6)[-1]
+    last = archive_orders(three, database, tmp_path, days=6)[-1]
     assert (last.written, last.total, last.files) == (30, 30, 2)
     days = list_archive(three, "orders")
     assert [(one.first_position, one.last_position, one.in_log) for one in days] == [(1, 10, True), (11, 30, True)]
     keep_until_archived(three, "orders")
     assert all(dropped for dropped, _ in drop(three, days=6))
-    span = stored_range(three, "orders")
-    assert (span.first, span.until, span.logged) == (1, 41, 31)
+    span = find_stored_range(three, "orders")
+    assert (span.first, span.until, span.log_first) == (1, 41, 31)
     read = [event for batch in read_stored_events(three, span, batch=7) for event in batch]
     assert [tuple(vars(event).values()) for event in read] == before
 
@@ -58,7 +58,7 @@ def test_files_hold_the_log_row_by_row(three: Connection, database: Target, tmp_
 def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_date(
     three: Connection, database: Target, tmp_path: Path
 ) -> None:
-    archived(three, database, tmp_path, days=6)
+    archive_orders(three, database, tmp_path, days=6)
     (one, _) = list_archive(three, "orders")
     assert one.file.startswith(f"namespace=default/topic=orders/date={one.day}/000000000001-000000000010-")
     with pq.ParquetFile(tmp_path / one.file) as file:
@@ -71,23 +71,23 @@ def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_date(
     )
 
 
-def test_connections_that_are_cut_amid_a_time_partition(three: Connection, database: Target, tmp_path: Path) -> None:
-    with relayed(later(database, days=6)) as (through, relay):
-        steps = archive(through, "orders", folder=tmp_path)
+def test_archiver_that_loses_its_connections_leaves_nothing_recorded(three: Connection, database: Target, tmp_path: Path) -> None:
+    with through_proxy(later(database, days=6)) as (through, proxy):
+        steps = archive_topic(through, "orders", folder=tmp_path)
         assert next(steps).written == 10
-        relay.cut()
+        proxy.cut()
         with pytest.raises(DatabaseUnavailable, match="cannot reach database test"):
             next(steps)
         assert list_archive(three, "orders") == []
         wait_until(lambda: three.execute(LOCKS).fetchone() == (0,), "the end of the archiver's session")
-        assert list(archive(through, "orders", folder=tmp_path))[-1].written == 30
+        assert list(archive_topic(through, "orders", folder=tmp_path))[-1].written == 30
 
 
-def test_topic_that_is_to_be_archived_keeps_its_log_until_it_is(three: Connection, database: Target, tmp_path: Path) -> None:
+def test_retention_waits_for_the_archive(three: Connection, database: Target, tmp_path: Path) -> None:
     keep_until_archived(three, "orders")
     assert drop(three, days=6) == [(False, "the archive")]
     assert drop(three, days=6, force=True) == [(False, "the archive")]
-    archived(three, database, tmp_path, days=6)
+    archive_orders(three, database, tmp_path, days=6)
     three.execute("select headrace.create_consumer('orders', 'slow')")
     assert drop(three, days=6) == [(False, "slow")]
     assert get_topic(three, "orders").first_position == 1
@@ -97,64 +97,62 @@ def test_topic_that_is_to_be_archived_keeps_its_log_until_it_is(three: Connectio
     assert get_topic(three, "orders").first_position == 31
 
 
-def test_partition_with_an_event_more_than_its_file_stays(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path, days=6)
+def test_partition_with_more_events_than_its_file_is_kept(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_orders(three, database, tmp_path, days=6)
     keep_until_archived(three, "orders")
     (tmp_path / "old.parquet").touch()
-    three.execute(
-        "update headrace_internal.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1"
-    )
+    three.execute("update headrace.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1")
     assert drop(three, days=6) == [(False, "the archive")]
-    archived(three, database, tmp_path, days=6)
+    archive_orders(three, database, tmp_path, days=6)
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]
     assert not (tmp_path / "old.parquet").exists()
     assert all(dropped for dropped, _ in drop(three, days=6))
 
 
 def test_archiving_again_writes_nothing(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path, days=6)
+    archive_orders(three, database, tmp_path, days=6)
     before = list_archive(three, "orders")
-    assert archived(three, database, tmp_path, days=6) == []
+    assert archive_orders(three, database, tmp_path, days=6) == []
     assert list_archive(three, "orders") == before
 
 
 def test_file_that_differs_from_the_log_is_not_recorded(
     three: Connection, database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = archiving._rows
+    original = archiving._rows
 
-    def bent(*given: object) -> object:
-        for batch in whole(*given):
+    def change_a_payload(*arguments: object) -> object:
+        for batch in original(*arguments):
             row = batch.to_pylist()
             row[3]["payload"] = row[3]["payload"].replace("3.140", "3.14")
             yield type(batch).from_pylist(row, schema=batch.schema)
 
-    monkeypatch.setattr(archiving, "_rows", bent)
-    with pytest.raises(ArchiveDiffers, match=r"10 events, 1 to 10, with checksum .*; nothing was recorded"):
-        archived(three, database, tmp_path, days=6)
+    monkeypatch.setattr(archiving, "_rows", change_a_payload)
+    with pytest.raises(ArchiveMismatch, match=r"10 events, 1 to 10, with checksum .*; nothing was recorded"):
+        archive_orders(three, database, tmp_path, days=6)
     assert list_archive(three) == []
     assert list(tmp_path.rglob("*.parquet")) == []
     monkeypatch.undo()
-    assert archived(three, database, tmp_path, days=6)[-1].files == 2
+    assert archive_orders(three, database, tmp_path, days=6)[-1].files == 2
 
 
-def test_two_archivers_do_not_meet(three: Connection, database: Target, tmp_path: Path) -> None:
-    steps = archive(later(database, days=6), "orders", folder=tmp_path)
+def test_second_archiver_of_a_topic_is_rejected(three: Connection, database: Target, tmp_path: Path) -> None:
+    steps = archive_topic(later(database, days=6), "orders", folder=tmp_path)
     next(steps)
     with pytest.raises(ArchiveBusy, match="being archived by another process"):
-        archived(three, database, tmp_path, days=6)
+        archive_orders(three, database, tmp_path, days=6)
     assert [step.partition for step in steps if step.partition is not None] != []
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]
 
 
 @pytest.mark.lane("pg18")
-def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, database: Target, tmp_path: Path) -> None:
+def test_killed_archiver_leaves_nothing_incomplete(three: Connection, database: Target, tmp_path: Path) -> None:
     program = (
-        "import sys, time\nfrom headrace_internal.archive import archive\nfrom headrace.db import Target\n"
-        "for step in archive(Target('test', sys.argv[1]), 'orders', folder=sys.argv[2]):\n"
+        "import sys, time\nfrom headrace.archive import archive_topic\nfrom headrace.db import Target\n"
+        "for step in archive_topic(Target('test', sys.argv[1]), 'orders', folder=sys.argv[2]):\n"
         "    print(step.partition, flush=True)\n    time.sleep(30 if step.partition else 0)\n"
     )
-    for waits_for in ("None", "headrace."):
+    for last_line in ("None", "headrace_internal."):
         running = subprocess.Popen(
             [sys.executable, "-c", program, later(database, days=6).dsn, str(tmp_path)],
             stdout=subprocess.PIPE,
@@ -162,8 +160,7 @@ def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, da
             env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
         )
         assert running.stdout is not None
-        while not running.stdout.readline().startswith(waits_for):
-            time.sleep(0)
+        assert any(line.startswith(last_line) for line in running.stdout), "the archiver ended by itself"
         running.send_signal(signal.SIGKILL)
         running.wait()
         recorded = [one.events for one in list_archive(three, "orders")]
@@ -171,9 +168,9 @@ def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, da
         assert all(one.problem is None for one in verify_archive(three))
     assert recorded == [10]
     deadline = time.monotonic() + 20
-    while True:  # The server notices the end of a killed session when it next looks.
+    while True:  # The server notices the end of a killed session only after a moment.
         try:
-            archived(three, database, tmp_path, days=6)
+            archive_orders(three, database, tmp_path, days=6)
             break
         except ArchiveBusy:
             assert time.monotonic() < deadline
@@ -182,62 +179,60 @@ def test_archiver_killed_in_the_middle_leaves_nothing_half(three: Connection, da
     assert list(tmp_path.rglob(".*")) == []
 
 
-def test_verify_names_what_is_missing_or_was_changed(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path, days=6)
+def test_verification_names_missing_and_changed_files(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_orders(three, database, tmp_path, days=6)
     first, second = list_archive(three, "orders")
     (tmp_path / first.file).unlink()
     table = pq.read_table(tmp_path / second.file, partitioning=None)
     changed = table.set_column(7, "payload", [["{}"] * table.num_rows])
     pq.write_table(changed, tmp_path / second.file)
     problems = [one.problem for one in verify_archive(three, "orders")]
-    assert "is not there" in str(problems[0])
-    assert "the catalog says 20 from 11" in str(problems[1])
+    assert "does not exist" in str(problems[0])
+    assert "the catalog says 20 events, 11 to 30" in str(problems[1])
     (tmp_path / second.file).write_bytes(b"PAR1 nonsense")
     assert "cannot be read" in str(list(verify_archive(three, "orders"))[1].problem)
 
 
-def test_moved_folder_is_found_where_it_is_now(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path / "old", days=6)
+def test_moved_folder_is_read_from_its_new_place(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_orders(three, database, tmp_path / "old", days=6)
     drop(three, days=6)
     (tmp_path / "old").rename(tmp_path / "new")
     assert [one.problem for one in verify_archive(three, folder=tmp_path / "new")] == [None, None]
-    span = stored_range(three, "orders", start="5", end="12")
+    span = find_stored_range(three, "orders", start="5", end="12")
     batches = read_stored_events(three, span, folder=str(tmp_path / "new"))
     assert [event.position for batch in batches for event in batch] == list(range(5, 12))
 
 
-def test_log_by_the_events_own_time_is_closed_by_later_events_only(conn: Connection, database: Target, tmp_path: Path) -> None:
+def test_log_on_the_event_clock_is_closed_by_later_events_only(conn: Connection, database: Target, tmp_path: Path) -> None:
     create_topic(conn, "orders", time_partition="day", clock="event")
     events(conn, 1, 1440 * 2, days=0)
-    assert archived(conn, database, tmp_path, days=0)[-1].partition is not None
+    assert archive_orders(conn, database, tmp_path, days=0)[-1].partition is not None
     days = [(one.day.isoformat(), one.first_position, one.last_position) for one in list_archive(conn)]
     assert days == [("2026-01-01", 1, 1439), ("2026-01-02", 1440, 2879)]
 
 
 def test_single_positions_are_found_in_archive_and_log(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path, days=6)
+    archive_orders(three, database, tmp_path, days=6)
     before = {row[0]: row for row in three.execute(LOG).fetchall()}
     drop(three, days=6)
-    found = read_positions(three, stored_range(three, "orders"), {2, 17, 30, 31, 40, 99})
+    found = read_stored_events_at(three, find_stored_range(three, "orders"), {2, 17, 30, 31, 40, 99})
     assert {position: tuple(vars(event).values()) for position, event in found.items()} == {
         position: before[position] for position in (2, 17, 30, 31, 40)
     }
 
 
-def test_what_is_in_neither_is_an_error(three: Connection, database: Target, tmp_path: Path) -> None:
+def test_position_in_neither_archive_nor_log_is_an_error(three: Connection, database: Target, tmp_path: Path) -> None:
     drop(three, days=6)
-    with pytest.raises(OutOfLog, match=r"position 3 .* hold 31 to 40"):
-        stored_range(three, "orders", start="3")
+    with pytest.raises(PositionOutOfRange, match=r"position 3 .* hold 31 to 40"):
+        find_stored_range(three, "orders", start="3")
     with pytest.raises(UnknownTopic):
         list_archive(three, "nowhere")
 
 
-def test_times_find_their_position_in_the_archive_too(three: Connection, database: Target, tmp_path: Path) -> None:
-    archived(three, database, tmp_path, days=6)
-    times = dict(
-        three.execute("select position, appended_at from headrace_internal.log where position in (1, 11, 31)").fetchall()
-    )
+def test_times_are_resolved_in_the_archive_too(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_orders(three, database, tmp_path, days=6)
+    times = dict(three.execute("select position, appended_at from headrace.log where position in (1, 11, 31)").fetchall())
     drop(three, days=6)
     for position in (1, 11, 31):
-        assert stored_range(three, "orders", start=times[position].isoformat()).first == position
-    assert stored_range(three, "orders", start="2100-01-01").first == 41
+        assert find_stored_range(three, "orders", start=times[position].isoformat()).first == position
+    assert find_stored_range(three, "orders", start="2100-01-01").first == 41

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.archive import list_archive
-from headrace.core import NotFound, OutOfLog
+from headrace.core import NotFound, PositionOutOfRange
 from headrace.db import Connection, Target
 from headrace.spark import Extract, event_schema, extract_option
-from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.data_source import HeadraceSource
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.reader import EventReader, EventStreamReader
-from tests.archive.past import archived, drop, events, three_days
+from headrace.spark.source.readers import EventReader, EventStreamReader
+from tests.archive.builders import archive_orders, drop, events, three_days
 from tests.spark.frames import load, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
@@ -31,7 +31,7 @@ def secret(database: Target, tmp_path: Path) -> str:
 def three(conn: Connection, database: Target, tmp_path: Path) -> Connection:
     """Positions 1 to 40, of which 1 to 30 are archived and still in the log."""
     three_days(conn)
-    archived(conn, database, tmp_path / "archive", days=6)
+    archive_orders(conn, database, tmp_path / "archive", days=6)
     return conn
 
 
@@ -83,7 +83,7 @@ def test_read_gives_the_same_rows_after_the_log_was_dropped(three: Connection, s
 
 
 def test_times_are_found_in_the_archive(three: Connection, secret: str) -> None:
-    (at,) = three.execute("select appended_at from headrace_internal.log where position = 11").fetchone()
+    (at,) = three.execute("select appended_at from headrace.log where position = 11").fetchone()
     drop(three, days=6)
     assert [row["offset"] for row in rows(secret, startingTimestamp=at.isoformat())] == list(range(11, 41))
     assert [row["offset"] for row in rows(secret, endingTimestamp=at.isoformat())] == list(range(1, 11))
@@ -92,15 +92,15 @@ def test_times_are_found_in_the_archive(three: Connection, secret: str) -> None:
 def test_archive_false_reads_the_log_alone(three: Connection, secret: str) -> None:
     drop(three, days=6)
     assert [row["offset"] for row in rows(secret, archive="false")] == list(range(31, 41))
-    with pytest.raises(OutOfLog, match="positions 1 to 30 have been dropped"):
+    with pytest.raises(PositionOutOfRange, match="positions 1 to 30 have been dropped"):
         rows(secret, archive="false", startingOffsets='{"orders": 1}')
 
 
-def test_archive_that_does_not_join_the_log_is_not_read_over_the_gap(three: Connection, secret: str) -> None:
+def test_archive_with_a_gap_before_the_log_is_not_read(three: Connection, secret: str) -> None:
     drop(three, days=6)
-    three.execute("delete from headrace_internal.archive where first_position = 11")
+    three.execute("delete from headrace.archive where first_position = 11")
     assert [row["offset"] for row in rows(secret)] == list(range(31, 41))
-    with pytest.raises(OutOfLog, match="positions 5 to 30 have been dropped"):
+    with pytest.raises(PositionOutOfRange, match="positions 5 to 30 have been dropped"):
         rows(secret, startingOffsets='{"orders": 5}')
     assert len(rows(secret, startingOffsets='{"orders": 5}', failOnDataLoss="false")) == 10
 
@@ -113,7 +113,7 @@ def test_split_dropped_between_planning_and_reading_comes_from_the_archive(three
     assert found == list(range(1, 41))
 
 
-def test_stream_overtaken_by_retention_goes_on_through_the_archive(three: Connection, secret: str) -> None:
+def test_stream_overtaken_by_retention_continues_from_the_archive(three: Connection, secret: str) -> None:
     stream = EventStreamReader({"secret": secret, "subscribe": "orders", "startingOffsets": "earliest"}, event_schema())
     start = stream.initialOffset()
     drop(three, days=6)
@@ -129,7 +129,7 @@ def test_missing_file_is_named_with_advice(three: Connection, secret: str, tmp_p
     drop(three, days=6)
     (one, _) = list_archive(three)
     (tmp_path / "archive").rename(tmp_path / "moved")
-    with pytest.raises(NotFound, match=rf"{Path(one.file).name}, which is not there"):
+    with pytest.raises(NotFound, match=rf"{Path(one.file).name}, which does not exist"):
         rows(secret)
     assert len(rows(secret, archive=str(tmp_path / "moved"))) == 40
 

@@ -1,4 +1,4 @@
-"""A replay publishes the past again, in order, marked, and nothing twice."""
+"""A replay publishes stored events again, in order, marked, and nothing twice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.archive import REPLAY_HEADER, RowFilter, replay, stored_range
+from headrace.archive import REPLAY_HEADER, RowFilter, find_stored_range, replay
 from headrace.db import Connection, Target
-from headrace.log import create_topic, read
-from tests.archive.past import archived, drop, three_days
+from headrace.log import create_topic, read_log
+from tests.archive.builders import archive_orders, drop, three_days
 from tests.builders import drain
 from tests.cli.conftest import Cli, call
 
@@ -23,52 +23,54 @@ pytestmark = pytest.mark.lane("pg18")
 def three(conn: Connection, database: Target, tmp_path: Path) -> Connection:
     """Positions 1 to 40, of which 1 to 30 are in the archive only; and an empty topic `again`."""
     three_days(conn)
-    archived(conn, database, tmp_path / "archive", days=6)
+    archive_orders(conn, database, tmp_path / "archive", days=6)
     drop(conn, days=6)
     create_topic(conn, "again")
     return conn
 
 
-PAYLOADS = """select payload::text, key, type, emitted_at, producer from headrace_internal.log
-    where topic_id = headrace_internal.topic_id(%s) and position >= %s order by position"""
+PAYLOADS = """select payload::text, key, type, emitted_at, producer from headrace.log
+    where topic_id = headrace.topic_id(%s) and position >= %s order by position"""
 
 
 def test_replay_keeps_order_payload_key_and_time(three: Connection) -> None:
-    steps = list(replay(three, stored_range(three, "orders"), into="again", name=uuid4()))
+    steps = list(replay(three, find_stored_range(three, "orders"), into="again", name=uuid4()))
     assert (steps[-1].events, steps[-1].position) == (40, 40)
     drain(three)
-    again = read(three, "again")
+    again = read_log(three, "again")
     assert [event.headers[REPLAY_HEADER] for event in again] == [f"orders/{n}" for n in range(1, 41)]
     assert [event.payload["n"] for event in again] == list(range(1, 41))
     assert again[6].headers["h"] == 7
     assert three.execute(PAYLOADS, ("again", 31)).fetchall() == three.execute(PAYLOADS, ("orders", 31)).fetchall()
-    assert not {event.id for event in again} & {event.id for event in read(three, "orders")}
+    assert not {event.id for event in again} & {event.id for event in read_log(three, "orders")}
 
 
-def test_replay_broken_off_goes_on_under_its_name(three: Connection) -> None:
+def test_interrupted_replay_continues_under_its_name(three: Connection) -> None:
     name = uuid4()
-    span = stored_range(three, "orders", start="6", end="36")
+    span = find_stored_range(three, "orders", start="6", end="36")
     next(iter(replay(three, span, into="again", name=name)))
     list(replay(three, span, into="again", name=name))
     drain(three)
-    assert [event.payload["n"] for event in read(three, "again")] == list(range(6, 36))
+    assert [event.payload["n"] for event in read_log(three, "again")] == list(range(6, 36))
     list(replay(three, span, into="again", name=uuid4()))
     assert drain(three) == 30
 
 
-def test_same_ids_leave_out_what_the_topic_has(three: Connection) -> None:
-    list(replay(three, stored_range(three, "orders"), into="orders", name=uuid4(), same_ids=True))
+def test_replay_with_the_same_ids_skips_what_the_topic_has(three: Connection) -> None:
+    list(replay(three, find_stored_range(three, "orders"), into="orders", name=uuid4(), same_ids=True))
     # What only the archive has is new to the log.
     assert drain(three) == 30
-    assert [event.headers[REPLAY_HEADER] for event in read(three, "orders", after=40)] == [f"orders/{n}" for n in range(1, 31)]
+    assert [event.headers[REPLAY_HEADER] for event in read_log(three, "orders", after=40)] == [
+        f"orders/{n}" for n in range(1, 31)
+    ]
 
 
 def test_rate_and_filters_hold(three: Connection) -> None:
     began = time.monotonic()
     rows = RowFilter(types=("paid",), keys=("k1", "k2"))
-    list(replay(three, stored_range(three, "orders"), into="again", name=uuid4(), rows=rows, rate=20))
+    list(replay(three, find_stored_range(three, "orders"), into="again", name=uuid4(), rows=rows, rate=20))
     drain(three)
-    numbers = [event.payload["n"] for event in read(three, "again")]
+    numbers = [event.payload["n"] for event in read_log(three, "again")]
     assert numbers == [n for n in range(1, 41) if n % 3 == 0 and n % 5 in (1, 2)]
     assert time.monotonic() - began > (len(numbers) - 2) / 20
 
@@ -89,7 +91,7 @@ def test_command_previews_then_replays(three: Connection, cli: Cli) -> None:
     assert "would be published" in cli("replay", "orders", "--type", "paid", "--dry-run").out
 
 
-def test_positions_of_several_shards_are_refused(database: Target) -> None:
+def test_positions_of_several_shards_are_rejected(database: Target) -> None:
     two = f"a={database.dsn} b={database.dsn}"
     assert call("replay", "orders", "--from", "3", "--dsn", two).code == 2
 

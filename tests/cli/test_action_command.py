@@ -24,13 +24,13 @@ def queue(cli: Cli) -> tuple[int, int, int]:
 
 
 def test_actions_are_sent_to_the_queue(cli: Cli, conn: Connection) -> None:
-    sent = cli("action", "send", "MAIL", '{"to": 12345678901234567890}', "--key", "ada", "--json").json
-    assert (sent["action"], sent["shard"], bool(UUID(sent["id"]))) == ("MAIL", "main", True)
+    action = cli("action", "send", "MAIL", '{"to": 12345678901234567890}', "--key", "ada", "--json").json
+    assert (action["action"], action["shard"], bool(UUID(action["id"]))) == ("MAIL", "main", True)
     cli("action", "send", "MAIL", "--delay", "1 hour", "--priority", "3")
     assert queue(cli) == (1, 1, 0)
     row = conn.execute("select message from pgmq.q_hr_default order by msg_id limit 1").fetchone()
     assert row is not None
-    assert (row[0]["id"], row[0]["payload"], row[0]["key"]) == (sent["id"], {"to": 12345678901234567890}, "ada")
+    assert (row[0]["id"], row[0]["payload"], row[0]["key"]) == (action["id"], {"to": 12345678901234567890}, "ada")
     assert cli("action", "send", "MAIL", "{").code == 5
     assert cli("action", "send", "not a name").code == 5
 
@@ -41,11 +41,11 @@ def test_dead_letters_are_grouped_edited_redriven_and_purged(cli: Cli, conn: Con
     bury(conn, "ValueError: no address 7", 3)
     bury(conn, "OSError: line is busy")
     letters = cli("dead-letter", "list", "--json").json
-    assert [(one["kind"], one["letter"], one["action"], one["payload"]["n"]) for one in letters] == [
+    assert [(letter["kind"], letter["letter"], letter["action"], letter["payload"]["n"]) for letter in letters] == [
         ("action", "1", "MAIL", 0), ("action", "2", "MAIL", 1), ("action", "3", "MAIL", 2), ("action", "4", "CALL", 3),
     ]  # fmt: skip
     groups = cli("dead-letter", "groups", "--json").json
-    assert [(one["of"], one["error"], one["dead"]) for one in groups] == [
+    assert [(group["of"], group["error"], group["dead"]) for group in groups] == [
         ("action MAIL", "ValueError: no address #", 3), ("action CALL", "OSError: line is busy", 1),
     ]  # fmt: skip
     assert cli("dead-letter", "edit", "1", '{"n": 100}').code == 0
@@ -61,17 +61,17 @@ def test_dead_letters_are_grouped_edited_redriven_and_purged(cli: Cli, conn: Con
     assert cli("dead-letter", "list", "--ended", "--json").json == []
 
 
-def test_nothing_named_is_not_everything(cli: Cli, conn: Connection) -> None:
+def test_command_without_a_selection_is_rejected(cli: Cli, conn: Connection) -> None:
     cli("action", "send", "MAIL")
     bury(conn, "ValueError: no")
     assert cli("dead-letter", "redrive").code == 2
     assert cli("dead-letter", "purge", "--yes").code == 2
     assert cli("dead-letter", "redrive", "1", "--all").code == 2
-    assert cli("dead-letter", "purge", "1").code == 1, "it asks"
+    assert cli("dead-letter", "purge", "1").code == 1, "it asks first"
     assert len(cli("dead-letter", "list", "--json").json) == 1
 
 
-def test_letters_are_named_by_number_or_place(cli: Cli, conn: Connection) -> None:
+def test_dead_letter_is_named_by_number_or_by_consumer_and_position(cli: Cli, conn: Connection) -> None:
     assert cli("dead-letter", "redrive", "77").code == 3
     assert cli("dead-letter", "show", "77").code == 3
     assert cli("dead-letter", "edit", "77", "1").code == 3
@@ -79,5 +79,7 @@ def test_letters_are_named_by_number_or_place(cli: Cli, conn: Connection) -> Non
         assert cli("dead-letter", "redrive", name).code == 2
     assert cli("dead-letter", "edit", "orders/billing/1", "1").code == 2
     assert cli("dead-letter", "discard", "1", "--yes").code == 2
+    assert cli("dead-letter", "discard", "1", "orders/billing", "--yes").code == 2
+    assert cli("dead-letter", "show", "orders/billing").code == 2
     assert cli("dead-letter", "purge", "orders/billing/1", "--yes").code == 2
     assert cli("dead-letter", "show", "orders/billing/1").code == 3

@@ -29,18 +29,18 @@ error = ""
 """
 WRONG = """
 [[case]]
-name = "thinks it is false"
+name = "expects false"
 condition = "key = 'a'"
 event = '{"key": "a"}'
 expect = "false"
 
 [[case]]
-name = "thinks it is refused"
+name = "expects an error"
 condition = "true"
 error = "never said"
 
 [[case]]
-name = "refused for another reason"
+name = "another error"
 condition = "pg_sleep(1) = 1"
 error = "never said"
 """
@@ -74,18 +74,18 @@ def test_case_that_differs_is_named_on_every_engine(cli: Cli, wrong: Path) -> No
     for engine in ("python", "database"):
         answer = cli("condition", "test", str(wrong), "--engine", engine, "--json")
         assert (answer.code, answer.json["as_expected"]) == (6, 3)
-        differ = {one["name"]: one["what"].split(" condition,")[0] for one in answer.json["differ"]}
+        differ = {case["name"]: case["what"].split(" condition,")[0] for case in answer.json["differ"]}
         assert differ == {
-            "thinks it is false": "expected false, got true",
-            "thinks it is refused": "expected error: never said, got true",
-            "refused for another reason": "expected error: never said, got error:",
+            "expects false": "expected false, got true",
+            "expects an error": "expected error: never said, got true",
+            "another error": "expected error: never said, got error:",
         }
-        assert "thinks it is false" in answer.error["message"]
-    told = call("condition", "test", str(wrong))
-    assert (told.code, "3 differ" in told.out, "thinks it is false" in told.err) == (6, True, True)
+        assert "expects false" in answer.error["message"]
+    result = call("condition", "test", str(wrong))
+    assert (result.code, "3 differ" in result.out, "expects false" in result.err) == (6, True, True)
 
 
-def test_file_that_is_no_corpus_is_invalid(tmp_path: Path) -> None:
+def test_file_that_is_not_a_corpus_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[[case]]\nname = 'x'\n")
     for file in ("bad.toml", "missing.toml"):
         answer = call("condition", "test", str(tmp_path / file), "--json")
@@ -103,7 +103,7 @@ def test_explain_shows_every_clause() -> None:
     assert "1600" in shown and "silver" in shown
 
 
-def test_explain_points_at_the_place_of_a_mistake() -> None:
+def test_explain_points_at_the_error() -> None:
     answer = call("condition", "explain", "(object -> 'a')::regclass = 1")
     assert answer.code == 5
     lines = answer.err.splitlines()

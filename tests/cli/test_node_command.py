@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.node import _refuse_unmigrated
+from headrace.cli.node import require_migrated
 from headrace.consume import consumer_lag
 from headrace.core import NotMigrated
 from headrace.db import Connection, Target
@@ -58,12 +58,12 @@ def test_node_handles_events_and_ends_in_order(database: Target, conn: Connectio
         wait_for("bills", conn, "select count(*) from bill", 20)
     finally:
         node.send_signal(sign)
-        _, told = node.communicate(timeout=60)
-    assert node.returncode == 0, told
-    lines = [json.loads(line) for line in told.splitlines()]
+        _, output = node.communicate(timeout=60)
+    assert node.returncode == 0, output
+    lines = [json.loads(line) for line in output.splitlines()]
     assert lines[0]["event"].startswith("node runs on main")
     assert "consumers: orders/billing" in lines[0]["event"]
-    assert lines[-1]["event"] == "node ended; 20 events sequenced, 20 handled, rules fired 0 times, 0 actions handled"
+    assert lines[-1]["event"] == "node stopped; 20 events sequenced, 20 handled, rules fired 0 times, 0 actions handled"
     assert {"level", "logger", "timestamp"} <= lines[0].keys()
     assert sum(one.lag_events for one in consumer_lag(conn)) == 0
 
@@ -73,7 +73,7 @@ def test_node_without_application_sequences(database: Target, conn: Connection, 
     node = start(database, tmp_path)
     try:
         conn.execute("select headrace.publish('orders', 'placed', '1')")
-        wait_for("head", conn, "select position from headrace_internal.log_head(headrace_internal.topic_id('orders'))", 1)
+        wait_for("head", conn, "select position from headrace.log_head(headrace.topic_id('orders'))", 1)
     finally:
         node.terminate()
         node.communicate(timeout=60)
@@ -86,7 +86,7 @@ def test_node_without_sequencer_leaves_the_outbox(database: Target, conn: Connec
     conn.execute("create table bill (n int)")
     node = start(database, tmp_path, "shop:app", "--no-sequencer")
     try:
-        wait_for("consumer", conn, "select count(*) from headrace_internal.consumer", 1)
+        wait_for("consumer", conn, "select count(*) from headrace.consumer", 1)
         conn.execute("select headrace.publish('orders', 'placed', '1')")
         assert get_topic(conn, "orders").waiting == 1
     finally:
@@ -99,12 +99,12 @@ def test_node_without_sequencer_leaves_the_outbox(database: Target, conn: Connec
 def test_node_whose_topic_is_missing_says_so(database: Target, tmp_path: Path) -> None:
     node = start(database, tmp_path, "shop:app")
     try:
-        _, told = node.communicate(timeout=60)
+        _, output = node.communicate(timeout=60)
     finally:
         node.kill()
-    assert node.returncode == 3, told
-    assert 'UnknownTopic: there is no topic "orders"' in told
-    assert "Traceback" not in told
+    assert node.returncode == 3, output
+    assert 'UnknownTopic: there is no topic "orders"' in output
+    assert "Traceback" not in output
 
 
 def test_embedded_server_starts_serves_and_stops(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +128,8 @@ def test_node_starts_beside_functions_of_another_version(
     database: Target, conn: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     conn.execute("update headrace_internal.migration set checksum = 'newer' where name = 'functions/outbox/publish'")
-    _refuse_unmigrated(database)
-    assert "has other functions than this version" in caplog.text
-    conn.execute("delete from headrace_internal.migration where name like 'migrations/%'")
+    require_migrated(database)
+    assert "has functions of another version" in caplog.text
+    conn.execute("delete from headrace_internal.migration where name = 'schema'")
     with pytest.raises(NotMigrated):
-        _refuse_unmigrated(database)
+        require_migrated(database)

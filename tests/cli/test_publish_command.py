@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import read
+from headrace.log import read_log
 from tests.builders import drain, fill, topic
 from tests.cli.conftest import Cli, call
 
@@ -24,9 +24,9 @@ def test_event_is_published_with_everything(cli: Cli, conn: Connection) -> None:
     words = ["orders", "order.placed", '{"total": 12345678901234567890.10}', "--key", "c3", "--header", "a=b=c", "--id", id]
     assert cli("publish", *words, "--json").json == {"id": id, "topic": "orders", "type": "order.placed", "shard": "main"}
     drain(conn)
-    [event] = read(conn, "orders")
+    [event] = read_log(conn, "orders")
     assert (event.id, event.type, event.key, event.headers) == (UUID(id), "order.placed", "c3", {"a": "b=c"})
-    stored = conn.execute("select payload::text from headrace_internal.log").fetchone()
+    stored = conn.execute("select payload::text from headrace.log").fetchone()
     assert stored == ('{"total": 12345678901234567890.10}',)
 
 
@@ -34,7 +34,7 @@ def test_event_without_payload_is_null_and_prints_its_id(cli: Cli, conn: Connect
     topic(conn)
     id = UUID(cli("publish", "orders", "order.seen").out.strip())
     drain(conn)
-    assert [(event.id, event.payload) for event in read(conn, "orders")] == [(id, None)]
+    assert [(event.id, event.payload) for event in read_log(conn, "orders")] == [(id, None)]
 
 
 def test_type_is_needed(cli: Cli) -> None:
@@ -48,7 +48,7 @@ def test_lines_of_a_file_are_published_in_order(cli: Cli, conn: Connection, tmp_
     file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     assert cli("publish", "orders", "--file", str(file), "--json").json == {"topic": "orders", "published": 12_000}
     drain(conn)
-    assert [event.payload for event in read(conn, "orders", limit=20_000)] == list(range(12_000))
+    assert [event.payload for event in read_log(conn, "orders", limit=20_000)] == list(range(12_000))
 
 
 def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) -> None:
@@ -57,7 +57,7 @@ def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) ->
     answer = cli("publish", "orders", "--file", "-", "--json", given=given)
     assert (answer.code, answer.error["error"]) == (5, "Invalid")
     assert answer.error["message"].startswith("line 2:")
-    assert conn.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
 
 
 def test_batches_commit_on_their_own(cli: Cli, conn: Connection) -> None:
@@ -65,7 +65,7 @@ def test_batches_commit_on_their_own(cli: Cli, conn: Connection) -> None:
     given = '{"payload": 1}\n{"payload": 2}\n{"payload": 3}\nnonsense\n'
     assert cli("publish", "orders", "placed", "--file", "-", "--batch", "2", given=given).code == 5
     drain(conn)
-    assert [event.payload for event in read(conn, "orders")] == [1, 2]
+    assert [event.payload for event in read_log(conn, "orders")] == [1, 2]
 
 
 def test_missing_file_is_an_error(cli: Cli) -> None:
@@ -152,7 +152,7 @@ def test_events_find_their_shard(server: Server) -> None:
     for name, target in shards.items():
         with connect(target) as conn:
             drain(conn)
-            keys[name] = {event.key for event in read(conn, "orders")}
+            keys[name] = {event.key for event in read_log(conn, "orders")}
     assert keys["one"] and keys["two"] and not keys["one"] & keys["two"]
     assert len(call("tail", "orders", "--from", "earliest", "--no-follow", "--json", *dsn).lines) == 200
     assert len(call("tail", "orders", "--from", "earliest", "-n", "200", "--json", *dsn).lines) == 200
@@ -165,5 +165,5 @@ def test_one_shard_down_refuses_its_keys_only(database: Target, conn: Connection
     dsn = ("--dsn", f"up={database.dsn} down=postgresql://nobody@127.0.0.1:1/none")
     answers = [call("publish", "orders", "placed", "1", "--key", f"k{n}", "--json", *dsn) for n in range(10)]
     assert {answer.code for answer in answers} == {0, 1}
-    assert {answer.error["error"] for answer in answers if answer.code} == {"ShardDown"}
+    assert {answer.error["error"] for answer in answers if answer.code} == {"ShardUnavailable"}
     assert call("publish", "orders", "placed", "1", "--json", *dsn).json["shard"] == "up"

@@ -32,7 +32,7 @@ def test_list_shows_how_full_topics_are(cli: Cli, conn: Connection) -> None:
     conn.execute("select headrace.publish('orders', 'placed', '1')")
     listed = cli("topic", "list", "--json").json
     assert [(one["topic"], one["events"], one["last_position"], one["waiting"]) for one in listed] == [("orders", 30, 30, 1)]
-    assert "for ever" in cli("topic", "list").out
+    assert "forever" in cli("topic", "list").out
 
 
 def test_create_if_not_exists_leaves_a_topic_alone(cli: Cli, conn: Connection) -> None:

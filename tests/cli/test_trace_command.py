@@ -1,4 +1,4 @@
-"""`headrace trace`: the whole story of an event, from the log to the end of its actions."""
+"""`headrace trace`: the hihistory of an event, from the log to the end of its actions."""
 
 from __future__ import annotations
 
@@ -39,58 +39,58 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def play(database: Target, conn: Connection, event: Event, results: int) -> None:
-    """A node runs until the rules have passed the event and so many actions have ended."""
+async def run_node(database: Target, conn: Connection, event: Event, results: int) -> None:
+    """Runs a node until the rules have handled the event and this many actions have ended."""
     node = Node(app, [database])
     running = asyncio.create_task(node.run())
     try:
         await until(lambda: conn.execute("select bool_and(status <> 'pending') from headrace.rule").fetchone() == (True,))
         publish_many(conn, [event, Event(topic="cars", type="NEW_CAR", id=uuid4(), payload={"hp": 1})])
-        await until(lambda: conn.execute("select count(*) from headrace_internal.action_result").fetchone() == (results,))
+        await until(lambda: conn.execute("select count(*) from headrace.action_result").fetchone() == (results,))
         await until(lambda: conn.execute("select count(*) from headrace.event_unmatched").fetchone() == (1,))
     finally:
         node.stop()
         await running
 
 
-def test_trace_tells_the_story_to_its_end(cli: Cli, conn: Connection, database: Target) -> None:
+def test_trace_shows_the_hihistory_to_its_end(cli: Cli, conn: Connection, database: Target) -> None:
     topic(conn, "cars")
     conn.execute("update headrace.namespace set unknown_names = 'allow'")
     for name, condition, action in (("fast", "> 1000", "NOTIFY"), ("dear", "> 1500", "CHARGE"), ("slow", "< 0", "NOTIFY")):
         condition = f"(object -> 'hp')::int {condition}"
         create_rule(conn, Rule(name=name, topic="cars", event_type="NEW_CAR", condition=condition, action=action))
     event = Event(topic="cars", type="NEW_CAR", key="k", payload={"hp": 1600})
-    asyncio.run(play(database, conn, event, 2))
-    [story] = cli("trace", str(event.id), "--json").json
-    assert (story["topic"], story["type"], story["key"], story["outcome"]) == ("cars", "NEW_CAR", "k", "matched")
-    assert story["position"] in (1, 2)
-    assert {one["rule"]: (one["answer"], one["fired"]) for one in story["looks"]} == {
+    asyncio.run(run_node(database, conn, event, 2))
+    [history] = cli("trace", str(event.id), "--json").json
+    assert (history["topic"], history["type"], history["key"], history["outcome"]) == ("cars", "NEW_CAR", "k", "matched")
+    assert history["position"] in (1, 2)
+    assert {one["rule"]: (one["answer"], one["fired"]) for one in history["looks"]} == {
         "fast": (True, True), "dear": (True, True), "slow": (False, False),
     }  # fmt: skip
-    actions = {one["firing"]["action"]: one for one in story["actions"]}
+    actions = {one["firing"]["action"]: one for one in history["actions"]}
     assert (actions["NOTIFY"]["state"], actions["NOTIFY"]["attempts"]) == ("done", [])
     assert actions["CHARGE"]["state"] == "dead"
     assert [(one["attempt"], one["error"], one["follows"]) for one in actions["CHARGE"]["attempts"]] == [
         (1, "ValueError: no money", "retry"), (2, "ValueError: no money", "dead"),
     ]  # fmt: skip
-    shown = cli("trace", str(event.id)).out
-    assert "matched" in shown and "no money" in shown and "dead letter 1" in shown
+    text = cli("trace", str(event.id)).out
+    assert "matched" in text and "no money" in text and "dead letter 1" in text
 
     cli("dead-letter", "redrive", str(actions["CHARGE"]["dead_letter_id"]))
     assert states(cli, event.id) == {"NOTIFY": "done", "CHARGE": "redriven"}
 
 
 def states(cli: Cli, event_id: UUID) -> dict[str, str]:
-    [story] = cli("trace", str(event_id), "--json").json
-    return {one["firing"]["action"]: one["state"] for one in story["actions"]}
+    [history] = cli("trace", str(event_id), "--json").json
+    return {one["firing"]["action"]: one["state"] for one in history["actions"]}
 
 
-def test_event_that_waits_or_is_unknown_is_told(cli: Cli, conn: Connection) -> None:
+def test_waiting_event_is_shown_and_unknown_event_is_an_error(cli: Cli, conn: Connection) -> None:
     topic(conn, "cars")
     event = Event(topic="cars", type="NEW_CAR", payload={})
     publish_many(conn, [event])
-    [story] = cli("trace", str(event.id), "--json").json
-    assert (story["position"], story["outcome"]) == (None, "waiting")
+    [history] = cli("trace", str(event.id), "--json").json
+    assert (history["position"], history["outcome"]) == (None, "waiting")
     assert "not in the log yet" in cli("trace", str(event.id)).out
     assert cli("trace", str(uuid4()), "--json").error["error"] == "UnknownEvent"
     assert cli("trace", "4711").code == 2

@@ -1,4 +1,4 @@
-"""Runners that are stepped by hand, so that no test sleeps."""
+"""Runners that tests step by hand, so that no test sleeps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Start = Callable[[Consumer], Awaitable[ConsumerRunner]]
 
 @pytest.fixture
 async def start(database: Target) -> AsyncIterator[Start]:
-    """Registers a consumer and gives its runner; call handle_once as often as wanted."""
-    own = create_pool(database, size=4)
-    await own.open()
+    """Registers a consumer and returns its runner; the test calls handle_once."""
+    pool = create_pool(database, size=4)
+    await pool.open()
 
     async def begin(consumer: Consumer) -> ConsumerRunner:
-        runner = ConsumerRunner(consumer, own, Subscription("headrace_log"), asyncio.Event())
+        runner = ConsumerRunner(consumer, pool, Subscription("headrace_log"), asyncio.Event())
         await runner.register()
         return runner
 
     yield begin
-    await own.close()
+    await pool.close()
 
 
 async def run_dry(runner: ConsumerRunner, *, steps_max: int = 1000) -> int:
-    """Handles until nothing is due; returns the number of steps."""
+    """Handles batches until nothing is due; returns their number."""
     for step in range(steps_max):
         if not await runner.handle_once():
             return step

@@ -1,8 +1,10 @@
-"""What a claim costs does not grow with the log."""
+"""The cost of a claim does not grow with the log."""
 
 from __future__ import annotations
 
 import re
+
+import pytest
 
 from headrace.consume import Consumer, seek_consumer
 from headrace.core import LoggedEvent
@@ -23,7 +25,7 @@ def pages_read(conn: Connection, statement: str) -> int:
 
 
 def fill_wide(conn: Connection) -> None:
-    """Events as wide as real ones: with small rows the planner finds the right index by itself."""
+    """Events as wide as real ones: with small rows the planner chooses the right index anyway."""
     with conn.transaction():
         conn.execute(
             """select headrace.publish('orders', 'placed', jsonb_build_object('n', n, 'text', repeat(md5(n::text), 12)),
@@ -38,23 +40,24 @@ async def test_claim_with_nothing_due_reads_a_few_pages(conn: Connection, start:
     fill_wide(conn)
     await start(Consumer(topic="orders", name="c", handler=ignore))
     seek_consumer(conn, "orders", "c", "latest")
-    conn.execute("analyze headrace_internal.log, headrace_internal.cursor")
+    conn.execute("analyze headrace.log, headrace.cursor")
     conn.execute("select * from headrace.claim(1, 100)")  # The first call of a session reads the catalog.
     assert pages_read(conn, "select * from headrace.claim(1, 100)") < PAGES_MAX
-    assert pages_read(conn, "select count(*) from headrace_internal.log") > PAGES_MAX
+    assert pages_read(conn, "select count(*) from headrace.log") > PAGES_MAX
 
 
-async def test_plain_handler_runs_on_when_statements_get_prepared(conn: Connection, start: Start) -> None:
-    """psycopg prepares a statement at its sixth run, on both faces of the connection."""
+@pytest.mark.lane("pg18")
+async def test_sync_handler_keeps_working_when_statements_are_prepared(conn: Connection, start: Start) -> None:
+    """psycopg prepares a statement at its sixth run, on both interfaces of the connection."""
     topic(conn)
-    conn.execute("create table seen (n int)")
+    conn.execute("create table effect (n int)")
     fill(conn, 300)
-    await run_dry(await start(Consumer(topic="orders", name="c", handler=note)))
-    assert conn.execute("select count(*), sum(n) from seen").fetchone() == (300, 300 * 301 // 2)
+    await run_dry(await start(Consumer(topic="orders", name="c", handler=record)))
+    assert conn.execute("select count(*), sum(n) from effect").fetchone() == (300, 300 * 301 // 2)
 
 
-def note(event: LoggedEvent, conn: Connection) -> None:
-    conn.execute("insert into seen values (%s)", (event.payload,))
+def record(event: LoggedEvent, conn: Connection) -> None:
+    conn.execute("insert into effect values (%s)", (event.payload,))
 
 
 async def ignore(_event: LoggedEvent, _conn: object) -> None:

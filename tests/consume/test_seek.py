@@ -1,11 +1,11 @@
-"""Seek moves a consumer, and a preview says beforehand what that means."""
+"""Seek moves a consumer, and a preview shows the effect before."""
 
 from __future__ import annotations
 
 import pytest
 
 from headrace.consume import Consumer, consumer_lag, create_consumer, seek_consumer
-from headrace.core import Invalid, OutOfLog, UnknownConsumer
+from headrace.core import Invalid, PositionOutOfRange, UnknownConsumer
 from headrace.db import Connection
 from tests.builders import fill, shift_clock, topic
 
@@ -30,14 +30,14 @@ def test_preview_counts_and_moves_nothing(ten: Connection) -> None:
     assert sum(row.lag_events for row in consumer_lag(ten)) == 0
 
 
-def test_seek_back_is_handled_again_and_forward_is_skipped(ten: Connection) -> None:
+def test_seek_back_handles_events_again_and_forward_skips_them(ten: Connection) -> None:
     assert sum(move.events for move in seek_consumer(ten, "orders", "c", "earliest")) == 10
     assert sum(row.lag_events for row in consumer_lag(ten)) == 10
     assert sum(move.events for move in seek_consumer(ten, "orders", "c", "latest")) == -10
     assert sum(row.lag_events for row in consumer_lag(ten)) == 0
 
 
-def test_position_named_is_the_next_one_handled(ten: Connection) -> None:
+def test_position_is_the_next_one_handled(ten: Connection) -> None:
     seek_consumer(ten, "orders", "c", "8")
     assert sum(row.lag_events for row in consumer_lag(ten)) == 3
 
@@ -49,16 +49,16 @@ def test_seek_to_a_time(ten: Connection) -> None:
     assert sum(row.lag_events for row in consumer_lag(ten)) == 5
 
 
-@pytest.mark.parametrize("target", ["soon", "", "-1", "2026-99-99"])
-def test_unknown_target_says_what_is_possible(ten: Connection, target: str) -> None:
-    with pytest.raises(Invalid, match="use earliest, latest, a position, or a time"):
-        seek_consumer(ten, "orders", "c", target)
+def test_invalid_target_is_rejected_with_the_possible_ones(ten: Connection) -> None:
+    for target in ("soon", "", "-1", "2026-99-99"):
+        with pytest.raises(Invalid, match="use earliest, latest, a position, or a time"):
+            seek_consumer(ten, "orders", "c", target)
 
 
-@pytest.mark.parametrize("target", ["0", "12", "999999999999"])
-def test_position_beyond_the_log_is_refused_with_its_borders(ten: Connection, target: str) -> None:
-    with pytest.raises(OutOfLog, match="holds 1 to 10"):
-        seek_consumer(ten, "orders", "c", target)
+def test_position_outside_the_log_is_rejected_with_its_range(ten: Connection) -> None:
+    for target in ("0", "12", "999999999999"):
+        with pytest.raises(PositionOutOfRange, match="1 to 10"):
+            seek_consumer(ten, "orders", "c", target)
 
 
 def test_unknown_consumer_names_the_known_ones(ten: Connection) -> None:

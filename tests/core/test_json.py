@@ -1,4 +1,4 @@
-"""What encode lets through, PostgreSQL stores and every JSON reader reads; the rest is refused with its reason."""
+"""What `encode` accepts, PostgreSQL stores and every JSON reader reads; everything else is rejected with a reason."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import BadPayload, BadText, NumberRefused, PayloadTooDeep, RawJSON, decode, encode
-from headrace.core.json_text import fits, printed_bytes
+from headrace.core import InvalidNumber, InvalidPayload, InvalidText, PayloadTooDeep, RawJSON, decode, encode
+from headrace.core.json_text import fits_in_jsonb, jsonb_text_bytes
+from headrace.db import Connection
 
 
 def nested(levels: int) -> object:
@@ -48,7 +49,7 @@ values = st.recursive(
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
-    # \0 is refused, half a surrogate pair too.
+    # NUL and half a surrogate pair are rejected.
     | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     lambda inner: (
         st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), inner)
@@ -57,7 +58,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_encoded_is_read_again_the_same(value: object) -> None:
+def test_encoded_value_is_read_back_unchanged(value: object) -> None:
     assert decode(encode(value)) == value
     assert json.loads(encode(value)) == value
 
@@ -80,29 +81,29 @@ def test_what_is_encoded_is_read_again_the_same(value: object) -> None:
     ],
 )
 @pytest.mark.parametrize("within", [lambda value: value, lambda value: {"a": [None, value]}, lambda value: Point(value)])
-def test_numbers_that_readers_refuse_are_refused(bad: object, within: object) -> None:
-    with pytest.raises(NumberRefused):
+def test_numbers_that_readers_reject_are_rejected(bad: object, within: object) -> None:
+    with pytest.raises(InvalidNumber):
         encode(within(bad))
 
 
 @pytest.mark.parametrize("bad", [b"1e400", b"-1e400", b'{"a": [1e309]}', b"1" + b"0" * 309, b"1" + b"0" * 5000])
 @pytest.mark.parametrize("within", [RawJSON, lambda text: {"nested": RawJSON(text)}])
-def test_raw_numbers_that_readers_refuse_are_refused(bad: bytes, within: object) -> None:
-    with pytest.raises(NumberRefused):
+def test_raw_numbers_that_readers_reject_are_rejected(bad: bytes, within: object) -> None:
+    with pytest.raises(InvalidNumber):
         encode(within(bad))
 
 
 @pytest.mark.parametrize(
     "fine", [1.7976931348623157e308, int(1.7976931348623157e308), 2**64, -(2**70), 5e-324, -0.0, Decimal("0.1")]
 )
-def test_the_largest_and_smallest_numbers_pass(fine: object) -> None:
+def test_largest_and_smallest_numbers_pass(fine: object) -> None:
     assert decode(encode(fine)) == float(fine) or decode(encode(fine)) == fine
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "\\\0", "\\\\\0"])
-def test_nul_is_refused_in_values_and_names(text: str) -> None:
+def test_nul_is_rejected_in_values_and_names(text: str) -> None:
     for value in (text, {text: 1}, [{"a": text}]):
-        with pytest.raises(BadText, match="NUL"):
+        with pytest.raises(InvalidText, match="NUL"):
             encode(value)
 
 
@@ -111,22 +112,22 @@ def test_text_that_only_looks_like_nul_passes(text: str) -> None:
     assert decode(encode({text: text})) == {text: text}
 
 
-def test_raw_nul_is_refused() -> None:
-    with pytest.raises(BadText, match="NUL"):
+def test_raw_nul_is_rejected() -> None:
+    with pytest.raises(InvalidText, match="NUL"):
         encode(RawJSON(rb'{"a": "\u0000"}'))
     assert encode(RawJSON(rb'{"a": "\\u0000"}')) == r'{"a": "\\u0000"}'
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\udfff": 1}, ["a\ud83d"]])
-def test_half_a_surrogate_pair_is_refused(value: object) -> None:
-    with pytest.raises(BadText, match="surrogate"):
+def test_half_a_surrogate_pair_is_rejected(value: object) -> None:
+    with pytest.raises(InvalidText, match="surrogate"):
         encode(value)
 
 
-def test_raw_half_surrogate_and_bytes_beyond_utf8_are_refused() -> None:
-    with pytest.raises(BadPayload):
+def test_raw_half_surrogate_and_bytes_beyond_utf8_are_rejected() -> None:
+    with pytest.raises(InvalidPayload):
         encode(RawJSON(rb'"\ud800"'))
-    with pytest.raises(BadText, match="UTF-8"):
+    with pytest.raises(InvalidText, match="UTF-8"):
         encode(RawJSON(b'"\xff"'))
 
 
@@ -151,7 +152,7 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
     assert encode("[" * 1000)
 
 
-def test_value_that_contains_itself_is_refused() -> None:
+def test_value_that_contains_itself_is_rejected() -> None:
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(PayloadTooDeep, match="contains itself"):
@@ -174,20 +175,20 @@ def test_value_that_contains_itself_is_refused() -> None:
         (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
     ],
 )
-def test_common_python_values_have_a_form(value: object, text: str) -> None:
+def test_common_python_values_have_a_json_form(value: object, text: str) -> None:
     assert encode(value) == text
 
 
 @pytest.mark.parametrize("value", [object(), {"a": object()}, {None: 1}, {(1, 2): 3}, 1j])
-def test_what_has_no_form_is_refused(value: object) -> None:
-    with pytest.raises(BadPayload, match="convert it"):
+def test_value_without_a_json_form_is_rejected(value: object) -> None:
+    with pytest.raises(InvalidPayload, match="convert it"):
         encode(value)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b"Infinity", b"01", b"'a'", b"[1,]", b'"\x01"', b"1 2"])
-def test_what_is_not_json_is_refused(text: bytes) -> None:
+def test_text_that_is_not_json_is_rejected(text: bytes) -> None:
     for value in (RawJSON(text), {"nested": RawJSON(text)}):
-        with pytest.raises(BadPayload):
+        with pytest.raises(InvalidPayload):
             encode(value)
 
 
@@ -195,18 +196,16 @@ def test_raw_text_keeps_every_digit() -> None:
     assert encode(RawJSON(b'{"a": 1.100, "b": 0.12345678901234567890}')) == '{"a": 1.100, "b": 0.12345678901234567890}'
 
 
-@pytest.mark.parametrize(
-    "text", ["[1e300]", "[1,2]", '{"a":-0.0,"b":[1.50,1e5,1.5e-3]}', '"\\u00e4\\n\\u001f\\/"', '"ä😀"', "-0"]
-)
-def test_printed_bytes_are_those_of_postgresql(conn, text: str) -> None:
-    assert conn.execute("select octet_length(%s::text::jsonb::text)", (text,)).fetchone() == (printed_bytes(text),)
+def test_jsonb_text_bytes_are_those_of_postgresql(conn: Connection) -> None:
+    for text in ["[1e300]", "[1,2]", '{"a":-0.0,"b":[1.50,1e5,1.5e-3]}', '"\\u00e4\\n\\u001f\\/"', '"ä😀"', "-0"]:
+        assert conn.execute("select octet_length(%s::text::jsonb::text)", (text,)).fetchone() == (jsonb_text_bytes(text),)
 
 
 @given(values)
-def test_fits_never_guesses_wrong(value: object) -> None:
+def test_fits_in_jsonb_is_exact(value: object) -> None:
     text = encode(value)
-    size = printed_bytes(text)
-    assert fits(text, size) and not fits(text, size - 1)
+    size = jsonb_text_bytes(text)
+    assert fits_in_jsonb(text, size) and not fits_in_jsonb(text, size - 1)
 
 
 def test_decoded_integers_are_exact() -> None:

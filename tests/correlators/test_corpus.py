@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.correlators import Observed, Run, observe, run_cases
+from headrace.correlators import run_cases
+from headrace.correlators.corpus import Run, observe
 from headrace.db import Target, connect, connect_async
 from headrace.lang.condition import Sample
-from headrace.lang.ecl import Event, Interpreter, Pattern, load_corpus, print_pattern
+from headrace.lang.ecl import Event, Interpreter, Observation, Pattern, load_corpus, print_pattern
 from tests.lang.ecl.ecl_strategies import US, event_lists, patterns, payload_of
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -51,7 +52,7 @@ def as_run(pattern: Pattern, events: list[Event]) -> Run:
     return Run(print_pattern(pattern), [with_payload(event) for event in events], silence_us=20 * US)
 
 
-def expected(pattern: Pattern, run: Run) -> Observed:
+def expected(pattern: Pattern, run: Run) -> Observation:
     """What the interpreter says about it."""
     engine = Interpreter(pattern)
     state = engine.start(run.events[0].time if run.events else 0)
@@ -62,7 +63,7 @@ def expected(pattern: Pattern, run: Run) -> Observed:
     late = ()
     if run.events:
         state, late = engine.advance(state, run.events[-1].time + run.silence_us)
-    return Observed(tuple(outputs), late, engine.status(state))
+    return Observation(tuple(outputs), engine.status(state), late)
 
 
 PATTERNS, AT_ONCE = 300, 20
@@ -79,7 +80,7 @@ def test_database_and_interpreter_agree_on_random_patterns(database: Target, dra
         assert seen == expected(pattern, run), run.pattern
 
 
-async def observed(database: Target, runs: list[Run]) -> list[Observed]:
+async def observed(database: Target, runs: list[Run]) -> list[Observation]:
     conn = await connect_async(database)
     try:
         return await observe(conn, runs)
@@ -103,8 +104,8 @@ def test_nothing_is_left_behind(database: Target) -> None:
     asyncio.run(differences(database, 100))
     with connect(database) as conn:
         for left in (
-            "headrace_internal.correlator_version",
-            "headrace_internal.correlation",
+            "headrace.correlator_version",
+            "headrace.correlation",
             "headrace.topic",
             "pg_proc where proname ~ '^symbols_'",
         ):

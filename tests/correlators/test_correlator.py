@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -11,22 +10,20 @@ import pytest
 
 from headrace.consume import seek_consumer
 from headrace.core import (
-    BadOutputs,
     Conflict,
     CorrelatorExists,
-    CorrelatorFixed,
+    CorrelatorTopicChanged,
     FeedbackLoop,
+    InvalidOutputs,
     UnknownCorrelator,
-    UnknownName,
     UnknownTopic,
+    UnregisteredName,
 )
 from headrace.correlators import (
     ActionOutput,
-    Correlation,
     Correlator,
     CorrelatorEngine,
     EventOutput,
-    Instance,
     alter_correlator,
     create_correlator,
     deliver_correlations,
@@ -36,11 +33,11 @@ from headrace.correlators import (
     read_instances,
     write_instances,
 )
-from headrace.correlators.stepping import Batch, Classified
 from headrace.db import Connection, Target, map_database_errors
 from headrace.lang.condition import ConditionError
-from headrace.lang.ecl import Event, PatternError, Status, classify, compile, from_json, parse, run_step
-from headrace.observe import trace
+from headrace.lang.ecl import Batch, Correlation, Event, Instance, PatternError, Status, compile, from_json, parse
+from headrace.lang.ecl.table import classify, run_step
+from headrace.observe import event_history
 from tests.builders import topic
 from tests.correlators.steps import happen, pushed, settle_correlators
 from tests.rules.steps import sent
@@ -107,17 +104,15 @@ async def test_window_aggregate_and_the_table_s_own_function_agree_on_outputs_ev
     stepped = Batch(table, evidence_max=3)
     for position, (type_, key) in enumerate(events, 1):
         (symbol,) = classify(table, Event(type_, 0))
-        stepped.take(Classified(position, key, symbol, None, datetime(2026, 1, 1, tzinfo=UTC)))
-    rows = cars.execute(
-        "select key, position, token, place, evidence, evidence_total from headrace_internal.correlation order by 2, 4"
-    )
+        stepped.step(key, position, (symbol,), 0)
+    rows = cars.execute("select key, position, token, place, evidence, evidence_total from headrace.correlation order by 2, 4")
     made = [(o.key, o.position, o.token, o.place, list(o.evidence), o.evidence_total) for o in stepped.outputs]
     assert rows.fetchall() == made and len(made) > 20
     instances = cars.execute(
-        "select key, units, evidence, evidence_total from headrace_internal.correlator_instance order by key"
+        "select key, units, evidence, evidence_total from headrace.correlator_instance order by key"
     ).fetchall()
     assert instances == sorted(
-        (one.key, list(one.state.units), list(one.evidence[-3:]), one.evidence_total) for one in stepped.changed
+        (instance.key, list(instance.units), instance.evidence[-3:], instance.evidence_total) for instance in stepped.changed
     )
 
 
@@ -126,7 +121,7 @@ async def test_evidence_is_cut_to_its_newest_positions(cars: Connection, correla
     await settle_correlators(correlators, cars)
     happen(cars, "a:k a:k a:k a:k b:k")
     await settle_correlators(correlators, cars, batch=2)
-    assert cars.execute("select evidence, evidence_total from headrace_internal.correlation").fetchall() == [([4, 5], 5)]
+    assert cars.execute("select evidence, evidence_total from headrace.correlation").fetchall() == [([4, 5], 5)]
 
 
 async def test_token_becomes_one_event_on_another_topic(cars: Connection, correlators: CorrelatorEngine) -> None:
@@ -138,7 +133,7 @@ async def test_token_becomes_one_event_on_another_topic(cars: Connection, correl
     happen(cars, "")
     rows = cars.execute(
         """select l.type, l.key, l.payload ->> 'token', l.event_id = f.output_id
-           from headrace_internal.log l cross join headrace_internal.correlation f where l.topic_id = headrace_internal.topic_id('alerts')"""
+           from headrace.log l cross join headrace.correlation f where l.topic_id = headrace.topic_id('alerts')"""
     ).fetchall()
     assert rows == [("pair.seen", "k", "x", True)]
 
@@ -245,7 +240,7 @@ async def test_restart_starts_all_keys_afresh(cars: Connection, correlators: Cor
 async def test_same_definition_again_is_no_version(cars: Connection, correlators: CorrelatorEngine) -> None:
     create_correlator(cars, pair())
     alter_correlator(cars, pair())
-    assert cars.execute("select count(*) from headrace_internal.correlator_version").fetchone() == (1,)
+    assert cars.execute("select count(*) from headrace.correlator_version").fetchone() == (1,)
 
 
 async def test_dropped_or_inactive_correlator_leaves_no_consumer_no_keys_and_no_function(
@@ -259,9 +254,9 @@ async def test_dropped_or_inactive_correlator_leaves_no_consumer_no_keys_and_no_
         cars.execute(end)
         await settle_correlators(correlators, cars)
         for left in (
-            "headrace.consumer", "headrace_internal.correlator_instance", "headrace_internal.correlator_table",
+            "headrace.consumer", "headrace.correlator_instance", "headrace.correlator_table",
             "pg_proc where proname ~ '^symbols_'",
-            "headrace_internal.correlator_version where since_position is not null and until_at is null",
+            "headrace.correlator_version where since_position is not null and until_at is null",
         ):  # fmt: skip
             assert cars.execute(f"select count(*) from {left}").fetchone() == (0,), left
 
@@ -291,7 +286,7 @@ def test_bad_input_is_refused_before_anything_is_written(cars: Connection) -> No
         ({"pattern": "push(x) {"}, PatternError),
         ({"key": "object"}, ConditionError),
         ({"topic": "nowhere"}, UnknownTopic),
-        ({"outputs": {"x": ActionOutput(action="not a name")}}, BadOutputs),
+        ({"outputs": {"x": ActionOutput(action="not a name")}}, InvalidOutputs),
         ({"outputs": {"x": EventOutput(event="e", topic="nowhere")}}, UnknownTopic),
     ):  # fmt: skip
         with pytest.raises(error):
@@ -302,7 +297,7 @@ def test_bad_input_is_refused_before_anything_is_written(cars: Connection) -> No
         create_correlator(cars, pair())
     with pytest.raises(UnknownCorrelator):
         drop_correlator(cars, "other")
-    with pytest.raises(CorrelatorFixed), map_database_errors():
+    with pytest.raises(CorrelatorTopicChanged), map_database_errors():
         cars.execute("update headrace.correlator set correlator = 'renamed'")
 
 
@@ -318,7 +313,7 @@ async def test_token_without_an_output_is_refused_told_or_allowed_as_unknown_nam
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)
     assert state.status == "invalid" and "token y becomes nothing" in str(state.error)
-    with pytest.raises(UnknownName):
+    with pytest.raises(UnregisteredName):
         alter_correlator(cars, pair(outputs={"x": ActionOutput(action="OTHER")}))
 
 
@@ -381,8 +376,8 @@ async def test_killed_transaction_leaves_nothing_and_is_done_again(
     cars.execute("alter table public.sent add constraint full_up check (action is null)")
     (watched,) = await correlators.watched()
     assert await correlators.step_once(watched) is None
-    assert pushed(cars) == [] and cars.execute("select count(*) from headrace_internal.correlator_instance").fetchone() == (0,)
-    cars.execute("alter table public.sent drop constraint full_up; update headrace_internal.cursor set retry_at = null")
+    assert pushed(cars) == [] and cars.execute("select count(*) from headrace.correlator_instance").fetchone() == (0,)
+    cars.execute("alter table public.sent drop constraint full_up; update headrace.cursor set retry_at = null")
     await settle_correlators(correlators, cars)
     assert [row[4:] for row in pushed(cars)] == [(2, [1, 2])] and len(sent(cars)) == 1
 
@@ -392,13 +387,13 @@ async def test_output_delivered_twice_is_one(cars: Connection, correlators: Corr
     happen(cars, "a:k b:k")
     await settle_correlators(correlators, cars)
     deliver = """select headrace_internal.deliver_correlations(version_id, array[key], array[position], array[output_at], array[token],
-                     array[place], array[evidence::text], array[evidence_total]) from headrace_internal.correlation"""
+                     array[place], array[evidence::text], array[evidence_total]) from headrace.correlation"""
     assert cars.execute(deliver).fetchone() == (0,)
     assert len(sent(cars)) == 1
     with pytest.raises(psycopg.errors.UniqueViolation):
-        cars.execute("insert into headrace_internal.correlation (topic_id, version_id, key, position, token, output_at, place, evidence, "
+        cars.execute("insert into headrace.correlation (topic_id, version_id, key, position, token, output_at, place, evidence, "
                      "evidence_total, output_id) select topic_id, version_id, key, position, token, output_at, place, evidence, "
-                     "evidence_total, output_id from headrace_internal.correlation")  # fmt: skip
+                     "evidence_total, output_id from headrace.correlation")  # fmt: skip
 
 
 async def test_large_and_deep_payload_does_not_stop_a_correlator(cars: Connection, correlators: CorrelatorEngine) -> None:
@@ -409,19 +404,19 @@ async def test_large_and_deep_payload_does_not_stop_a_correlator(cars: Connectio
         deep = [deep]
     happen(cars, "a:k a:k", payloads=[{"x": "y" * 1_040_000}, {"d": deep}])
     assert await settle_correlators(correlators, cars) == 2
-    within = "headrace_internal.event_within_limits(o.type, o.key, o.payload, o.headers)"
-    assert cars.execute(f"select count(*) from headrace_internal.outbox o where {within}").fetchone() == (2,)
+    within = "headrace.event_within_limits(o.type, o.key, o.payload, o.headers)"
+    assert cars.execute(f"select count(*) from headrace.outbox o where {within}").fetchone() == (2,)
 
 
 async def test_trace_of_an_event_shows_what_was_pushed_on_it(cars: Connection, correlators: CorrelatorEngine) -> None:
     create_correlator(cars, pair())
     happen(cars, "a:k b:k")
     await settle_correlators(correlators, cars)
-    row = cars.execute("select event_id from headrace_internal.log where position = 2").fetchone()
+    row = cars.execute("select event_id from headrace.log where position = 2").fetchone()
     assert row is not None
-    (story,) = trace(cars, row[0])
-    assert story.outcome == "matched"
-    assert [(one.correlator, one.token, one.becomes, one.name, one.evidence) for one in story.pushed] == [
+    (history,) = event_history(cars, row[0])
+    assert history.outcome == "matched"
+    assert [(output.correlator, output.token, output.becomes, output.name, output.evidence) for output in history.outputs] == [
         ("pair", "x", "action", "ALARM", [1, 2])
     ]
 
@@ -431,24 +426,26 @@ async def test_any_engine_can_step_and_deliver_as_the_database_does(cars: Connec
     correlator_id = create_correlator(cars, pair())
     happen(cars, "a:k")
     await settle_correlators(correlators, cars)
-    ((version_id, compiled),) = cars.execute("select version_id, compiled from headrace_internal.correlator_table").fetchall()
+    ((version_id, compiled),) = cars.execute("select version_id, compiled from headrace.correlator_table").fetchall()
     table = from_json(compiled)
     (instance,) = read_instances(cars, correlator_id, ["k", "unknown"])
     happen(cars, "b:k a:k b:k")
     symbols = classify(table, Event("b", instance.seen_at + 1))
     state, outputs = run_step(table, instance.state, symbols, instance.seen_at + 1)
     with cars.transaction():
-        write_instances(cars, correlator_id, [Instance("k", state, instance.started_at, instance.seen_at + 1)])
+        write_instances(
+            cars, correlator_id, [Instance("k", state.units, state.deadlines, instance.started_at, instance.seen_at + 1)]
+        )
         made = [Correlation("k", 2, one.time, one.token, place, (1, 2), 2) for place, one in enumerate(outputs, 1)]
         assert deliver_correlations(cars, version_id, made) == 1
-        cars.execute("update headrace_internal.cursor set position = 2")
+        cars.execute("update headrace.cursor set position = 2")
     assert deliver_correlations(cars, version_id, made) == 0
     await settle_correlators(correlators, cars)
     assert [row[4:] for row in pushed(cars)] == [(2, [1, 2]), (4, [3, 4])] and len(sent(cars)) == 2
 
 
 async def test_hostile_text_is_data(database: Target, cars: Connection, correlators: CorrelatorEngine) -> None:
-    name = "a'); drop table headrace_internal.log; --"
+    name = "a'); drop table headrace.log; --"
     create_correlator(cars, pair(pattern=f"push(x) {{<object ->> 'v' = '{name.replace(chr(39), chr(39) * 2)}'> or \"{name}\"}}"))
     happen(cars, "z:k", payloads=[{"v": name}])
     assert await settle_correlators(correlators, cars) == 1

@@ -62,7 +62,7 @@ def replayed(conn: Connection, pattern: str) -> list[tuple[str, str, datetime]]:
     """Key, token and time of every output, by the interpreter: each key's events, then the silence up to now."""
     engine = Interpreter(parse(pattern))
     rows = conn.execute(
-        "select key, type, appended_at from headrace_internal.log where topic_id = headrace_internal.topic_id('cars') order by position"
+        "select key, type, appended_at from headrace.log where topic_id = headrace.topic_id('cars') order by position"
     ).fetchall()
     states: dict[str, object] = {}
     outputs: list[tuple[str, str, datetime]] = []
@@ -84,24 +84,22 @@ def test_killed_nodes_push_what_a_replay_of_the_log_pushes_and_nothing_twice(con
     try:
         wait_until(lambda: count(conn, "headrace.correlator where status = 'valid'") == len(PATTERNS), "compiling")
         for _ in range(4):
-            seen = count(conn, "headrace_internal.correlation")
+            seen = count(conn, "headrace.correlation")
             for _ in range(random.randint(3, 8)):
                 publish_some(conn, random.randint(50, 400))
                 time.sleep(random.random() / 10)
-            wait_until(lambda seen=seen: count(conn, "headrace_internal.correlation") > seen, "progress after a kill")  # type: ignore[misc]
+            wait_until(lambda seen=seen: count(conn, "headrace.correlation") > seen, "progress after a kill")  # type: ignore[misc]
             node.kill()
             node.wait()
             node = start(database)
         passed = "headrace.consumer_lag where consumer like 'headrace.correlator.%' and lag_events > 0"
         wait_until(
-            lambda: count(conn, "headrace_internal.outbox where topic_id = headrace_internal.topic_id('cars')") == 0,
+            lambda: count(conn, "headrace.outbox where topic_id = headrace.topic_id('cars')") == 0,
             "an empty outbox",
         )
         wait_until(lambda: count(conn, passed) == 0, "correlating every event")
-        wait_until(
-            lambda: count(conn, "headrace_internal.correlator_instance where deadline is not null") == 0, "firing every timer"
-        )
-        wait_until(lambda: count(conn, "headrace_internal.outbox") == 0, "an empty outbox")
+        wait_until(lambda: count(conn, "headrace.correlator_instance where deadline is not null") == 0, "firing every timer")
+        wait_until(lambda: count(conn, "headrace.outbox") == 0, "an empty outbox")
     finally:
         node.kill()
         node.wait()
@@ -117,6 +115,6 @@ def check(conn: Connection) -> None:
         assert sorted(rows) == replayed(conn, pattern), name
         assert len(rows) > 50, name
     ids = conn.execute("select action ->> 'id' from public.sent").fetchall()
-    assert len(ids) == len(set(ids)) == count(conn, "headrace_internal.correlation where becomes = 'action'")
-    events = count(conn, "headrace_internal.log where topic_id = headrace_internal.topic_id('alerts')")
-    assert events == count(conn, "headrace_internal.correlation where becomes = 'event'") > 50
+    assert len(ids) == len(set(ids)) == count(conn, "headrace.correlation where becomes = 'action'")
+    events = count(conn, "headrace.log where topic_id = headrace.topic_id('alerts')")
+    assert events == count(conn, "headrace.correlation where becomes = 'event'") > 50

@@ -1,4 +1,4 @@
-"""Correlators in a file: planned first, applied then, taken whole or not at all."""
+"""Correlators in a file: planned first, then applied, whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core import BadOutputs, BadRuleFile
-from headrace.correlators import apply_correlators, list_correlators, load_correlators, plan_correlators
+from headrace.core import InvalidDefinitionFile, InvalidOutputs
+from headrace.correlators import CORRELATORS, Correlator, CorrelatorEngine, list_correlators, load_correlators
 from headrace.db import Connection
+from headrace.definitions import apply, plan
 from headrace.lang.ecl import PatternError
 from tests.builders import topic
 from tests.correlators.steps import happen, settle_correlators
@@ -42,34 +43,36 @@ def changed(tmp_path: Path) -> Path:
 
 @pytest.mark.lane("pg18")
 async def test_plan_is_applied_once_and_drops_only_its_own(
-    conn: Connection, correlators: object, path: Path, changed: Path
+    conn: Connection, correlators: CorrelatorEngine, path: Path, changed: Path
 ) -> None:
     topic(conn, "cars")
     conn.execute("insert into headrace.correlator (correlator, topic, pattern) values ('by-hand', 'cars', 'a')")
-    first = plan_correlators(conn, load_correlators(path))
-    assert [one.name for one in first.create] == ["pair"] and first.create[0].forget_after == timedelta(days=30)
-    apply_correlators(conn, first)
-    assert plan_correlators(conn, load_correlators(path)).empty
+    kinds = (CORRELATORS,)
+    first = plan(conn, load_correlators(path), kinds=kinds)
+    [created] = first.select("create")
+    assert isinstance(created.after, Correlator) and created.after.forget_after == timedelta(days=30)
+    apply(conn, first)
+    assert plan(conn, load_correlators(path), kinds=kinds).is_empty
     happen(conn, "a:k")
-    await settle_correlators(correlators, conn)  # type: ignore[arg-type]
-    second = plan_correlators(conn, load_correlators(changed))
-    assert second.change[0].differs == ("outputs",)
-    told = apply_correlators(conn, second)
-    assert (told["pair"].carried, told["pair"].restarted) == (1, 0)
-    apply_correlators(conn, plan_correlators(conn, ()))
+    await settle_correlators(correlators, conn)
+    second = plan(conn, load_correlators(changed), kinds=kinds)
+    assert second.select("alter")[0].differences == ("outputs",)
+    [applied] = apply(conn, second)
+    assert applied.effects == {"carried": 1, "restarted": 0}
+    apply(conn, plan(conn, (), kinds=kinds))
     assert [state.correlator.name for state in list_correlators(conn)] == ["by-hand"]
 
 
 @pytest.mark.parametrize(
     ("wrong", "right", "error"),
     [
-        ("key: key", "keys: key", BadRuleFile),
-        ("correlators:", "correlator:", BadRuleFile),
+        ("key: key", "keys: key", InvalidDefinitionFile),
+        ("correlators:", "correlator:", InvalidDefinitionFile),
         ("sequential {a, b}", "sequential {a b}", PatternError),
-        ("action: ALARM", "act: ALARM", BadOutputs),
+        ("action: ALARM", "act: ALARM", InvalidOutputs),
     ],
 )
-def test_wrong_file_is_refused_whole(path: Path, wrong: str, right: str, error: type[Exception]) -> None:
+def test_bad_file_is_rejected_whole(path: Path, wrong: str, right: str, error: type[Exception]) -> None:
     path.write_text(FILE.replace(wrong, right))
     with pytest.raises(error):
         load_correlators(path)

@@ -28,9 +28,7 @@ async def keys(cars: Connection, correlators: CorrelatorEngine, *names: str) -> 
 
 def age(cars: Connection, *, before: str = "~") -> None:
     """The keys up to there had no event for two hours."""
-    cars.execute(
-        "update headrace_internal.correlator_instance set seen_at = seen_at - interval '2 hours' where key < %s", (before,)
-    )
+    cars.execute("update headrace.correlator_instance set seen_at = seen_at - interval '2 hours' where key < %s", (before,))
 
 
 async def test_keys_are_forgotten_after_a_time_without_events(cars: Connection, correlators: CorrelatorEngine) -> None:
@@ -65,7 +63,7 @@ async def test_correlator_without_a_key_to_forget_is_not_held_up(
     cars: Connection, second: Connection, correlators: CorrelatorEngine
 ) -> None:
     await keys(cars, correlators, *"abcde")
-    free = "select count(*) from (select from headrace_internal.cursor where partition = -1 for no key update skip locked) c"
+    free = "select count(*) from (select from headrace.cursor where partition = -1 for no key update skip locked) c"
     with cars.transaction():
         cars.execute("select headrace_internal.forget_instances()")
         assert second.execute(free).fetchone() == (1,)

@@ -10,7 +10,7 @@ from tests.builders import shift_clock, topic
 from tests.correlators.steps import happen, pushed, settle_correlators
 
 LATE = "repeat {push(late) {sequential {departed, fail {within 10 s {arrived}}}}}"
-DUE = "select (deadline - started_at)::text from headrace_internal.correlator_instance order by key"
+DUE = "select (deadline - started_at)::text from headrace.correlator_instance order by key"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_timer_fires_though_no_event_comes_and_carries_its_deadline(
     await wait(flights, correlators, "1 minute")
     assert await settle_correlators(correlators, flights) == 1
     assert pushed(flights) == [("late", 1, "k", "late", None, [1])]
-    at = "select (c.output_at - l.appended_at)::text from headrace_internal.correlation c, headrace_internal.log l"
+    at = "select (c.output_at - l.appended_at)::text from headrace.correlation c, headrace.log l"
     assert flights.execute(at).fetchone() == ("00:00:10",)
     assert await settle_correlators(correlators, flights) == 0
 
@@ -89,9 +89,7 @@ async def late_sequencer(flights: Connection, second: Connection, correlators: C
     yield_floor(flights)
     second.execute("select headrace.publish('cars', 'arrived', '1', p_key => 'k')")
     second.execute("select * from headrace.sequence()")
-    row = flights.execute(
-        "select max(l.appended_at), max(c.output_at) from headrace_internal.log l, headrace_internal.correlation c"
-    ).fetchone()
+    row = flights.execute("select max(l.appended_at), max(c.output_at) from headrace.log l, headrace.correlation c").fetchone()
     assert row is not None
     return row[0], row[1]
 
@@ -137,7 +135,7 @@ async def test_chain_of_timers_keeps_its_beat_in_bounded_transactions(
     assert first is not None and (first.events, first.outputs) == (0, 7)
     await settle_correlators(correlators, flights)
     rows = flights.execute(
-        "select extract(epoch from output_at - min(output_at) over ())::int from headrace_internal.correlation order by 1"
+        "select extract(epoch from output_at - min(output_at) over ())::int from headrace.correlation order by 1"
     )
     beats = [row[0] for row in rows.fetchall()]
     assert beats == list(range(len(beats))) and len(beats) >= 30

@@ -1,4 +1,4 @@
-"""Connections notice within half a minute that the other side is gone; what the address or the server says about it stays."""
+"""Connections notice a lost peer within half a minute; settings of the address and of the server win."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import socket
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.db import AsyncConnection, Connection, Target, address, connect_async, create_pool
+from headrace.db import AsyncConnection, Connection, Target, connect_async, create_pool
+from headrace.db.connections import connection_string
 
 SERVER_SIDE = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
 
@@ -28,7 +29,7 @@ def client_side(conn: AsyncConnection | Connection) -> tuple[int, int, int, int]
     return idle, interval, count, user_timeout
 
 
-async def test_both_sides_of_a_nodes_session_notice_a_lost_partner(database: Target) -> None:
+async def test_both_sides_of_a_nodes_session_notice_a_lost_peer(database: Target) -> None:
     async with create_pool(database, size=1) as own, own.connection() as conn:
         assert await session(conn, *SERVER_SIDE) == ["10", "5", "3", "30000"]
         assert client_side(conn) == (10, 5, 3, 30_000)
@@ -39,7 +40,7 @@ async def test_listener_notices_a_lost_server(database: Target) -> None:
         assert client_side(conn) == (10, 5, 3, 30_000)
 
 
-def test_command_notices_a_lost_server_and_has_patience_with_a_busy_one(conn: Connection) -> None:
+def test_command_notices_a_lost_server_but_waits_for_a_busy_one(conn: Connection) -> None:
     assert client_side(conn) == (10, 5, 3, 0)
 
 
@@ -64,9 +65,9 @@ async def test_settings_of_a_pool_are_set_on_each_connection(database: Target) -
         assert await session(conn, "headrace.node", "tcp_keepalives_idle") == ["n1", "20"]
 
 
-def test_address_for_drivers_that_dial_by_themselves() -> None:
-    given = conninfo_to_dict(
-        address(Target("main", "postgresql://me@there/db?connect_timeout=3"), application_name="headrace spark")
+def test_connection_string_adds_parameters_that_the_address_lacks() -> None:
+    parts = conninfo_to_dict(
+        connection_string(Target("main", "postgresql://me@there/db?connect_timeout=3"), application_name="headrace spark")
     )
-    assert (given["user"], given["host"], given["dbname"], given["connect_timeout"]) == ("me", "there", "db", "3")
-    assert (given["fallback_application_name"], given["keepalives_idle"]) == ("headrace spark", "10")
+    assert (parts["user"], parts["host"], parts["dbname"], parts["connect_timeout"]) == ("me", "there", "db", "3")
+    assert (parts["fallback_application_name"], parts["keepalives_idle"]) == ("headrace spark", "10")

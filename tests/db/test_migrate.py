@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import threading
 from importlib.resources import as_file
 from pathlib import Path
@@ -11,8 +13,9 @@ import psycopg
 import pytest
 
 from headrace.core import MigrationChanged
-from headrace.db import Connection, Target, connect, migrate, package_sql, pending_steps
+from headrace.db import Connection, Target, connect, migrate, migration_script, package_sql, pending_steps
 from headrace.log import create_topic
+from tests.conftest import PG15
 
 CATALOG = {
     "columns": """
@@ -36,7 +39,12 @@ CATALOG = {
         select oid::regprocedure::text, proacl::text from pg_proc where pronamespace::regnamespace::text like 'headrace%'
         union all
         select oid::regclass::text, concat(relacl, relrowsecurity) from pg_class
-        where relnamespace::regnamespace::text like 'headrace%' and relkind <> 'i'""",
+        where relnamespace::regnamespace::text like 'headrace%' and relkind <> 'i'
+        union all
+        select nspname, nspacl::text from pg_namespace where nspname like 'headrace%'""",
+    "types": """
+        select t.oid::regtype::text, pg_get_constraintdef(c.oid) from pg_type t left join pg_constraint c on c.contypid = t.oid
+        where t.typnamespace::regnamespace::text like 'headrace%' and t.typtype = 'd'""",
     "rows": "select namespace from headrace.namespace",
 }
 
@@ -132,3 +140,17 @@ def test_schema_changed_without_a_migration_is_rejected(conn: Connection, next_v
 def test_changed_function_is_applied_again(conn: Connection) -> None:
     conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
     assert [step.name for step in migrate(conn)] == ["functions/outbox/publish"]
+
+
+def test_printed_script_leads_to_the_same_database(conn: Connection, empty: Target) -> None:
+    """Run through psql, statement by statement; tables, functions, rights and policies are those of `migrate`."""
+    with connect(empty) as fresh:
+        script = migration_script(fresh)
+    psql = shutil.which("psql", path=f"{PG15 / 'bin'}:{os.environ['PATH']}")
+    assert psql, "psql is missing"
+    run = [psql, "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", empty.dsn]
+    result = subprocess.run(run, input=script, text=True, capture_output=True, check=False)
+    assert result.returncode == 0, result.stderr
+    with connect(empty) as fresh:
+        assert catalog(conn) == catalog(fresh)
+        assert pending_steps(fresh) == [] and migrate(fresh) == []

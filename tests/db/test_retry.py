@@ -1,4 +1,4 @@
-"""Loops go on when the database is back, and end when they are told to."""
+"""Loops go on when the database is back, and end when they are cancelled."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 import psycopg
 import pytest
 
-from headrace.db import Connection, end_loops, retry_until_connected
+from headrace.db import Connection, cancel_tasks, retry_until_connected
 
 
-async def test_loop_that_loses_a_cancellation_ends_all_the_same() -> None:
+async def test_task_that_loses_a_cancellation_ends_anyway() -> None:
     lost = 0
 
-    async def deaf_at_first() -> None:
+    async def ignore_two_cancellations() -> None:
         nonlocal lost
         while True:
             try:
@@ -23,29 +23,29 @@ async def test_loop_that_loses_a_cancellation_ends_all_the_same() -> None:
                     raise
                 lost += 1
 
-    loop = asyncio.create_task(deaf_at_first())
+    loop = asyncio.create_task(ignore_two_cancellations())
     await asyncio.sleep(0)
     async with asyncio.timeout(5):
-        await end_loops(loop)
+        await cancel_tasks(loop)
     assert loop.cancelled() and lost == 2
 
 
 @pytest.mark.lane("pg18")
 @pytest.mark.parametrize(
-    ("sqlstate", "waits"),
+    ("sqlstate", "is_reattempts"),
     [("25006", True), ("25P03", True), ("25P04", True), ("40P01", True), ("57P01", True), ("25001", False), ("HR001", False)],
 )
-async def test_step_is_tried_again_where_waiting_may_help(conn: Connection, sqlstate: str, waits: bool) -> None:
-    tried = 0
+async def test_step_is_reattempts_after_a_transient_error(conn: Connection, sqlstate: str, is_reattempts: bool) -> None:
+    attempts = 0
 
     async def step() -> int:
-        nonlocal tried
-        tried += 1
-        if tried == 1:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
             conn.execute(f"do $$ begin raise 'away' using errcode = '{sqlstate}'; end $$")
-        return tried
+        return attempts
 
-    if waits:
+    if is_reattempts:
         assert await retry_until_connected("step", step) == 2
     else:
         with pytest.raises(psycopg.Error):

@@ -1,4 +1,4 @@
-"""The embedded server: started, killed and started again, by its own process."""
+"""The embedded server starts, survives a kill, and never mistakes another process for itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def own() -> Iterator[Server]:
     shutil.rmtree(server.folder)
 
 
-def test_killed_server_comes_back_with_what_was_committed(own: Server) -> None:
+def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
     with psycopg.connect(own.dsn()) as conn:
         conn.execute("create table kept as select 7 as n")
     before = own.pid
@@ -34,7 +34,7 @@ def test_killed_server_comes_back_with_what_was_committed(own: Server) -> None:
         assert conn.execute("select n from kept").fetchone() == (7,)
 
 
-def test_number_of_a_dead_server_that_another_process_has_now_is_no_server(own: Server) -> None:
+def test_process_id_reused_by_another_process_is_not_a_server(own: Server) -> None:
     own.kill()
     (own.data / "postmaster.pid").write_text(f"{os.getpid()}\n")
     assert own.pid is None

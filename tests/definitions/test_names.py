@@ -1,10 +1,10 @@
-"""Event types and actions are supervised: by the namespace's setting, unknown ones are refused, warned of, or let pass."""
+"""Unregistered event types and actions are rejected, warned of, or allowed, as the namespace says."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.core import UnknownName
+from headrace.core import UnregisteredName
 from headrace.db import Connection
 from headrace.rules import Rule, alter_rule, create_rule, list_rules
 from tests.builders import topic
@@ -22,38 +22,38 @@ def policy(conn: Connection, policy: str) -> None:
     conn.execute("update headrace.namespace set unknown_names = %s", (policy,))
 
 
-def test_unknown_names_are_refused_where_the_namespace_says_so(cars: Connection) -> None:
+def test_unknown_names_are_rejected_if_the_namespace_says_so(cars: Connection) -> None:
     policy(cars, "refuse")
-    with pytest.raises(UnknownName, match='event type "NEW_CAR" and action "NOTIFY"'):
+    with pytest.raises(UnregisteredName, match='event type "NEW_CAR" and action "NOTIFY"'):
         create_rule(cars, CAR)
     cars.execute("insert into headrace.event_type (event_type) values ('NEW_CAR')")
-    with pytest.raises(UnknownName, match='does not know action "NOTIFY"'):
+    with pytest.raises(UnregisteredName, match='does not know action "NOTIFY"'):
         create_rule(cars, CAR)
     cars.execute("insert into headrace.action (action) values ('NOTIFY')")
     create_rule(cars, CAR)
-    with pytest.raises(UnknownName, match="NEW_BOAT"):
+    with pytest.raises(UnregisteredName, match="NEW_BOAT"):
         alter_rule(cars, Rule(**{**CAR.__dict__, "event_type": "NEW_BOAT"}))
 
 
 def test_unknown_names_are_warned_of_until_they_are_registered(cars: Connection) -> None:
     policy(cars, "warn")
-    told: list[str | None] = []
-    cars.add_notice_handler(lambda notice: told.append(notice.message_primary))
+    warnings: list[str | None] = []
+    cars.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
     create_rule(cars, CAR)
-    assert told == ['namespace "default" does not know event type "NEW_CAR" and action "NOTIFY"']
+    assert warnings == ['namespace "default" does not know event type "NEW_CAR" and action "NOTIFY"']
     assert list_rules(cars)[0].warning == 'event type "NEW_CAR" is not registered; action "NOTIFY" is not registered'
     cars.execute("insert into headrace.event_type (event_type) values ('NEW_CAR')")
     cars.execute("insert into headrace.action (action) values ('NOTIFY')")
     assert list_rules(cars)[0].warning is None
 
 
-def test_unknown_names_pass_where_they_are_allowed(cars: Connection) -> None:
+def test_unknown_names_pass_if_they_are_allowed(cars: Connection) -> None:
     policy(cars, "allow")
     create_rule(cars, CAR)
     assert list_rules(cars)[0].warning is None
 
 
-def test_namespaces_warn_unless_told_otherwise(cars: Connection) -> None:
+def test_namespaces_warn_by_default(cars: Connection) -> None:
     cars.execute("insert into headrace.namespace (namespace) values ('other')")
     row = cars.execute("select unknown_names from headrace.namespace where namespace = 'other'").fetchone()
     assert row == ("warn",)

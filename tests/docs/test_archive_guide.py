@@ -8,8 +8,8 @@ import pytest
 
 from headrace.archive import REPLAY_HEADER
 from headrace.db import Connection, Target
-from headrace.log import create_topic, read
-from tests.archive.past import events, later
+from headrace.log import create_topic, read_log
+from tests.archive.builders import events, later
 from tests.builders import drain
 from tests.docs.guide import run_guide
 
@@ -24,4 +24,4 @@ async def test_archive_guide_runs(database: Target, conn: Connection, tmp_path: 
     given = {"target": later(database, days=6), "folder": tmp_path}
     assert (await run_guide("archive", database, conn, given))["blocks_run"] == 3
     drain(conn)
-    assert [event.headers[REPLAY_HEADER] for event in read(conn, "orders.test")] == [f"orders/{n}" for n in range(1, 21)]
+    assert [event.headers[REPLAY_HEADER] for event in read_log(conn, "orders.test")] == [f"orders/{n}" for n in range(1, 21)]

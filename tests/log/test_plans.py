@@ -1,4 +1,4 @@
-"""Hot queries ride their indexes at realistic sizes, whatever the statistics say.
+"""Hot queries use their indexes at realistic sizes, whatever the statistics say.
 
 Statements inside functions are judged by PostgreSQL's own counters for the transaction: no table read from end to end, and no
 more rows fetched than the work needs. Plain queries are judged by EXPLAIN."""
@@ -42,8 +42,8 @@ def busy(conn: Connection) -> Connection:
 
 def write(conn: Connection, name: str, count: int) -> None:
     conn.execute(
-        """insert into headrace_internal.outbox (topic_id, type, key, payload)
-           select headrace_internal.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
+        """insert into headrace.outbox (topic_id, type, key, payload)
+           select headrace.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
         (name, count),
     )
 
@@ -84,16 +84,16 @@ def test_sequencer_finds_its_batch_by_index(busy: Connection) -> None:
     assert seen.rows <= 2 * 1000 + 100
 
 
-def test_idle_look_reads_next_to_nothing(busy: Connection) -> None:
+def test_idle_poll_reads_almost_nothing(busy: Connection) -> None:
     drain(busy)
-    busy.execute("vacuum headrace_internal.outbox")
+    busy.execute("vacuum headrace.outbox")
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequence(1000)")
         busy.execute("select headrace_internal.sequencer_rest(0.25)")
     assert seen.rows <= 20
 
 
-def test_going_to_rest_does_not_read_what_waits(busy: Connection) -> None:
+def test_going_to_sleep_does_not_read_waiting_events(busy: Connection) -> None:
     # Analyzed with many rows for one topic: a join would look cheap.
     busy.execute("analyze")
     with reads(busy, "outbox", "log") as seen:
@@ -102,7 +102,7 @@ def test_going_to_rest_does_not_read_what_waits(busy: Connection) -> None:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_trimming_the_outbox_neither_reads_nor_locks_what_waits(busy: Connection, analyzed: bool) -> None:
+def test_trimming_the_outbox_neither_reads_nor_locks_waiting_events(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")
     shift_clock(busy, "20 seconds")
@@ -125,7 +125,7 @@ def test_trimming_the_outbox_locks_a_drained_slot(busy: Connection) -> None:
 def locked_slots(conn: Connection) -> int:
     (found,) = conn.execute(
         """select count(*) from pg_locks l join pg_inherits i on i.inhrelid = l.relation
-           where i.inhparent = 'headrace_internal.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
+           where i.inhparent = 'headrace.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
     ).fetchone()  # type: ignore[misc]
     return int(found)
 
@@ -140,7 +140,7 @@ def test_claim_reads_one_batch(busy: Connection) -> None:
 
 
 def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
-    busy.execute("update headrace_internal.cursor set position = %s", (LOGGED - 500,))
+    busy.execute("update headrace.cursor set position = %s", (LOGGED - 500,))
     with reads(busy, "log") as seen:
         busy.execute("select headrace.claim(1, 100)")
     assert seen.whole_tables == []
@@ -148,7 +148,7 @@ def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_reading_a_partition_rides_an_index(busy: Connection, analyzed: bool) -> None:
+def test_reading_a_partition_uses_an_index(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")
     given = {"topic": "orders", "topic_id": 1, "partition": 3, "position": 9000, "upto": 10000}
@@ -164,14 +164,14 @@ def test_reading_a_partition_rides_an_index(busy: Connection, analyzed: bool) ->
 def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")
-    found = plan(busy, "select position from headrace_internal.log_head(1)")
+    found = plan(busy, "select position from headrace.log_head(1)")
     assert "Seq Scan" not in found and '"Node Type": "Sort"' not in found
     assert '"Scan Direction": "Backward"' in found
 
 
-def test_the_counters_do_see_a_table_read_from_end_to_end(busy: Connection) -> None:
+def test_counters_notice_a_sequential_scan(busy: Connection) -> None:
     """The checker can fail: seeded with a query that has no index."""
     with reads(busy, "log") as seen:
-        busy.execute("select count(*) from headrace_internal.log where topic_id = 1 and type = 'none'")
+        busy.execute("select count(*) from headrace.log where topic_id = 1 and type = 'none'")
     assert seen.whole_tables != []
     assert seen.rows >= LOGGED

@@ -1,4 +1,4 @@
-"""Time partitions are there before they are needed, and go only when every consumer has passed."""
+"""Time partitions exist before they are needed, and are dropped only after every consumer has passed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from headrace.consume import Consumer, create_consumer, seek_consumer
 from headrace.db import Connection
-from headrace.log import alter_topic, create_topic, get_topic, maintain, read
+from headrace.log import alter_topic, create_topic, get_topic, maintain_log, read_log
 from tests.builders import drain, fill, numbers, publish, shift_clock
 from tests.log.test_plans import reads
 
@@ -19,7 +19,7 @@ async def ignore(event: object, tx: object) -> None: ...
 
 def partitions(conn: Connection) -> list[tuple[datetime, datetime]]:
     rows = conn.execute(
-        "select p.from_at, p.to_at from headrace.topic t, headrace_internal.time_partitions(t.topic_id) p order by 1"
+        "select p.from_at, p.to_at from headrace.topic t, headrace.time_partitions(t.topic_id) p order by 1"
     ).fetchall()
     return [(row[0].astimezone(UTC), row[1].astimezone(UTC)) for row in rows]
 
@@ -34,7 +34,7 @@ def daily(conn: Connection) -> Connection:
     return conn
 
 
-def test_time_partitions_are_made_ahead_without_holes(conn: Connection) -> None:
+def test_time_partitions_are_created_ahead_without_gaps(conn: Connection) -> None:
     create_topic(conn, "orders", time_partition="day")
     made = partitions(conn)
     assert made[0][0] <= datetime.now(UTC) < made[0][1]
@@ -43,26 +43,26 @@ def test_time_partitions_are_made_ahead_without_holes(conn: Connection) -> None:
 
 
 @pytest.mark.parametrize("width", ["day", "week", "month"])
-def test_sequencer_makes_the_partition_it_needs(conn: Connection, width: str) -> None:
+def test_sequencer_creates_the_partition_it_needs(conn: Connection, width: str) -> None:
     """Nobody ran maintenance for a year; events still flow."""
     create_topic(conn, "orders", time_partition=width)  # type: ignore[arg-type]
     fill(conn, 1)
     shift_clock(conn, "400 days")
     fill(conn, 1)
-    assert len(read(conn, "orders")) == 2
+    assert len(read_log(conn, "orders")) == 2
 
 
-def test_session_time_zone_does_not_move_the_borders(conn: Connection) -> None:
+def test_session_time_zone_does_not_move_the_bounds(conn: Connection) -> None:
     conn.execute("set timezone = 'Asia/Kolkata'")
     create_topic(conn, "orders", time_partition="day")
     assert all(start.hour == start.minute == 0 for start, _ in partitions(conn))
 
 
-def test_retention_drops_what_is_old(daily: Connection) -> None:
+def test_retention_drops_old_partitions(daily: Connection) -> None:
     shift_clock(daily, "4 days")
-    dropped = maintain(daily)
+    dropped = maintain_log(daily)
     assert [(one.events, one.dropped) for one in dropped] == [(2, True), (2, True)]
-    assert [event.position for event in read(daily, "orders")] == [5, 6, 7, 8]
+    assert [event.position for event in read_log(daily, "orders")] == [5, 6, 7, 8]
     assert get_topic(daily, "orders").first_position == 5
 
 
@@ -70,50 +70,48 @@ def test_retention_keeps_what_a_consumer_has_not_passed(daily: Connection) -> No
     create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
     seek_consumer(daily, "orders", "slow", "4")
     shift_clock(daily, "5 days")
-    kept = maintain(daily)
+    kept = maintain_log(daily)
     assert [(one.dropped, one.kept_for) for one in kept] == [(True, None), (False, "slow")]
-    assert next(event.position for event in read(daily, "orders")) == 3
+    assert next(event.position for event in read_log(daily, "orders")) == 3
 
 
-def test_force_drops_also_what_is_not_passed(daily: Connection) -> None:
+def test_force_drops_what_consumers_have_not_passed(daily: Connection) -> None:
     create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
     shift_clock(daily, "4 days")
-    daily.execute(
-        "select headrace.drop_expired(headrace_internal.topic_id('orders'), headrace.clock() - interval '2 days', true)"
-    )
-    assert [event.position for event in read(daily, "orders")] == [5, 6, 7, 8]
+    daily.execute("select headrace.drop_expired(headrace.topic_id('orders'), headrace.clock() - interval '2 days', true)")
+    assert [event.position for event in read_log(daily, "orders")] == [5, 6, 7, 8]
 
 
-def test_positions_go_on_after_everything_was_dropped(daily: Connection) -> None:
+def test_positions_continue_after_everything_was_dropped(daily: Connection) -> None:
     shift_clock(daily, "40 days")
-    maintain(daily)
-    assert read(daily, "orders") == []
+    maintain_log(daily)
+    assert read_log(daily, "orders") == []
     publish(daily, 1)
     drain(daily)
-    assert [event.position for event in read(daily, "orders")] == [9]
+    assert [event.position for event in read_log(daily, "orders")] == [9]
 
 
-def test_new_consumer_starts_at_the_first_event_there_is(daily: Connection) -> None:
+def test_new_consumer_starts_at_the_first_kept_event(daily: Connection) -> None:
     shift_clock(daily, "4 days")
-    maintain(daily)
+    maintain_log(daily)
     create_consumer(daily, Consumer(topic="orders", name="new", handler=ignore))
-    assert daily.execute("select position from headrace_internal.cursor").fetchone() == (4,)
+    assert daily.execute("select position from headrace.cursor").fetchone() == (4,)
 
 
-def test_without_retention_nothing_goes(daily: Connection) -> None:
+def test_without_retention_nothing_is_dropped(daily: Connection) -> None:
     alter_topic(daily, "orders", retention=timedelta(0))
     shift_clock(daily, "400 days")
-    assert maintain(daily) == []
+    assert maintain_log(daily) == []
     assert len(numbers(daily)) == 8
 
 
-def test_nodes_that_maintain_at_once_do_not_trip_over_each_other(daily: Connection, second: Connection) -> None:
+def test_nodes_may_maintain_the_log_at_the_same_time(daily: Connection, second: Connection) -> None:
     for session in (daily, second):
         shift_clock(session, "40 days")
     with daily.transaction():
-        assert sum(one.events for one in maintain(daily)) == 8
-        assert maintain(second) == []
-    assert maintain(second) == []
+        assert sum(one.events for one in maintain_log(daily)) == 8
+        assert maintain_log(second) == []
+    assert maintain_log(second) == []
     fill(second, 1)
 
 
@@ -124,17 +122,17 @@ def test_reader_of_one_topic_does_not_keep_the_partitions_of_another(daily: Conn
     shift_clock(daily, "40 days")
     with second.transaction():
         second.execute("lock table headrace_internal.log_1 in access share mode")
-        assert {(one.topic, one.dropped) for one in maintain(daily)} == {("bills", True)}
+        assert {(one.topic, one.dropped) for one in maintain_log(daily)} == {("bills", True)}
         assert numbers(daily) == [1, 2] * 4
         daily.execute("select headrace.sequence()")
-    assert {(one.topic, one.dropped) for one in maintain(daily)} == {("orders", True)}
+    assert {(one.topic, one.dropped) for one in maintain_log(daily)} == {("orders", True)}
 
 
 def test_partition_that_is_kept_is_not_counted_row_by_row(daily: Connection) -> None:
     create_consumer(daily, Consumer(topic="orders", name="slow", handler=ignore))
     shift_clock(daily, "4 days")
     with reads(daily, "log") as seen:
-        assert [(one.events, one.kept_for) for one in maintain(daily)] == [(2, "slow")]
+        assert [(one.events, one.kept_for) for one in maintain_log(daily)] == [(2, "slow")]
     assert seen.whole_tables == []
 
 

@@ -1,4 +1,4 @@
-"""The log's promises: nothing lost, nothing seen that was rolled back, positions without gaps, order."""
+"""The log loses nothing, shows nothing that was rolled back, has no gaps, and keeps order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.log import read, sequence
+from headrace.log import read_log, sequence
 from tests.builders import drain, fill, numbers, publish, shift_clock, topic
 
 
@@ -17,16 +17,16 @@ def test_positions_rise_by_one_without_gaps(conn: Connection) -> None:
     topic(conn, partitions=4)
     fill(conn, 500, keys=7)
     fill(conn, 300)
-    assert [event.position for event in read(conn, "orders", limit=1000)] == list(range(1, 801))
+    assert [event.position for event in read_log(conn, "orders", limit=1000)] == list(range(1, 801))
 
 
-def test_each_topic_counts_for_itself(conn: Connection) -> None:
+def test_each_topic_has_its_own_positions(conn: Connection) -> None:
     topic(conn, "a"), topic(conn, "b")
     for n in range(3):
         publish(conn, n, topic="a")
         publish(conn, n, topic="b")
     drain(conn)
-    assert [event.position for event in read(conn, "b")] == [1, 2, 3]
+    assert [event.position for event in read_log(conn, "b")] == [1, 2, 3]
 
 
 def test_rolled_back_event_is_never_seen(conn: Connection, second: Connection) -> None:
@@ -46,10 +46,10 @@ def test_crossing_transactions_lose_nothing(conn: Connection, second: Connection
         publish(second, 1)
         publish(conn, 2)
         drain(conn)
-        seen = read(conn, "orders")
+        seen = read_log(conn, "orders")
         assert [event.payload for event in seen] == [2]
     drain(conn)
-    assert [event.payload for event in read(conn, "orders", after=seen[-1].position)] == [1]
+    assert [event.payload for event in read_log(conn, "orders", after=seen[-1].position)] == [1]
 
 
 def test_a_cursor_on_the_serial_id_would_lose_the_late_event(conn: Connection, second: Connection) -> None:
@@ -57,9 +57,7 @@ def test_a_cursor_on_the_serial_id_would_lose_the_late_event(conn: Connection, s
     topic(conn)
 
     def newer_than(cursor: int) -> list[tuple[int, int]]:
-        return conn.execute(
-            "select id, payload::int from headrace_internal.outbox where id > %s order by id", (cursor,)
-        ).fetchall()
+        return conn.execute("select id, payload::int from headrace.outbox where id > %s order by id", (cursor,)).fetchall()
 
     with second.transaction():
         publish(second, 1)
@@ -69,7 +67,7 @@ def test_a_cursor_on_the_serial_id_would_lose_the_late_event(conn: Connection, s
     assert newer_than(cursor) == []
 
 
-def test_transaction_left_open_stalls_nobody(conn: Connection, second: Connection) -> None:
+def test_open_transaction_blocks_nobody(conn: Connection, second: Connection) -> None:
     topic(conn)
     with second.transaction():
         publish(second, 0)
@@ -127,7 +125,7 @@ def test_two_sequencers_and_many_publishers_give_one_log(conn: Connection, datab
         for sequencer in sequencers:
             sequencer.result()
     drain(conn)
-    events = read(conn, "orders", limit=10_000)
+    events = read_log(conn, "orders", limit=10_000)
     assert [event.position for event in events] == list(range(1, publishers * each + 1))
     for number in range(publishers):
         own = [event.payload for event in events if event.key == f"p{number}"]
@@ -175,12 +173,12 @@ def test_time_of_the_log_never_goes_back(conn: Connection) -> None:
     shift_clock(conn, "-1 hour")
     publish(conn, 2)
     drain(conn)
-    first, second_event = read(conn, "orders")
+    first, second_event = read_log(conn, "orders")
     assert first.appended_at == second_event.appended_at
     assert second_event.emitted_at < first.emitted_at
 
 
-def test_publisher_rings_only_when_the_sequencer_sleeps(conn: Connection, second: Connection) -> None:
+def test_publisher_notifies_only_a_sleeping_sequencer(conn: Connection, second: Connection) -> None:
     topic(conn)
     second.execute("listen headrace_outbox")
     publish(conn, 1)
@@ -195,7 +193,7 @@ def test_publisher_rings_only_when_the_sequencer_sleeps(conn: Connection, second
 
 
 def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, second: Connection) -> None:
-    """It read "awake" and will not ring, so the sequencer may not go to sleep on it."""
+    """It read "awake" and will not notify, so the sequencer must not sleep."""
     topic(conn)
     fill(conn, 1)
     with second.transaction():
@@ -214,7 +212,7 @@ def test_unsequenced_events_keep_a_topic_awake(conn: Connection) -> None:
 
 def outbox_bytes(conn: Connection) -> int:
     row = conn.execute(
-        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace_internal.outbox'::regclass"
+        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace.outbox'::regclass"
     ).fetchone()
     assert row is not None
     return int(row[0])
@@ -224,7 +222,7 @@ def test_outbox_does_not_bloat_under_a_held_snapshot(conn: Connection, second: C
     topic(conn)
     empty = outbox_bytes(conn)
     second.execute("begin isolation level repeatable read")
-    second.execute("select count(*) from headrace_internal.log")
+    second.execute("select count(*) from headrace.log")
     for _ in range(3):
         fill(conn, 3000)
     assert outbox_bytes(conn) > empty + 500_000
@@ -253,7 +251,7 @@ def test_trim_leaves_a_slot_with_waiting_events_alone(conn: Connection) -> None:
     assert drain(conn) == 1
 
 
-def test_clock_that_goes_back_behind_a_new_topic_keeps_no_event_out(conn: Connection) -> None:
+def test_clock_that_goes_back_before_the_topic_loses_no_event(conn: Connection) -> None:
     """Before the topic's beginning there is no time partition: its log's time begins there."""
     topic(conn)
     shift_clock(conn, "-40 days")

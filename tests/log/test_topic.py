@@ -1,4 +1,4 @@
-"""Topics: create, change, list, drop, with clear refusals."""
+"""Topics: create, alter, list, drop, with clear errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.consume import Consumer, create_consumer
-from headrace.core import FewerPartitions, Invalid, TopicBusy, TopicExists, TopicInUse, UnknownTopic
+from headrace.core import Invalid, TooFewPartitions, TopicBusy, TopicExists, TopicInUse, UnknownTopic
 from headrace.db import Connection
 from headrace.log import alter_topic, create_topic, drop_topic, get_topic, list_topics
 from tests.builders import drain, fill, numbers, publish, topic
@@ -17,7 +17,7 @@ from tests.builders import drain, fill, numbers, publish, topic
 async def ignore(event: object, tx: object) -> None: ...
 
 
-def test_topic_knows_how_full_it_is(conn: Connection) -> None:
+def test_topic_reports_its_size(conn: Connection) -> None:
     topic(conn, partitions=3)
     fill(conn, 5)
     publish(conn, 6)
@@ -25,7 +25,7 @@ def test_topic_knows_how_full_it_is(conn: Connection) -> None:
     assert (found.partitions, found.events, found.last_position, found.waiting) == (3, 5, 5, 1)
 
 
-def test_making_and_dropping_a_topic_leaves_the_session_as_it_was(conn: Connection) -> None:
+def test_creating_and_dropping_a_topic_keeps_the_session_settings(conn: Connection) -> None:
     conn.execute("set search_path = public, pg_catalog")
     topic(conn)
     drop_topic(conn, "orders")
@@ -37,14 +37,14 @@ def test_topics_are_listed_by_name(conn: Connection) -> None:
     assert [one.topic for one in list_topics(conn)] == ["a", "b"]
 
 
-def test_second_topic_of_a_name_is_refused(conn: Connection) -> None:
+def test_second_topic_with_the_same_name_is_rejected(conn: Connection) -> None:
     topic(conn)
     with pytest.raises(TopicExists, match='topic "orders" is already there'):
         topic(conn)
 
 
 @pytest.mark.parametrize("name", ["", "Orders", "or ders", "1orders", "x" * 101, "orders;drop"])
-def test_name_rule(conn: Connection, name: str) -> None:
+def test_invalid_name_is_rejected(conn: Connection, name: str) -> None:
     with pytest.raises(Invalid, match="topic_name_rule"):
         create_topic(conn, name)
 
@@ -61,13 +61,13 @@ def test_unknown_topic_names_the_known_ones(conn: Connection) -> None:
         get_topic(conn, "order")
 
 
-def test_fewer_partitions_are_refused(conn: Connection) -> None:
+def test_fewer_partitions_are_rejected(conn: Connection) -> None:
     topic(conn, partitions=4)
-    with pytest.raises(FewerPartitions, match="has 4 partitions; 2 would be fewer"):
+    with pytest.raises(TooFewPartitions, match="has 4 partitions; 2 would be fewer"):
         alter_topic(conn, "orders", partitions=2)
 
 
-def test_retention_is_set_and_taken_back(conn: Connection) -> None:
+def test_retention_is_set_and_removed(conn: Connection) -> None:
     topic(conn)
     alter_topic(conn, "orders", retention=timedelta(days=30))
     assert get_topic(conn, "orders").retention == timedelta(days=30)
@@ -84,8 +84,8 @@ def test_topic_with_consumers_is_dropped_only_by_force(conn: Connection) -> None
     assert list_topics(conn) == []
 
 
-def test_topic_made_anew_starts_empty(conn: Connection, second: Connection) -> None:
-    """Also when a publisher's transaction was open while the old one went."""
+def test_topic_created_again_starts_empty(conn: Connection, second: Connection) -> None:
+    """Even if a publisher's transaction was open while the old one was dropped."""
     topic(conn)
     fill(conn, 3)
     with second.transaction():
@@ -97,14 +97,14 @@ def test_topic_made_anew_starts_empty(conn: Connection, second: Connection) -> N
     assert numbers(conn) == [1]
     conn.execute("set headrace.clock_shift = '20 seconds'")
     conn.execute("select headrace_internal.trim_outbox()")
-    assert conn.execute("select count(*) from headrace_internal.outbox").fetchone() == (0,)
+    assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
 
 
 def test_drop_gives_up_on_a_long_reader_before_the_others_queue_behind_it(conn: Connection, second: Connection) -> None:
     topic(conn), topic(conn, "bills")
     fill(conn, 2)
     with second.transaction():
-        second.execute("lock table headrace_internal.log in access share mode")
+        second.execute("lock table headrace.log in access share mode")
         began = time.monotonic()
         with pytest.raises(
             TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'

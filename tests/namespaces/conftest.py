@@ -25,11 +25,11 @@ async def ignore(event: object, tx: object) -> None: ...
 
 
 def ids(conn: Connection, namespace: str) -> dict[str, int]:
-    """What one could guess: the numbers of the other namespace's things."""
+    """Ids in a namespace, which a role of another one could guess."""
     row = conn.execute(
         """select t.topic_id, c.consumer_id, s.schedule_id
            from headrace.topic t
-           join headrace_internal.consumer c using (topic_id)
+           join headrace.consumer c using (topic_id)
            join headrace.schedule s on s.namespace = t.namespace
            where t.namespace = %s""",
         (namespace,),
@@ -39,8 +39,8 @@ def ids(conn: Connection, namespace: str) -> dict[str, int]:
 
 
 @pytest.fixture
-def stage(conn: Connection) -> Connection:
-    """The owner's connection, with both namespaces filled. The same names in both: only the namespace keeps them apart."""
+def owner_conn(conn: Connection) -> Connection:
+    """The owner's connection, with events in both namespaces. Both use the same names."""
     for namespace in ("a", "b"):
         create_namespace(conn, namespace)
         create_topic(conn, "orders", namespace=namespace, partitions=2)
@@ -54,17 +54,17 @@ def stage(conn: Connection) -> Connection:
 
 
 @pytest.fixture
-def sign_in(server: Server, database: Target, stage: Connection) -> Iterator[SignIn]:
-    """Makes a role with the grants given (namespace → level) and opens a session of it."""
+def sign_in(server: Server, database: Target, owner_conn: Connection) -> Iterator[SignIn]:
+    """Creates a role with grants (namespace → level) and opens a session of it."""
     roles: list[str] = []
     with ExitStack() as sessions:
 
         def begin(**grants: Level) -> Connection:
             role = f"role_{uuid4().hex[:12]}"
-            stage.execute(f"create role {role} login")
+            owner_conn.execute(f"create role {role} login")
             roles.append(role)
             for namespace, level in grants.items():
-                grant_namespace(stage, role, namespace, level)
+                grant_namespace(owner_conn, role, namespace, level)
             session = sessions.enter_context(connect(Target(role, make_conninfo(database.dsn, user=role))))
             session.execute("select set_config('headrace.namespace', %s, false)", (next(iter(grants), ""),))
             return session

@@ -19,7 +19,7 @@ SEND = "select headrace.send_action('NOTIFY', '1', p_namespace => %s)"
 
 
 async def test_action_sent_by_a_publisher_is_handled_by_a_consumers_node(
-    stage: Connection, sign_in: SignIn, database: Target
+    owner_conn: Connection, sign_in: SignIn, database: Target
 ) -> None:
     publisher, consumer = sign_in(a="publish"), sign_in(a="consume")
     publisher.execute(SEND, ("a",))
@@ -34,17 +34,15 @@ async def test_action_sent_by_a_publisher_is_handled_by_a_consumers_node(
     await asyncio.wait([running, asyncio.ensure_future(done.wait())], timeout=20, return_when=asyncio.FIRST_COMPLETED)
     node.stop()
     await running
-    assert consumer.execute("select outcome from headrace_internal.action_result").fetchall() == [("done",)]
+    assert consumer.execute("select outcome from headrace.action_result").fetchall() == [("done",)]
     assert consumer.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
 
 
 @pytest.mark.parametrize("level", ["publish", "consume", "admin"])
-def test_queue_of_another_namespace_is_closed(stage: Connection, sign_in: SignIn, level: str) -> None:
+def test_queue_of_another_namespace_is_closed(owner_conn: Connection, sign_in: SignIn, level: str) -> None:
     role = sign_in(a=level)
-    stage.execute(SEND, ("b",))
-    stage.execute(
-        "insert into headrace_internal.action_result values (now(), gen_random_uuid(), null, 1, 1, 'b', 'NOTIFY', 'done')"
-    )
+    owner_conn.execute(SEND, ("b",))
+    owner_conn.execute("insert into headrace.action_result values (now(), gen_random_uuid(), null, 1, 1, 'b', 'NOTIFY', 'done')")
     with pytest.raises(Forbidden, match="permission denied"), map_database_errors():
         role.execute(SEND, ("b",))
     for table in ("q_hr_b", "q_hr_b_dlq", "a_hr_b", "a_hr_b_dlq", "meta"):
@@ -52,7 +50,7 @@ def test_queue_of_another_namespace_is_closed(stage: Connection, sign_in: SignIn
             role.execute(f"select from pgmq.{table}")
     for call in (
         "select headrace.queue_state('b')",
-        "select headrace_internal.bury_unhandled(0, 'b')",
+        "select headrace.bury_unhandled(0, 'b')",
         "select headrace.purge_dead_letters(p_namespace => 'b')",
         "select headrace.redrive_actions(p_namespace => 'b')",
         "select pgmq.read('hr_b', 1, 1)",
@@ -62,10 +60,10 @@ def test_queue_of_another_namespace_is_closed(stage: Connection, sign_in: SignIn
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             role.execute(call)
     if level != "publish":
-        assert role.execute("select from headrace_internal.action_result").fetchall() == []
+        assert role.execute("select from headrace.action_result").fetchall() == []
 
 
-def test_publisher_does_not_read_the_queue(stage: Connection, sign_in: SignIn) -> None:
+def test_publisher_does_not_read_the_queue(owner_conn: Connection, sign_in: SignIn) -> None:
     role = sign_in(a="publish")
     role.execute(SEND, ("a",))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -1,4 +1,4 @@
-"""Correlators of a namespace: written by its admin, compiled and run by the owner, seen by nobody outside."""
+"""Correlators of a namespace: written by its admin, compiled and run by the owner, invisible to other namespaces."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ RELATIONS = ("correlator", "correlator_version", "correlator_table", "correlator
 
 
 @pytest.fixture
-async def correlators(stage: Connection, database: Target) -> AsyncIterator[CorrelatorEngine]:
-    stage.execute(REMEMBER + "select headrace_internal.secure();")
+async def correlators(owner_conn: Connection, database: Target) -> AsyncIterator[CorrelatorEngine]:
+    owner_conn.execute(REMEMBER + "select headrace_internal.secure();")
     own = create_pool(database, size=2)
     await own.open()
     yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
@@ -44,30 +44,30 @@ async def correlators(stage: Connection, database: Target) -> AsyncIterator[Corr
 
 
 async def test_admin_writes_what_the_owner_runs_and_a_stranger_sees_nothing(
-    stage: Connection, sign_in: SignIn, correlators: CorrelatorEngine
+    owner_conn: Connection, sign_in: SignIn, correlators: CorrelatorEngine
 ) -> None:
     admin, publisher, reader, stranger = sign_in(a="admin"), sign_in(a="publish"), sign_in(a="consume"), sign_in(b="admin")
     create_correlator(admin, PAIR)
-    await settle_correlators(correlators, stage)
+    await settle_correlators(correlators, owner_conn)
     for _ in range(2):
         publish(publisher, "orders", "placed", {}, key="k")
-    drain(stage)
-    assert await settle_correlators(correlators, stage) == 1
-    assert stage.execute("select namespace from public.sent").fetchall() == [("a",)]
+    drain(owner_conn)
+    assert await settle_correlators(correlators, owner_conn) == 1
+    assert owner_conn.execute("select namespace from public.sent").fetchall() == [("a",)]
     assert key_state(reader, "pair", "k") is not None
     for relation in RELATIONS:
-        assert len(reader.execute(f"select from headrace_internal.{relation}").fetchall()) == 1, relation
-        assert stranger.execute(f"select from headrace_internal.{relation}").fetchall() == [], relation
+        assert len(reader.execute(f"select from headrace.{relation}").fetchall()) == 1, relation
+        assert stranger.execute(f"select from headrace.{relation}").fetchall() == [], relation
     assert (alter_correlator(admin, PAIR, restart=True)).restarted == 1
-    await settle_correlators(correlators, stage)
-    assert names(stage, OPEN_TO_PUBLIC) == [] and names(stage, UNPINNED) == []
+    await settle_correlators(correlators, owner_conn)
+    assert names(owner_conn, OPEN_TO_PUBLIC) == [] and names(owner_conn, UNPINNED) == []
     drop_correlator(admin, "pair")
-    await settle_correlators(correlators, stage)
-    assert names(stage, "select proname from pg_proc where proname ~ '^symbols_'") == []
+    await settle_correlators(correlators, owner_conn)
+    assert names(owner_conn, "select proname from pg_proc where proname ~ '^symbols_'") == []
 
 
-def test_output_does_not_reach_a_topic_of_another_namespace(stage: Connection, sign_in: SignIn) -> None:
-    stage.execute("select headrace.create_topic('elsewhere', p_namespace => 'b')")
+def test_output_does_not_reach_a_topic_of_another_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    owner_conn.execute("select headrace.create_topic('elsewhere', p_namespace => 'b')")
     admin = sign_in(a="admin")
     with pytest.raises(UnknownTopic):
         out = {"x": EventOutput(event="e", topic="elsewhere")}

@@ -1,4 +1,4 @@
-"""Rules of a namespace: written by its admin, compiled by the owner, fired for whoever publishes, seen by nobody outside."""
+"""Rules of a namespace: written by its admin, compiled by the owner, fired for every publisher, invisible to other namespaces."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RULE = """insert into headrace.rule (rule, topic, event_type, condition, action,
 
 
 @pytest.fixture
-async def reactor(stage: Connection, database: Target) -> AsyncIterator[RuleEngine]:
-    stage.execute(REMEMBER + "select headrace_internal.secure();")
-    async with reacting(database) as one:
-        yield one
+async def reactor(owner_conn: Connection, database: Target) -> AsyncIterator[RuleEngine]:
+    owner_conn.execute(REMEMBER + "select headrace_internal.secure();")
+    async with reacting(database) as engine:
+        yield engine
 
 
 async def test_inline_rule_fires_for_a_role_that_may_only_publish(
-    stage: Connection, sign_in: SignIn, reactor: RuleEngine
+    owner_conn: Connection, sign_in: SignIn, reactor: RuleEngine
 ) -> None:
     admin, publisher, stranger = sign_in(a="admin"), sign_in(a="publish"), sign_in(b="admin")
     for timing in ("inline", "after"):
@@ -35,24 +35,24 @@ async def test_inline_rule_fires_for_a_role_that_may_only_publish(
     await compile_all(reactor)
     publish(publisher, "orders", "placed", {"n": 9})
     publish(publisher, "orders", "placed", {"n": 1})
-    assert stage.execute("select namespace from public.sent").fetchall() == [("a",)]
+    assert owner_conn.execute("select namespace from public.sent").fetchall() == [("a",)]
     assert admin.execute("select rule, status from headrace.rule_state order by 1").fetchall() == [
         ("after", "valid"),
         ("inline", "valid"),
     ]
     for relation in ("rule", "rule_version", "firing", "rule_state", "event_history"):
-        assert stranger.execute(f"select from headrace_internal.{relation}").fetchall() == [], relation
+        assert stranger.execute(f"select from headrace.{relation}").fetchall() == [], relation
 
 
 async def test_functions_made_for_rules_are_as_closed_as_the_others(
-    stage: Connection, sign_in: SignIn, reactor: RuleEngine
+    owner_conn: Connection, sign_in: SignIn, reactor: RuleEngine
 ) -> None:
     admin = sign_in(a="admin")
     for timing in ("inline", "after"):
         admin.execute(RULE, {"timing": timing})
     await compile_all(reactor)
-    assert names(stage, OPEN_TO_PUBLIC) == []
-    assert names(stage, UNPINNED) == []
-    stage.execute("delete from headrace.schedule where namespace = 'a'")
+    assert names(owner_conn, OPEN_TO_PUBLIC) == []
+    assert names(owner_conn, UNPINNED) == []
+    owner_conn.execute("delete from headrace.schedule where namespace = 'a'")
     drop_topic(admin, "orders", force=True)
-    assert names(stage, "select proname from pg_proc where proname like 'match\\_%'") == []
+    assert names(owner_conn, "select proname from pg_proc where proname like 'match\\_%'") == []

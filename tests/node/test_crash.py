@@ -1,4 +1,4 @@
-"""What was acknowledged is in the log, once; what handlers did through the transaction happened once; whatever is killed."""
+"""Acknowledged events are in the log once, and effects through the transaction happen once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.log import read
+from headrace.log import read_log
 from tests.builders import start_python, topic, wait_until
 from tests.conftest import temporary_folder
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
 
 @dataclass
 class Processes:
-    """The processes of one test; whatever still runs is killed at its end."""
+    """The processes of one test; those that still run are killed at its end."""
 
     target: Target
     started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -64,13 +64,13 @@ def count(conn: Connection, table: str) -> int:
 
 def settle(conn: Connection) -> None:
     """Waits until everything published is handled."""
-    wait_until(lambda: count(conn, "headrace_internal.outbox") == 0, "an empty outbox")
-    wait_until(lambda: count(conn, "effect") >= count(conn, "headrace_internal.log"), "handling of every event")
+    wait_until(lambda: count(conn, "headrace.outbox") == 0, "an empty outbox")
+    wait_until(lambda: count(conn, "effect") >= count(conn, "headrace.log"), "handling of every event")
 
 
 def check(conn: Connection, sent: dict[str, list[int]]) -> None:
     """The laws: positions without gaps; acknowledged ⊆ log; each producer's order; effects exactly once."""
-    events = read(conn, "orders", limit=10_000_000)
+    events = read_log(conn, "orders", limit=10_000_000)
     assert [event.position for event in events] == list(range(1, len(events) + 1))
     assert len({event.id for event in events}) == len(events)
     for producer, numbers in sent.items():
@@ -82,53 +82,55 @@ def check(conn: Connection, sent: dict[str, list[int]]) -> None:
 
 
 @pytest.fixture
-def stage(conn: Connection) -> Connection:
-    """A topic with four partitions, and a table for the handlers' effects, without any constraint that would help."""
+def orders(conn: Connection) -> Connection:
+    """A topic with four partitions, and a table for the handlers' effects, without any constraint."""
     topic(conn, partitions=4)
     conn.execute("create table effect (producer text, n int, position bigint, node text)")
     return conn
 
 
-def test_killed_publisher_strands_nothing(stage: Connection, database: Target) -> None:
+def test_killed_publisher_loses_no_acknowledged_event(orders: Connection, database: Target) -> None:
     with processes(database) as running:
         running.start("node", "n1")
         sent = {}
         for name in ("a", "b", "c"):
             publisher = running.start("publisher", name)
-            wait_until(lambda name=name: any(event.key == name for event in read(stage, "orders", limit=100_000)), "an event")  # type: ignore[misc]
+            wait_until(
+                lambda name=name: any(event.key == name for event in read_log(orders, "orders", limit=100_000)), "an event"
+            )  # type: ignore[misc]
             sent[name] = acknowledged(publisher)
-        settle(stage)
-        check(stage, sent)
+        settle(orders)
+        check(orders, sent)
 
 
-def test_killed_nodes_lose_and_repeat_nothing(stage: Connection, database: Target) -> None:
+def test_killed_nodes_lose_and_repeat_no_event(orders: Connection, database: Target) -> None:
     """Two nodes, each a sequencer and a consumer; one after the other is killed at a random moment and replaced."""
     random.seed(7)
     with processes(database) as running:
         nodes = [running.start("node", f"n{number}") for number in range(2)]
         publishers = {name: running.start("publisher", name) for name in ("a", "b")}
-        for kill in range(6):
-            target = count(stage, "effect") + random.randint(20, 120)
-            wait_until(lambda target=target: count(stage, "effect") >= target, "progress after a kill")  # type: ignore[misc]
+        for kill in range(4):
+            target = count(orders, "effect") + random.randint(20, 120)
+            wait_until(lambda target=target: count(orders, "effect") >= target, "progress after a kill")  # type: ignore[misc]
             victim = nodes.pop(0)
             victim.kill()
             nodes.append(running.start("node", f"n{kill + 2}"))
         sent = {name: acknowledged(publisher) for name, publisher in publishers.items()}
-        settle(stage)
-        check(stage, sent)
+        settle(orders)
+        check(orders, sent)
 
 
-def test_stopped_node_finishes_its_batch_and_ends(stage: Connection, database: Target) -> None:
+def test_stopped_node_finishes_its_batch_and_ends(orders: Connection, database: Target) -> None:
     with processes(database) as running:
         node = running.start("node", "n1")
         publisher = running.start("publisher", "a")
-        wait_until(lambda: count(stage, "effect") > 50, "some handling")
+        wait_until(lambda: count(orders, "effect") > 50, "some handling")
         node.send_signal(signal.SIGTERM)
         assert node.wait(timeout=20) == 0
         sent = {"a": acknowledged(publisher)}
         running.start("node", "n2")
-        settle(stage)
-        check(stage, sent)
+        settle(orders)
+        check(orders, sent)
 
 
 @pytest.fixture
@@ -142,7 +144,7 @@ def own_server() -> Iterator[Server]:
     shutil.rmtree(folder)
 
 
-def test_killed_postgresql_loses_nothing_and_everybody_comes_back(own_server: Server) -> None:
+def test_publishers_and_nodes_survive_a_killed_postgresql_and_lose_nothing(own_server: Server) -> None:
     target = Target("own", own_server.dsn())
     with connect(target) as conn:
         migrate(conn)
@@ -169,20 +171,22 @@ def test_killed_postgresql_loses_nothing_and_everybody_comes_back(own_server: Se
 
 
 @pytest.mark.parametrize("open_s", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_transaction_left_open_slows_nobody(stage: Connection, database: Target, second: Connection, open_s: int) -> None:
-    """It has published, and holds a snapshot: others flow on, the outbox is trimmed, and its event comes when it commits."""
+def test_open_transaction_does_not_stop_other_events(
+    orders: Connection, database: Target, second: Connection, open_s: int
+) -> None:
+    """It has published and holds a snapshot: other events are handled, the outbox is trimmed, and its event follows on commit."""
     with processes(database) as running:
         running.start("node", "n1")
         publisher = running.start("publisher", "a")
-        wait_until(lambda: count(stage, "effect") > 20, "some handling")
+        wait_until(lambda: count(orders, "effect") > 20, "some handling")
         with second.transaction():
             second.execute("set transaction isolation level repeatable read")
             second.execute("select headrace.publish('orders', 'placed', '-1', p_key => 'slow')")
             until = time.monotonic() + open_s
             while time.monotonic() < until:
-                seen = count(stage, "effect")
-                wait_until(lambda seen=seen: count(stage, "effect") > seen, "handling beside the open transaction", timeout_s=5)  # type: ignore[misc]
-        wait_until(lambda: any(event.key == "slow" for event in read(stage, "orders", limit=10_000_000)), "the late event")
+                seen = count(orders, "effect")
+                wait_until(lambda seen=seen: count(orders, "effect") > seen, "handling beside the open transaction", timeout_s=5)  # type: ignore[misc]
+        wait_until(lambda: any(event.key == "slow" for event in read_log(orders, "orders", limit=10_000_000)), "the late event")
         sent = {"a": acknowledged(publisher), "slow": [-1]}
-        settle(stage)
-        check(stage, sent)
+        settle(orders)
+        check(orders, sent)

@@ -1,4 +1,4 @@
-"""A database that is there but does not take writes is an outage: nodes wait for it."""
+"""A database that rejects writes counts as an outage: nodes wait for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from headrace.db import Connection, Listener, Server, Target, connect, migrate
+from headrace.db import Connection, Listener, Server, Target, cancel_tasks, connect, migrate
 from headrace.node import Headrace, Identity, Node
 from tests.builders import publish, topic
 from tests.conftest import FAST, temporary_folder
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.lane("pg18")
 
 @asynccontextmanager
 async def running(target: Target) -> AsyncIterator[Node]:
-    """A node with sequencer, that must not end before it is told to.
+    """A node with sequencer that must not end before `stop`.
 
-    Statements beside it go through threads: they may wait for a lock that the node's loops hold."""
+    Other statements run in threads: they may wait for a lock that the node's loops hold."""
     node = Node(Headrace(), [target], identity=Identity(name="n1"))
     task = asyncio.create_task(node.run())
     try:
@@ -47,14 +47,12 @@ def end_sessions(conn: Connection) -> None:
 
 
 def set_read_only(conn: Connection, value: str) -> None:
-    """For every session that begins from now on; those that are there end."""
+    """For every new session; the current ones end."""
     conn.execute(f"alter database {conn.info.dbname} set default_transaction_read_only = {value}")
     end_sessions(conn)
 
 
-async def test_node_lives_through_a_database_that_is_read_only(
-    conn: Connection, database: Target, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_node_survives_a_read_only_database(conn: Connection, database: Target, caplog: pytest.LogCaptureFixture) -> None:
     topic(conn)
     async with running(database) as node:
         await asyncio.to_thread(publish, conn, 1)
@@ -86,23 +84,18 @@ def standby() -> Iterator[Target]:
         shutil.rmtree(folder)
 
 
-async def test_node_on_a_standby_waits_for_its_promotion(standby: Target, caplog: pytest.LogCaptureFixture) -> None:
+async def test_node_and_listener_on_a_standby_wait_for_its_promotion(standby: Target, caplog: pytest.LogCaptureFixture) -> None:
+    listener = Listener(standby)
+    subscription = listener.subscribe("headrace_outbox")
+    listening = asyncio.create_task(listener.run())
     with psycopg.connect(standby.dsn, autocommit=True) as conn:
         async with running(standby) as node:
             await until(lambda: "registration with standby" in caplog.text)
+            await until(lambda: "cannot execute LISTEN during recovery" in caplog.text)
             await asyncio.to_thread(conn.execute, "select pg_promote()")
             await asyncio.to_thread(publish, conn, 1)
             await until(lambda: node.sequenced == 1)
-
-
-async def test_listener_on_a_standby_hears_after_its_promotion(standby: Target, caplog: pytest.LogCaptureFixture) -> None:
-    listener = Listener(standby)
-    bell = listener.subscribe("headrace_outbox")
-    with psycopg.connect(standby.dsn, autocommit=True) as conn:
-        listening = asyncio.create_task(listener.run())
-        await until(lambda: "cannot execute LISTEN during recovery" in caplog.text)
-        await asyncio.to_thread(conn.execute, "select pg_promote()")
-        assert await bell.wait(30), listening
+        assert await subscription.wait(30), listening
         conn.execute("notify headrace_outbox")
-        assert await bell.wait(30)
-        listening.cancel()
+        assert await subscription.wait(30)
+    await cancel_tasks(listening)

@@ -1,4 +1,4 @@
-"""Nodes register, heartbeat, show as alive or lost, and say goodbye; event types handled directly have their rule."""
+"""Nodes register, send heartbeats, are alive or lost, and deregister; directly handled event types have their rule."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from headrace.actions import Action
 from headrace.core import Conflict
 from headrace.db import Connection, Pool, Target, create_pool
-from headrace.node import Headrace, Identity, Node, Registry
+from headrace.node import Headrace, Identity, Node
+from headrace.node.registry import Registry
 from tests.builders import shift_clock
 
 
 @pytest.fixture
-async def own(database: Target) -> AsyncIterator[Pool]:
+async def pool(database: Target) -> AsyncIterator[Pool]:
     opened = create_pool(database, size=2)
     await opened.open()
     yield opened
@@ -29,48 +30,50 @@ def states(conn: Connection) -> list[tuple[object, ...]]:
     return conn.execute("select name, state from headrace.node_state order by name").fetchall()
 
 
-async def test_registered_node_tells_who_it_is_and_what_it_handles(conn: Connection, own: Pool) -> None:
+@pytest.mark.lane("pg18")
+async def test_registered_node_has_its_identity_and_its_handlers(conn: Connection, pool: Pool) -> None:
     app = Headrace()
     app.handler("mail")(ignore)
     identity = Identity(name="n1", description="mails", metadata={"zone": "a"})
-    await Registry(app, identity, own).register()
+    await Registry(app, identity, pool).register()
     row = conn.execute(
         "select node_id, namespace, name, description, metadata, handlers, state, version <> '' from headrace.node_state"
     ).fetchone()
     assert row == (identity.node_id, "default", "n1", "mails", {"zone": "a"}, ["mail"], "alive", True)
 
 
-async def test_node_without_heartbeat_is_lost_after_90_seconds(conn: Connection, own: Pool) -> None:
-    await Registry(Headrace(), Identity(name="n1"), own).register()
+async def test_node_without_heartbeat_is_lost_after_90_seconds(conn: Connection, pool: Pool) -> None:
+    await Registry(Headrace(), Identity(name="n1"), pool).register()
     shift_clock(conn, "89 seconds")
     assert states(conn) == [("n1", "alive")]
     shift_clock(conn, "91 seconds")
     assert states(conn) == [("n1", "lost")]
 
 
-async def test_heartbeat_brings_a_lost_or_forgotten_node_back(conn: Connection, own: Pool) -> None:
-    registry = Registry(Headrace(), Identity(name="n1"), own)
+@pytest.mark.lane("pg18")
+async def test_heartbeat_revives_a_lost_or_deleted_node(conn: Connection, pool: Pool) -> None:
+    registry = Registry(Headrace(), Identity(name="n1"), pool)
     await registry.register()
-    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
-    conn.execute("delete from headrace_internal.node")
+    conn.execute("delete from headrace.node")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
 
 
-async def test_node_that_ended_in_order_is_stopped_and_forgotten_after_a_day(conn: Connection, own: Pool) -> None:
-    first = Registry(Headrace(), Identity(name="n1"), own)
+async def test_deregistered_node_is_stopped_and_deleted_after_a_day(conn: Connection, pool: Pool) -> None:
+    first = Registry(Headrace(), Identity(name="n1"), pool)
     await first.register()
     await first.deregister()
     assert states(conn) == [("n1", "stopped")]
-    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '25 hours'")
-    await Registry(Headrace(), Identity(name="n2"), own).register()
+    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '25 hours'")
+    await Registry(Headrace(), Identity(name="n2"), pool).register()
     assert states(conn) == [("n2", "alive")]
 
 
 @pytest.mark.lane("pg18")
-async def test_running_node_is_registered_handles_and_says_goodbye(conn: Connection, database: Target) -> None:
+async def test_running_node_registers_handles_actions_and_deregisters(conn: Connection, database: Target) -> None:
     app = Headrace()
     done = asyncio.Event()
 
@@ -89,19 +92,20 @@ async def test_running_node_is_registered_handles_and_says_goodbye(conn: Connect
     assert (node.actions, states(conn)) == (1, [("n1", "stopped")])
 
 
-def test_handlers_of_one_action_must_agree_on_its_options() -> None:
+def test_handlers_of_one_action_must_have_the_same_options() -> None:
     app = Headrace()
     app.handler("mail", attempts=3)(ignore)
     app.handler("mail", attempts=3)(ignore)
     with pytest.raises(Conflict, match="same options"):
         app.handler("mail", attempts=4)(ignore)
-    assert [len(handling.handlers) for handling in app.handlings] == [2]
+    assert [len(group.handlers) for group in app.action_handlers.values()] == [2]
 
 
-async def test_event_type_handled_directly_is_an_action_of_its_own(conn: Connection, own: Pool) -> None:
+@pytest.mark.lane("pg18")
+async def test_directly_handled_event_type_has_its_own_action(conn: Connection, pool: Pool) -> None:
     app = Headrace()
     app.on("user.created")(ignore)
     app.on("user.created", topic="users")(ignore)
-    assert [handling.action for handling in app.handlings] == ["on:user.created", "on:users/user.created"]
-    await Registry(app, Identity(name="n1"), own).register()
+    assert list(app.action_handlers) == ["on:user.created", "on:users/user.created"]
+    await Registry(app, Identity(name="n1"), pool).register()
     assert states(conn) == [("n1", "alive")]

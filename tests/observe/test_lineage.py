@@ -1,4 +1,4 @@
-"""What rules and correlators have done with an event is on record as long as the event is, in the log or in the archive."""
+"""Firings and outputs are kept as long as their event is in the log or in the archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from headrace.correlators import CorrelatorEngine
 from headrace.db import Connection
-from headrace.log import create_topic, drop_topic, maintain, read
+from headrace.log import create_topic, drop_topic, maintain_log, read_log
 from headrace.rules import RuleEngine
 from tests.builders import rows_read, shift_clock
 from tests.correlators.steps import happen, settle_correlators
@@ -19,13 +19,13 @@ DAYS = 4
 
 @pytest.fixture
 def daily(conn: Connection) -> Connection:
-    """A topic that keeps two days."""
+    """A topic with a retention of two days."""
     create_topic(conn, "cars", time_partition="day", retention=timedelta(days=2))
     return conn
 
 
 async def react_for_days(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
-    """An event a day, on which a rule and a correlator fire; the last days are kept, the others have been dropped."""
+    """Publishes an event a day, on which a rule and a correlator fire; retention drops all but the last days."""
     write(daily, "every", "true", type="a")
     daily.execute(
         """insert into headrace.correlator (correlator, topic, key, pattern)
@@ -38,34 +38,34 @@ async def react_for_days(daily: Connection, reactor: RuleEngine, correlators: Co
         await settle_correlators(correlators, daily)
     assert (fired(daily), pushed(daily)) == ([1, 2, 3, 4], [1, 2, 3, 4])
     shift_clock(daily, f"{DAYS} days")
-    maintain(daily)
-    assert [event.position for event in read(daily, "cars")] == [3, 4]
+    maintain_log(daily)
+    assert [event.position for event in read_log(daily, "cars")] == [3, 4]
 
 
 def fired(conn: Connection) -> list[int]:
-    return [row[0] for row in conn.execute("select position from headrace_internal.firing order by position").fetchall()]
+    return [row[0] for row in conn.execute("select position from headrace.firing order by position").fetchall()]
 
 
 def pushed(conn: Connection) -> list[int]:
-    return [row[0] for row in conn.execute("select position from headrace_internal.correlation order by position").fetchall()]
+    return [row[0] for row in conn.execute("select position from headrace.correlation order by position").fetchall()]
 
 
-def forget(conn: Connection, given: str = "") -> int:
-    (forgotten,) = conn.execute(f"select headrace_internal.forget_lineage({given})").fetchone()  # type: ignore[misc]
+def forget(conn: Connection, arguments: str = "") -> int:
+    (forgotten,) = conn.execute(f"select headrace_internal.forget_lineage({arguments})").fetchone()  # type: ignore[misc]
     return int(forgotten)
 
 
-async def test_lineage_goes_with_its_events(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
+async def test_lineage_is_deleted_with_its_events(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
     await react_for_days(daily, reactor, correlators)
     assert forget(daily) == 4
     assert (fired(daily), pushed(daily)) == ([3, 4], [3, 4])
     assert (await settle(reactor, daily), await settle_correlators(correlators, daily), forget(daily)) == (0, 0, 0)
 
 
-async def test_lineage_of_the_archive_stays(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
+async def test_lineage_of_archived_events_is_kept(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
     await react_for_days(daily, reactor, correlators)
     daily.execute(
-        """insert into headrace_internal.archive
+        """insert into headrace.archive
                (topic_id, day, first_position, last_position, first_at, last_at, events, checksum, folder, file, file_bytes)
            select 1, current_date + 1, 2, 2, now() + interval '1 day', now() + interval '1 day', 1, 0, 'folder', 'file', 1"""
     )
@@ -73,47 +73,47 @@ async def test_lineage_of_the_archive_stays(daily: Connection, reactor: RuleEngi
     assert (fired(daily), pushed(daily)) == ([2, 3, 4], [2, 3, 4])
 
 
-async def test_lineage_goes_with_its_topic(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
+async def test_lineage_is_deleted_with_its_topic(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
     await react_for_days(daily, reactor, correlators)
     create_topic(daily, "bikes")
-    daily.execute("update headrace_internal.firing set topic_id = 2 where position = 4")
-    daily.execute("update headrace_internal.firing set position = null where position = 3")
+    daily.execute("update headrace.firing set topic_id = 2 where position = 4")
+    daily.execute("update headrace.firing set position = null where position = 3")
     drop_topic(daily, "cars", force=True)
     forget(daily)
     assert (fired(daily), pushed(daily)) == ([4], [])
 
 
-async def test_what_timers_pushed_goes_with_the_events_of_its_time(
+async def test_outputs_of_timers_are_deleted_with_the_events_of_their_time(
     daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine
 ) -> None:
     await react_for_days(daily, reactor, correlators)
-    daily.execute("delete from headrace_internal.firing; delete from headrace_internal.correlation")
+    daily.execute("delete from headrace.firing; delete from headrace.correlation")
     daily.execute(
-        """insert into headrace_internal.correlation
+        """insert into headrace.correlation
                (topic_id, version_id, key, token, output_at, place, evidence, evidence_total, output_id)
            select 1, 1, 'k', 'x', headrace.clock() - n * interval '1 day', 1, '{}', 0, gen_random_uuid()
            from generate_series(0, 5) n"""
     )
     assert forget(daily) == 3
-    (oldest,) = daily.execute("select max(headrace.clock() - output_at) from headrace_internal.correlation").fetchone()  # type: ignore[misc]
+    (oldest,) = daily.execute("select max(headrace.clock() - output_at) from headrace.correlation").fetchone()  # type: ignore[misc]
     assert oldest // timedelta(days=1) == 2
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_forgetting_reads_only_what_goes_in_pieces(
+async def test_deletion_reads_only_the_rows_it_deletes_batch_by_batch(
     daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine, analyzed: bool
 ) -> None:
     await react_for_days(daily, reactor, correlators)
-    daily.execute("delete from headrace_internal.firing; delete from headrace_internal.correlation")
+    daily.execute("delete from headrace.firing; delete from headrace.correlation")
     daily.execute(
-        """insert into headrace_internal.firing (topic_id, position, event_id, rule_version_id, action, action_id)
+        """insert into headrace.firing (topic_id, position, event_id, rule_version_id, action, action_id)
            select 1, case when n %% 100 = 0 then 1 else 3 end, gen_random_uuid(), 1, 'act', gen_random_uuid()
            from generate_series(1, %s) n""",
         (20_000,),
     )
-    daily.execute("vacuum headrace_internal.firing")
+    daily.execute("vacuum headrace.firing")
     if analyzed:
-        daily.execute("analyze headrace_internal.firing")
+        daily.execute("analyze headrace.firing")
     with daily.transaction():
         before = rows_read(daily, "firing")
         assert forget(daily, "p_piece => 50, p_most => '0 s'") == 50
@@ -122,7 +122,7 @@ async def test_forgetting_reads_only_what_goes_in_pieces(
     assert forget(daily, "p_piece => 50") == 150
 
 
-async def test_two_nodes_that_forget_do_not_wait_for_each_other(
+async def test_two_nodes_delete_lineage_without_waiting_for_each_other(
     daily: Connection, second: Connection, reactor: RuleEngine, correlators: CorrelatorEngine
 ) -> None:
     await react_for_days(daily, reactor, correlators)

@@ -1,11 +1,11 @@
-"""Changes on a user's own table become events, with the transaction that makes them."""
+"""Changes of a user's own table become events, in the transaction that makes them."""
 
 from __future__ import annotations
 
 import psycopg
 import pytest
 
-from headrace.core import BadType, HeadraceError, Invalid, NotFound, PayloadTooLarge, TopicInUse, UnknownTopic
+from headrace.core import HeadraceError, Invalid, InvalidEventType, NotFound, PayloadTooLarge, TopicInUse, UnknownTopic
 from headrace.db import Connection, Target, connect, map_database_errors
 from headrace.namespaces import grant_namespace
 from headrace.outbox import capture, release_capture
@@ -20,9 +20,9 @@ def shop(conn: Connection) -> Connection:
 
 
 def captured(conn: Connection) -> list[tuple[object, ...]]:
-    """Type, key and payload of what waits in the outbox, which is emptied."""
-    rows = conn.execute("select type, key, payload from headrace_internal.outbox order by id").fetchall()
-    conn.execute("delete from headrace_internal.outbox")
+    """Type, key and payload of the events in the outbox, which is emptied."""
+    rows = conn.execute("select type, key, payload from headrace.outbox order by id").fetchall()
+    conn.execute("delete from headrace.outbox")
     return rows
 
 
@@ -45,7 +45,7 @@ def test_insert_update_and_delete_become_events(shop: Connection) -> None:
 def test_headers_name_table_and_operation(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     shop.execute("insert into orders values (1)")
-    headers = shop.execute("select headers from headrace_internal.outbox").fetchone()
+    headers = shop.execute("select headers from headrace.outbox").fetchone()
     assert headers == ({"table": "public.orders", "operation": "insert"},)
 
 
@@ -66,9 +66,9 @@ def test_type_comes_from_a_column_of_the_row(shop: Connection) -> None:
 
 
 @pytest.mark.parametrize("kind", ["not a name", "", None, "x" * 201])
-def test_type_that_is_no_name_fails_the_writers_statement(shop: Connection, kind: str | None) -> None:
+def test_invalid_type_fails_the_writers_statement(shop: Connection, kind: str | None) -> None:
     capture(shop, "orders", "orders", type_column="kind")
-    with pytest.raises(BadType, match="event type"), map_database_errors():
+    with pytest.raises(InvalidEventType, match="event type"), map_database_errors():
         shop.execute("insert into orders values (1, 'new', null, 'fine'), (2, 'new', null, %s)", [kind])
     assert shop.execute("select count(*) from orders").fetchone() == (0,)
     assert captured(shop) == []
@@ -161,7 +161,7 @@ def test_rolled_back_statement_leaves_nothing(shop: Connection) -> None:
         shop.execute("insert into orders values (1)")
         with pytest.raises(psycopg.errors.UniqueViolation), shop.transaction():
             shop.execute("insert into orders values (2), (1)")
-        assert len(shop.execute("select from headrace_internal.outbox").fetchall()) == 1
+        assert len(shop.execute("select from headrace.outbox").fetchall()) == 1
     assert captured(shop) == []
 
 
@@ -189,7 +189,7 @@ def test_column_added_later_is_in_the_payload(shop: Connection) -> None:
     assert [payload.get("note") for _, _, payload in captured(shop)] == [None, "none", "some"]
 
 
-def test_key_column_renamed_later_is_told_to_the_writer(shop: Connection) -> None:
+def test_writer_gets_an_error_if_the_key_column_was_renamed(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     shop.execute("alter table orders rename column id to number")
     with (
@@ -222,7 +222,7 @@ def test_table_goes_to_several_topics(shop: Connection) -> None:
     assert len(captured(shop)) == 1
 
 
-def test_released_table_is_left_alone(shop: Connection) -> None:
+def test_released_table_is_not_captured(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     release_capture(shop, "orders")
     shop.execute("insert into orders values (1)")
@@ -235,7 +235,7 @@ def test_released_table_is_left_alone(shop: Connection) -> None:
 def test_odd_names_are_quoted(shop: Connection) -> None:
     shop.execute('create schema "My Shop"; create table "My Shop"."Order ""Line""" ("The Id" int primary key)')
     table = '"My Shop"."Order ""Line"""'
-    with pytest.raises(BadType, match="is not a name"):
+    with pytest.raises(InvalidEventType, match="is not a name"):
         capture(shop, table, "orders")
     capture(shop, table, "orders", insert_type="a", update_type="b", delete_type="c")
     shop.execute(f"insert into {table} values (1)")
@@ -243,7 +243,7 @@ def test_odd_names_are_quoted(shop: Connection) -> None:
     release_capture(shop, table)
 
 
-def test_topic_with_captured_tables_is_not_dropped_unawares(shop: Connection) -> None:
+def test_topic_with_captured_tables_is_dropped_only_by_force(shop: Connection) -> None:
     capture(shop, "orders", "orders")
     with pytest.raises(TopicInUse, match='captured into topic "orders": orders; release them first'), map_database_errors():
         shop.execute("select headrace.drop_topic('orders')")
@@ -253,7 +253,7 @@ def test_topic_with_captured_tables_is_not_dropped_unawares(shop: Connection) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "told"),
+    ("options", "error", "reason"),
     [
         ({"table": "nothing"}, HeadraceError, "nothing"),
         ({"topic": "nothing"}, UnknownTopic, "no topic"),
@@ -262,16 +262,16 @@ def test_topic_with_captured_tables_is_not_dropped_unawares(shop: Connection) ->
         ({"columns": ["id", "nr"]}, Invalid, "no column"),
         ({"operations": ["truncate"]}, Invalid, "cannot be captured"),
         ({"operations": []}, Invalid, "cannot be captured"),
-        ({"insert_type": "a b"}, BadType, "a b"),
+        ({"insert_type": "a b"}, InvalidEventType, "a b"),
     ],
 )
-def test_bad_capture_is_refused(shop: Connection, given: dict[str, object], error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
-        capture(shop, **{"table": "orders", "topic": "orders", **given})
+def test_invalid_capture_is_rejected(shop: Connection, options: dict[str, object], error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        capture(shop, **{"table": "orders", "topic": "orders", **options})
     assert shop.execute("select count(*) from headrace.capture").fetchone() == (0,)
 
 
-def test_column_in_the_place_of_old_values_is_refused(shop: Connection) -> None:
+def test_column_named_old_is_rejected(shop: Connection) -> None:
     shop.execute("create table t (id int primary key, _old int)")
     with pytest.raises(Invalid, match="_old"):
         capture(shop, "t", "orders")
@@ -295,4 +295,4 @@ def test_captured_events_reach_the_log(shop: Connection, second: Connection) -> 
     shop.execute("insert into orders select n from generate_series(1, 100) n")
     assert len(list(second.notifies(timeout=5, stop_after=1))) == 1
     shop.execute("select headrace.sequence()")
-    assert shop.execute("select count(*), max(position) from headrace_internal.log").fetchone() == (100, 100)
+    assert shop.execute("select count(*), max(position) from headrace.log").fetchone() == (100, 100)

@@ -1,4 +1,4 @@
-"""Hand-made evidence: a small run in which every promise held, to be broken one by one."""
+"""Hand-made evidence: a small run in which every promise held, and changes that break one."""
 
 from __future__ import annotations
 
@@ -10,86 +10,91 @@ import msgspec
 
 from headrace.core import LoggedEvent
 from headrace.prove.evidence import (
-    Consumed,
+    ActionResult,
+    ConsumedEvent,
+    DeadLetter,
     Effect,
     Evidence,
-    Fallen,
-    Fired,
-    Ledger,
-    Letter,
+    FaultRecord,
+    Firing,
     Operation,
-    Pushed,
-    Result,
+    Output,
+    PipelineTotals,
     Sample,
-    Ticked,
+    Tick,
 )
-from headrace.prove.history import Began, Left, Seen, Sent
-from headrace.prove.reader import digest
+from headrace.prove.history import HandlerEnded, HandlerStarted, ReadEvent, SentEvent
+from headrace.prove.processes.reader import digest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def uid(n: int) -> UUID:
+def make_id(n: int) -> UUID:
     return UUID(int=n)
 
 
-def sent(n: int, *, topic: str = "orders", type: str = "placed", key: str = "p-0", amount: int = 0) -> Sent:
-    return Sent(id=uid(n), topic=topic, type=type, key=key, n=n, amount=amount, color="green")
+def sent_event(n: int, *, topic: str = "orders", type: str = "placed", key: str = "p-0", amount: int = 0) -> SentEvent:
+    return SentEvent(id=make_id(n), topic=topic, type=type, key=key, n=n, amount=amount, color="green")
 
 
-def logged(one: Sent, position: int, *, producer: str = "p") -> LoggedEvent:
+def logged_event(sent: SentEvent, position: int, *, producer: str = "p") -> LoggedEvent:
     at = START + timedelta(seconds=position)
-    return LoggedEvent(position, 0, one.id, one.topic, one.type, one.key, dict(one.payload), {}, at, at, producer)
+    return LoggedEvent(position, 0, sent.id, sent.topic, sent.type, sent.key, dict(sent.payload), {}, at, at, producer)
 
 
-ORDERS = [sent(1), sent(2, amount=900), sent(3)]
-STEPS = [sent(11, topic="steps", type="a"), sent(12, topic="steps", type="b"), sent(13, topic="steps", type="c")]
-TROUBLE = [sent(21, topic="trouble", type="poison", key="t"), sent(22, topic="trouble", type="fine", key="t")]
-ROWS = (sent(100, topic="sunk"), sent(101, topic="sunk"))
-TRIPS = [sent(31, topic="trips", type="out", amount=700), sent(32, topic="trips", type="back")]
-ALERT, HOME = uid(500), uid(501)
-CHARGE, NOTIFY, EXPLODE, FARE, REMIND = uid(600), uid(601), uid(602), uid(603), uid(604)
+ORDERS = [sent_event(1), sent_event(2, amount=900), sent_event(3)]
+STEPS = [
+    sent_event(11, topic="steps", type="a"),
+    sent_event(12, topic="steps", type="b"),
+    sent_event(13, topic="steps", type="c"),
+]
+TROUBLE = [sent_event(21, topic="trouble", type="poison", key="t"), sent_event(22, topic="trouble", type="fine", key="t")]
+ROWS = (sent_event(100, topic="sink"), sent_event(101, topic="sink"))
+TRIPS = [sent_event(31, topic="trips", type="out", amount=700), sent_event(32, topic="trips", type="back")]
+ALERT, HOME = make_id(500), make_id(501)
+CHARGE, NOTIFY, EXPLODE, FARE, REMIND = make_id(600), make_id(601), make_id(602), make_id(603), make_id(604)
 
 
 def _log() -> dict[str, list[LoggedEvent]]:
-    listed = {"orders": ORDERS, "steps": STEPS, "trips": TRIPS, "trouble": TROUBLE, "sunk": list(ROWS)}
-    log = {topic: [logged(one, place) for place, one in enumerate(sents, 1)] for topic, sents in listed.items()}
+    listed = {"orders": ORDERS, "steps": STEPS, "trips": TRIPS, "trouble": TROUBLE, "sink": list(ROWS)}
+    log = {topic: [logged_event(sent, position) for position, sent in enumerate(sents, 1)] for topic, sents in listed.items()}
     log["alerts"] = [
-        logged(replace_id(sent(n, topic="alerts", type=type_), id_), n) for n, type_, id_ in ((1, "y", ALERT), (2, "home", HOME))
+        logged_event(replace_id(sent_event(n, topic="alerts", type=type_), id_), n)
+        for n, type_, id_ in ((1, "y", ALERT), (2, "home", HOME))
     ]
-    log["ticks"] = [logged(replace_id(sent(1, topic="ticks", type="tick"), uid(700 + n)), n) for n in (1, 2)]
+    log["ticks"] = [logged_event(replace_id(sent_event(1, topic="ticks", type="tick"), make_id(700 + n)), n) for n in (1, 2)]
     return log
 
 
-def replace_id(one: Sent, id_: UUID) -> Sent:
-    return Sent(id=id_, topic=one.topic, type=one.type, key=one.key, n=one.n)
+def replace_id(sent: SentEvent, event_id: UUID) -> SentEvent:
+    return SentEvent(id=event_id, topic=sent.topic, type=sent.type, key=sent.key, n=sent.n)
 
 
-def whole() -> Evidence:
-    """Everything as it should be."""
+def good_evidence() -> Evidence:
+    """Evidence of a run in which every promise held."""
     log = _log()
     at = {event.id: event.appended_at for events in log.values() for event in events}
     return Evidence(
         operations=[
             Operation(producer="p", op=1, events=tuple(ORDERS), outcomes=("unknown", "ok")),
-            Operation(producer="p", op=2, events=(sent(9),), commits=False, outcomes=("rolled_back",)),
+            Operation(producer="p", op=2, events=(sent_event(9),), commits=False, outcomes=("rolled_back",)),
             Operation(producer="p", op=3, events=(*STEPS, *TRIPS, *TROUBLE), outcomes=("ok",)),
         ],
         batches=[Operation(producer="sink", op=1, events=ROWS, outcomes=("ok", "ok"))],
         log=log,
         digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
-        seen=[
-            Seen(at=1.0, topic=topic, position=event.position, id=event.id, digest=digest(event))
+        reads=[
+            ReadEvent(at=1.0, topic=topic, position=event.position, id=event.id, digest=digest(event))
             for topic, events in log.items()
             for event in events
         ],
-        consumed=[Consumed(n, "ledger", 0, n, uid(n)) for n in (1, 2, 3)],
-        letters=[
-            letter
+        consumed=[ConsumedEvent(n, "ledger", 0, n, make_id(n)) for n in (1, 2, 3)],
+        dead_letters=[
+            dead_letter
             for consumer in ("careful", "cautious")
-            for letter in (
-                Letter(consumer, 1, uid(21), "poison", "t", "dead", 2),
-                Letter(consumer, 2, uid(22), "fine", "t", "behind", 0),
+            for dead_letter in (
+                DeadLetter(consumer, 1, make_id(21), "poison", "t", "dead", 2),
+                DeadLetter(consumer, 2, make_id(22), "fine", "t", "behind", 0),
             )
         ],
         effects=[
@@ -98,63 +103,63 @@ def whole() -> Evidence:
             Effect(3, FARE, "charge", 1),
             Effect(4, REMIND, "remind", 1),
         ],
-        results=[
-            Result(CHARGE, "charge", "done", 1),
-            Result(NOTIFY, "notify", "done", 1),
-            Result(EXPLODE, "explode", "dead", 2),
-            Result(FARE, "charge", "done", 1),
-            Result(REMIND, "remind", "done", 1),
+        action_results=[
+            ActionResult(CHARGE, "charge", "done", 1),
+            ActionResult(NOTIFY, "notify", "done", 1),
+            ActionResult(EXPLODE, "explode", "dead", 2),
+            ActionResult(FARE, "charge", "done", 1),
+            ActionResult(REMIND, "remind", "done", 1),
         ],
-        fired=[
-            Fired("big", "orders", 2, uid(2), CHARGE),
-            Fired("trouble", "trouble", 1, uid(21), EXPLODE),
-            Fired("far", "trips", 1, uid(31), FARE),
+        firings=[
+            Firing("big", "orders", 2, make_id(2), CHARGE),
+            Firing("trouble", "trouble", 1, make_id(21), EXPLODE),
+            Firing("far", "trips", 1, make_id(31), FARE),
         ],
-        pushed=[
-            Pushed("wide", "p-0", "x", at[uid(12)], 2, "action", NOTIFY),
-            Pushed("wide", "p-0", "y", at[uid(13)], 3, "event", ALERT),
-            Pushed("timed", "p-0", "late", at[uid(11)] + timedelta(milliseconds=300), None, None, uid(800)),
-            Pushed("trip", "p-0", "home", at[uid(32)], 2, "event", HOME),
-            Pushed("overdue", "p-0", "overdue", at[uid(31)] + timedelta(milliseconds=400), None, "action", REMIND),
+        outputs=[
+            Output("wide", "p-0", "x", at[make_id(12)], 2, "action", NOTIFY),
+            Output("wide", "p-0", "y", at[make_id(13)], 3, "event", ALERT),
+            Output("timed", "p-0", "late", at[make_id(11)] + timedelta(milliseconds=300), None, None, make_id(800)),
+            Output("trip", "p-0", "home", at[make_id(32)], 2, "event", HOME),
+            Output("overdue", "p-0", "overdue", at[make_id(31)] + timedelta(milliseconds=400), None, "action", REMIND),
         ],
-        ledger=Ledger(2, 2, 1, 2),
-        ticks=[Ticked(START + timedelta(seconds=n), "fired", uid(700 + n)) for n in (1, 2)],
-        planned_ticks=[START + timedelta(seconds=n) for n in (1, 2)],
-        handlings=[
-            Began(at=1.0, node="n1", action_id=CHARGE, attempt=1),
-            Left(at=2.0, node="n1", action_id=CHARGE, attempt=1),
-            Began(at=3.0, node="n2", action_id=CHARGE, attempt=2),
-            Left(at=4.0, node="n2", action_id=CHARGE, attempt=2),
+        pipeline=PipelineTotals(2, 2, 1, 2),
+        ticks=[Tick(START + timedelta(seconds=n), "fired", make_id(700 + n)) for n in (1, 2)],
+        expected_ticks=[START + timedelta(seconds=n) for n in (1, 2)],
+        handler_records=[
+            HandlerStarted(at=1.0, node="n1", action_id=CHARGE, attempt=1),
+            HandlerEnded(at=2.0, node="n1", action_id=CHARGE, attempt=1),
+            HandlerStarted(at=3.0, node="n2", action_id=CHARGE, attempt=2),
+            HandlerEnded(at=4.0, node="n2", action_id=CHARGE, attempt=2),
         ],
-        fallen=[Fallen("kill-node", 20.0, 21.0), Fallen("shard-down", 40.0, 45.0)],
+        faults=[FaultRecord("kill-node", 20.0, 21.0), FaultRecord("shard-down", 40.0, 45.0)],
         samples=[Sample(float(at), at * 100, at * 100, 0, 0, 0) for at in range(60)],
-        drained_at=START + timedelta(hours=1),
-        left_over={"events in the outbox": 0},
+        finished_at=START + timedelta(hours=1),
+        unfinished={"events in the outbox": 0},
     )
 
 
-def but(**changed: object) -> Evidence:
-    """The same with something else."""
-    return replace(whole(), **changed)  # type: ignore[arg-type]
+def evidence_with(**changes: object) -> Evidence:
+    """Good evidence with changes."""
+    return replace(good_evidence(), **changes)  # type: ignore[arg-type]
 
 
-def without(topic: str, position: int) -> dict[str, list[LoggedEvent]]:
+def log_without(topic: str, position: int) -> dict[str, list[LoggedEvent]]:
     log = _log()
     log[topic] = [event for event in log[topic] if event.position != position]
     return log
 
 
-def at_place(event: LoggedEvent, place: LoggedEvent) -> LoggedEvent:
-    """An event where another one stands."""
-    return msgspec.structs.replace(event, position=place.position, emitted_at=place.emitted_at, appended_at=place.appended_at)
+def move_to(event: LoggedEvent, other: LoggedEvent) -> LoggedEvent:
+    """An event at the position of another one."""
+    return msgspec.structs.replace(event, position=other.position, emitted_at=other.emitted_at, appended_at=other.appended_at)
 
 
-def swapped(topic: str, one: int, other: int) -> dict[str, list[LoggedEvent]]:
-    """Two events of a topic at each other's positions."""
+def log_with_swapped(topic: str, position: int, other: int) -> dict[str, list[LoggedEvent]]:
+    """A log in which two events of a topic have swapped their positions."""
     log = _log()
     events = {event.position: event for event in log[topic]}
-    first, second = events[one], events[other]
-    events[one] = at_place(second, first)
-    events[other] = at_place(first, second)
-    log[topic] = [events[position] for position in sorted(events)]
+    first, second = events[position], events[other]
+    events[position] = move_to(second, first)
+    events[other] = move_to(first, second)
+    log[topic] = [events[place] for place in sorted(events)]
     return log

@@ -1,4 +1,4 @@
-"""Plan, workload, histories, proxy: repeatable by the seed, and no line lost by a kill."""
+"""Plan, workload, histories, proxy: the seed repeats them, and a kill loses no line."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from hypothesis import strategies as st
 
 from headrace.core import Invalid
 from headrace.prove import FAULTS
-from headrace.prove.actor import Orders
-from headrace.prove.evidence import Missed
-from headrace.prove.final import read_operations
-from headrace.prove.history import Ended, History, Invoked, Seen, read_history
-from headrace.prove.nemesis import Nemesis, chosen_faults
-from headrace.prove.plan import LEAD_S, TAIL_S, Planned, make_plan
-from headrace.prove.producer import next_op
+from headrace.prove.collect import read_operations
+from headrace.prove.evidence import NoEffect
+from headrace.prove.faults import Nemesis, select_faults
+from headrace.prove.faults.plan import LEAD_S, TAIL_S, PlannedFault, make_plan
+from headrace.prove.history import Completed, History, Invoked, ReadEvent, read_history
+from headrace.prove.processes import ProcessConfig
+from headrace.prove.processes.producer import next_op
+from headrace.prove.processes.tree import is_alive
 from headrace.prove.proxy import Proxy
-from headrace.prove.workload import transaction
+from headrace.prove.workload import make_transaction
 from tests.prove.evidence import ORDERS
 
 
@@ -39,19 +40,19 @@ from tests.prove.evidence import ORDERS
 def test_same_seed_gives_the_same_plan_with_every_fault_within_its_time(seed: int, seconds: float, faults: list[str]) -> None:
     plan = make_plan(seed, seconds=seconds, faults=faults)
     assert plan == make_plan(seed, seconds=seconds, faults=faults)
-    assert [one.at_s for one in plan] == sorted(one.at_s for one in plan)
-    assert all(one.at_s >= LEAD_S for one in plan)
-    assert all(one.at_s < seconds - TAIL_S for one in plan[len(faults) :]), "the first round comes, however short the time"
+    assert [planned.at_s for planned in plan] == sorted(planned.at_s for planned in plan)
+    assert all(planned.at_s >= LEAD_S for planned in plan)
+    assert all(planned.at_s < seconds - TAIL_S for planned in plan[len(faults) :]), "only the first round may take longer"
     assert len(plan) >= len(faults)
     for start in range(0, len(plan) - len(faults) + 1, len(faults)):
-        assert {one.fault for one in plan[start : start + len(faults)]} == set(faults), "every fault once per round"
+        assert {planned.fault for planned in plan[start : start + len(faults)]} == set(faults), "every fault once per round"
 
 
 def test_other_seeds_give_other_plans_and_values() -> None:
     plans = {make_plan(seed, seconds=600, faults=tuple(FAULTS)) for seed in range(20)}
     assert len(plans) == 20
-    assert transaction(1, "p", 7) == transaction(1, "p", 7)
-    assert transaction(1, "p", 7) != transaction(2, "p", 7) != transaction(2, "q", 7)
+    assert make_transaction(1, "p", 7) == make_transaction(1, "p", 7)
+    assert make_transaction(1, "p", 7) != make_transaction(2, "p", 7) != make_transaction(2, "q", 7)
 
 
 def test_an_hour_has_more_than_a_hundred_faults() -> None:
@@ -59,67 +60,68 @@ def test_an_hour_has_more_than_a_hundred_faults() -> None:
 
 
 def test_values_rise_along_a_producer() -> None:
-    numbers = [sent.n for op in range(1, 200) for sent in transaction(3, "p", op).events]
+    numbers = [sent.n for op in range(1, 200) for sent in make_transaction(3, "p", op).events]
     assert numbers == sorted(numbers) and len(set(numbers)) == len(numbers)
 
 
-def test_fault_that_is_tried_in_vain_is_told_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_without_effect_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def in_vain(*_: object) -> Iterator[str]:
-        yield Missed("nobody came")
+    def without_effect(*_: object) -> Iterator[str]:
+        yield NoEffect("not reached")
 
     @contextmanager
     def unreachable(*_: object) -> Iterator[str]:
         raise psycopg.OperationalError("no server")
         yield ""
 
-    told: list[str] = []
-    scene = SimpleNamespace(cast=SimpleNamespace(mend=lambda: None))
-    for name, act in (("cut", in_vain), ("delay", unreachable)):
-        monkeypatch.setitem(FAULTS, name, replace(FAULTS[name], act=act))
-    nemesis = Nemesis(scene, [Planned(0, "cut", 1), Planned(0, "delay", 1)], told.append)  # type: ignore[arg-type]
+    lines: list[str] = []
+    environment = SimpleNamespace(processes=SimpleNamespace(restart_dead=lambda: None))
+    for name, inject in (("cut", without_effect), ("delay", unreachable)):
+        monkeypatch.setitem(FAULTS, name, replace(FAULTS[name], inject=inject))
+    nemesis = Nemesis(environment, [PlannedFault(0, "cut", 1), PlannedFault(0, "delay", 1)], lines.append)  # type: ignore[arg-type]
     nemesis.run(0.0, math.inf)
-    kept = msgspec.json.decode(msgspec.json.encode(nemesis.fallen))
-    assert [(one["fault"], one["struck"]) for one in kept] == [("cut", False), ("delay", False)]
-    assert "nobody came" in told[0] and "no server" in told[1]
+    records = msgspec.json.decode(msgspec.json.encode(nemesis.faults))
+    assert [(record["fault"], record["took_effect"]) for record in records] == [("cut", False), ("delay", False)]
+    assert "not reached" in lines[0] and "no server" in lines[1]
 
 
-def test_faults_that_kill_the_server_are_refused_where_it_is_not_ours() -> None:
-    assert "kill-server" in chosen_faults(None, own_server=True)
-    assert "kill-server" not in chosen_faults(None, own_server=False)
+def test_faults_that_kill_the_server_are_rejected_on_a_given_server() -> None:
+    assert "kill-server" in select_faults(None, own_server=True)
+    assert "kill-server" not in select_faults(None, own_server=False)
     with pytest.raises(Invalid, match="kill-server"):
-        chosen_faults(["kill-server"], own_server=False)
+        select_faults(["kill-server"], own_server=False)
     with pytest.raises(Invalid, match="kill-spark needs a pipeline"):
-        chosen_faults(["kill-spark"], own_server=True)
-    assert "kill-spark" not in chosen_faults(None, own_server=True)
-    assert "kill-spark" in chosen_faults(None, own_server=False, spark=True)
+        select_faults(["kill-spark"], own_server=True)
+    assert "kill-spark" not in select_faults(None, own_server=True)
+    assert "kill-spark" in select_faults(None, own_server=False, spark=True)
     with pytest.raises(Invalid, match="no fault nonsense"):
-        chosen_faults(["nonsense"], own_server=True)
+        select_faults(["nonsense"], own_server=True)
 
 
-def test_operations_keep_every_outcome_and_a_restarted_producer_goes_on(tmp_path: Path) -> None:
+def test_operations_keep_every_outcome_and_a_restarted_producer_continues(tmp_path: Path) -> None:
     first = History(tmp_path / "producer-1.0001.jsonl")
-    first.write(Invoked(op=1, at=1.0, events=tuple(ORDERS)), Ended(op=1, at=2.0, outcome="ok"))
-    first.write(Invoked(op=2, at=3.0, events=(), commits=False), Ended(op=2, at=4.0, outcome="rolled_back"))
+    first.write(Invoked(op=1, at=1.0, events=tuple(ORDERS)), Completed(op=1, at=2.0, outcome="ok"))
+    first.write(Invoked(op=2, at=3.0, events=(), commits=False), Completed(op=2, at=4.0, outcome="rolled_back"))
     first.write(Invoked(op=3, at=5.0, events=()))
-    assert next_op(tmp_path, "producer-1") == 3, "what was begun is tried again"
+    assert next_op(tmp_path, "producer-1") == 3, "it repeats the transaction it had begun"
     second = History(tmp_path / "producer-1.0002.jsonl")
-    second.write(Invoked(op=3, at=6.0, events=()), Ended(op=3, at=7.0, outcome="unknown"))
-    second.write(Invoked(op=3, at=8.0, events=()), Ended(op=3, at=9.0, outcome="ok"))
-    done = {one.op: one for one in read_operations(tmp_path, "producer")}
-    assert (done[1].acknowledged, done[2].commits, done[3].outcomes, done[3].tries) == (True, False, ("unknown", "ok"), 3)
+    second.write(Invoked(op=3, at=6.0, events=()), Completed(op=3, at=7.0, outcome="unknown"))
+    second.write(Invoked(op=3, at=8.0, events=()), Completed(op=3, at=9.0, outcome="ok"))
+    operations = {operation.op: operation for operation in read_operations(tmp_path, "producer")}
+    assert (operations[1].acknowledged, operations[2].commits) == (True, False)
+    assert (operations[3].outcomes, operations[3].attempts) == (("unknown", "ok"), 3)
     assert next_op(tmp_path, "producer-1") == 4
 
 
-def test_history_survives_a_kill_line_by_line(tmp_path: Path) -> None:
+def test_kill_loses_no_line_of_a_history(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from uuid import UUID\n"
-        "from headrace.prove.history import History, Seen\n"
+        "from headrace.prove.history import History, ReadEvent\n"
         "history = History(Path(sys.argv[1]))\n"
         "n = 0\n"
         "while True:\n"
         "    n += 1\n"
-        "    history.write(Seen(at=0.0, topic='t', position=n, id=UUID(int=n), digest=n))\n"
+        "    history.write(ReadEvent(at=0.0, topic='t', position=n, id=UUID(int=n), digest=n))\n"
         "    print(n, flush=True)\n"
     )
     process = subprocess.Popen(
@@ -129,14 +131,14 @@ def test_history_survives_a_kill_line_by_line(tmp_path: Path) -> None:
     while int(process.stdout.readline()) < 200:
         pass
     process.send_signal(signal.SIGKILL)
-    said = [200, *(int(line) for line in process.stdout.read().split())]
+    printed = [200, *(int(line) for line in process.stdout.read().split())]
     process.wait()
-    read = [one.position for one in read_history(tmp_path, "reader") if isinstance(one, Seen)]
-    assert read == list(range(1, len(read) + 1)) and len(read) >= max(said)
+    positions = [record.position for record in read_history(tmp_path, "reader") if isinstance(record, ReadEvent)]
+    assert positions == list(range(1, len(positions) + 1)) and len(positions) >= max(printed)
 
 
 class Echo(threading.Thread):
-    """A server that answers with what it was sent."""
+    """A server that sends back what it receives."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -159,15 +161,15 @@ class Echo(threading.Thread):
             return
 
 
-def ended(conn: socket.socket) -> bool:
-    """Whether the other side has gone, by whatever sign."""
+def is_closed(conn: socket.socket) -> bool:
+    """True if the other side has closed or reset the connection."""
     try:
         return conn.recv(10) == b""
     except ConnectionError:
         return True
 
 
-def test_proxy_passes_delays_cuts_and_refuses() -> None:
+def test_proxy_forwards_delays_cuts_and_rejects() -> None:
     echo = Echo()
     echo.start()
     proxy = Proxy("127.0.0.1", echo.port)
@@ -177,24 +179,24 @@ def test_proxy_passes_delays_cuts_and_refuses() -> None:
             conn.sendall(b"hello")
             assert conn.recv(10) == b"hello"
             proxy.delay_s = 0.1
-            began = time.monotonic()
+            start = time.monotonic()
             conn.sendall(b"slowly")
             assert conn.recv(10) == b"slowly"
-            assert time.monotonic() - began >= 0.2
+            assert time.monotonic() - start >= 0.2
             proxy.delay_s = 0.0
             proxy.open = False
             proxy.cut()
-            assert ended(conn)
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as refused:
-            assert ended(refused)
+            assert is_closed(conn)
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as rejected:
+            assert is_closed(rejected)
     finally:
         proxy.stop()
         echo.socket.close()
 
 
 def test_processes_end_when_the_checker_is_killed(tmp_path: Path) -> None:
-    orders = Orders(name="producer-1", dsn="postgresql://nobody@127.0.0.1:1/none", folder=str(tmp_path), seed=1)
-    child = [sys.executable, "-m", "headrace.prove.process", "producer", msgspec.json.encode(orders).decode()]
+    config = ProcessConfig(name="producer-1", dsn="postgresql://nobody@127.0.0.1:1/none", folder=str(tmp_path), seed=1)
+    child = [sys.executable, "-m", "headrace.prove.processes", "producer", msgspec.json.encode(config).decode()]
     program = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
     checker = subprocess.Popen([sys.executable, "-c", program, *child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert checker.stdout is not None
@@ -204,6 +206,6 @@ def test_processes_end_when_the_checker_is_killed(tmp_path: Path) -> None:
         time.sleep(0.1)
     checker.kill()
     checker.wait()
-    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
-        assert time.monotonic() < until, "it works on for nobody"
+    while is_alive(pid):
+        assert time.monotonic() < until, "it has survived the checker"
         time.sleep(0.1)

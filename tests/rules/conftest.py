@@ -1,4 +1,4 @@
-"""Rules that are compiled and run step by step, and a queue that only remembers what it was sent."""
+"""Rules compiled and evaluated step by step, and a queue that only records what is sent to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.correlators import CorrelatorEngine
 from headrace.db import Connection, Subscription, Target, connect, create_pool
 from headrace.rules import RuleEngine
 
-# The queue belongs to another room: what a rule sends is what matters here.
+# The queue belongs to another room: only what a rule sends matters here.
 REMEMBER = """
 create table public.sent (n bigint generated always as identity, namespace text, action jsonb, delay_s integer);
 create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
@@ -28,7 +28,7 @@ $$;
 
 @contextmanager
 def remembering(database: Target) -> Iterator[Connection]:
-    """A connection to a database whose queue remembers, with no word about unregistered names."""
+    """A connection to a database whose queue only records, and which allows unregistered names."""
     with connect(database) as connection:
         connection.execute(REMEMBER)
         connection.execute("update headrace.namespace set unknown_names = 'allow'")
@@ -43,33 +43,33 @@ def conn(database: Target) -> Iterator[Connection]:
 
 @asynccontextmanager
 async def reacting(database: Target) -> AsyncIterator[RuleEngine]:
-    """A reactor that is stepped by hand."""
-    own = create_pool(database, size=2)
-    await own.open()
+    """A rule engine that is stepped by hand."""
+    pool = create_pool(database, size=2)
+    await pool.open()
     try:
-        yield RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        yield RuleEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     finally:
-        await own.close()
+        await pool.close()
 
 
 @pytest.fixture
 async def reactor(database: Target, conn: Connection) -> AsyncIterator[RuleEngine]:
-    async with reacting(database) as one:
-        yield one
+    async with reacting(database) as engine:
+        yield engine
 
 
 @asynccontextmanager
 async def correlating(database: Target) -> AsyncIterator[CorrelatorEngine]:
     """Correlators that are stepped by hand."""
-    own = create_pool(database, size=2)
-    await own.open()
+    pool = create_pool(database, size=2)
+    await pool.open()
     try:
-        yield CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        yield CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     finally:
-        await own.close()
+        await pool.close()
 
 
 @pytest.fixture
 async def correlators(database: Target, conn: Connection) -> AsyncIterator[CorrelatorEngine]:
-    async with correlating(database) as ones:
-        yield ones
+    async with correlating(database) as engine:
+        yield engine

@@ -1,4 +1,4 @@
-"""What tests of rules do and do not want to show."""
+"""Steps of the tests of rules."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.builders import drain
 
 def publish(conn: Connection, type: str, payload: object, *, topic: str = "cars", id: UUID | None = None) -> UUID:
     """One event, not yet in the log."""
-    given = (topic, type, Jsonb(payload), id)
-    row = conn.execute("select headrace.publish(%s, %s, %s, p_event_id => %s)", given).fetchone()
+    parameters = (topic, type, Jsonb(payload), id)
+    row = conn.execute("select headrace.publish(%s, %s, %s, p_event_id => %s)", parameters).fetchone()
     assert row is not None
     return row[0]
 
@@ -38,13 +38,13 @@ def write(
 
 
 async def settle(reactor: RuleEngine, conn: Connection) -> int:
-    """Compiles, sequences and reacts until nothing is left; returns how many rules fired."""
+    """Compiles, sequences and evaluates until nothing is left; returns how many rules fired."""
     await compile_all(reactor)
     drain(conn)
     fired = 0
     for watched in await reactor.watched():
-        while reacted := await reactor.react_once(watched):
-            fired += reacted.firings
+        while batch := await reactor.fire_once(watched):
+            fired += batch.firings
     return fired
 
 
@@ -61,6 +61,6 @@ def sent(conn: Connection) -> list[dict[str, Any]]:
 def firings(conn: Connection) -> list[tuple[object, ...]]:
     """Rule, version and position of every firing."""
     return conn.execute(
-        """select v.rule, v.version, f.position from headrace_internal.firing f
-           join headrace_internal.rule_version v on v.version_id = f.rule_version_id order by f.position, v.rule, v.version"""
+        """select v.rule, v.version, f.position from headrace.firing f
+           join headrace.rule_version v on v.version_id = f.rule_version_id order by f.position, v.rule, v.version"""
     ).fetchall()

@@ -1,4 +1,4 @@
-"""The loops of a node: rules come into force and fire without a restart."""
+"""The loops of a node: rules become active and fire without a restart."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ async def node(database: Target, conn: Connection) -> AsyncIterator[Node]:
 
 
 SLOW = 3
-"""The machine of the tests is busy; the promises are for one that is not."""
+"""Test machines are busy; the promises hold on an idle one."""
 
 
 async def until(query: str, wanted: int, conn: Connection, *, within_s: float) -> None:
-    """Waits until a query gives the number wanted."""
+    """Waits until a query returns the wanted number."""
     async with asyncio.timeout(within_s * SLOW):
         while conn.execute(query).fetchone() != (wanted,):
             await asyncio.sleep(0.01)
 
 
-IN_FORCE = "select count(*) from headrace.rule where status = 'valid'"
+ACTIVE = "select count(*) from headrace.rule where status = 'valid'"
 SENT = "select count(*) from public.sent"
-WATCHED = "select count(*) from headrace_internal.consumer where consumer = 'headrace.rules'"
+WATCHED = "select count(*) from headrace.consumer where consumer = 'headrace.rules'"
 
 
-async def test_rule_written_by_sql_is_in_force_within_a_second_without_restart(node: Node, conn: Connection) -> None:
+async def test_rule_written_by_sql_is_active_within_a_second_without_restart(node: Node, conn: Connection) -> None:
     topic(conn, "cars")
     for rules, actions in ((1, 1), (2, 3)):
         write(conn, f"r{rules}", "true")
-        await until(IN_FORCE, rules, conn, within_s=1)
+        await until(ACTIVE, rules, conn, within_s=1)
         publish(conn, "NEW_CAR", {})
         await until(SENT, actions, conn, within_s=2)
 
@@ -70,5 +70,5 @@ async def test_correlator_written_by_sql_runs_within_a_second_and_its_timer_fire
     await until("select count(*) from headrace.correlator where status = 'valid'", 1, conn, within_s=1)
     publish(conn, "NEW_CAR", {})
     await until(SENT, 1, conn, within_s=2)
-    late = "select count(*) from headrace_internal.correlation c, headrace_internal.log l where c.output_at = l.appended_at + interval '300 ms'"
+    late = "select count(*) from headrace.correlation c, headrace.log l where c.output_at = l.appended_at + interval '300 ms'"
     assert conn.execute(late).fetchone() == (1,)

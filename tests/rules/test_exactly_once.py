@@ -1,4 +1,4 @@
-"""Each version fires exactly once per position, whatever crashes and however many work."""
+"""Each version fires exactly once per position, whatever crashes and however many nodes run."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ async def run_dry(reactor: RuleEngine, *, batch: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_two_reactors_at_once_fire_once(hundred: Connection, database: Target, reactor: RuleEngine) -> None:
+async def test_two_engines_at_once_fire_once(hundred: Connection, database: Target, reactor: RuleEngine) -> None:
     async with reacting(database) as other:
         await asyncio.gather(run_dry(reactor, batch=3), run_dry(other, batch=7))
     await settle(reactor, hundred)
     assert_once_each(hundred)
 
 
-async def test_killed_transaction_leaves_nothing_and_is_done_again(
+async def test_killed_transaction_leaves_nothing_and_is_repeated(
     hundred: Connection, second: Connection, reactor: RuleEngine
 ) -> None:
     with pytest.raises(psycopg.OperationalError), second.transaction():
@@ -65,7 +65,7 @@ async def test_killed_transaction_leaves_nothing_and_is_done_again(
     assert_once_each(hundred)
 
 
-async def test_held_cursor_is_skipped_not_waited_for(hundred: Connection, second: Connection) -> None:
+async def test_locked_cursor_is_skipped(hundred: Connection, second: Connection) -> None:
     with second.transaction():
         second.execute("select * from headrace_internal.react(1, 60)")
         assert hundred.execute("select * from headrace_internal.react(1, 60)").fetchall() == []
@@ -78,11 +78,11 @@ async def test_replayed_events_do_not_fire_again(hundred: Connection, reactor: R
     assert_once_each(hundred)
 
 
-async def test_batch_that_the_queue_refuses_is_tried_again_and_loses_nothing(hundred: Connection, reactor: RuleEngine) -> None:
+async def test_batch_rejected_by_the_queue_is_retried_and_loses_nothing(hundred: Connection, reactor: RuleEngine) -> None:
     hundred.execute("alter table public.sent add constraint full_up check ((action #>> '{payload,n}')::int <> 50)")
     (watched,) = await reactor.watched()
     for _ in range(60):
-        await reactor.react_once(watched)
+        await reactor.fire_once(watched)
     held = hundred.execute("select position, error from headrace.consumer_lag where consumer = 'headrace.rules'").fetchone()
     assert held is not None and held[0] == 49 and "full_up" in held[1]
 
@@ -92,13 +92,13 @@ async def test_batch_that_the_queue_refuses_is_tried_again_and_loses_nothing(hun
     assert_once_each(hundred)
 
 
-async def test_batch_that_ends_in_an_error_of_ours_is_recorded_and_ends_no_loop(hundred: Connection, reactor: RuleEngine) -> None:
+async def test_batch_that_raises_an_error_of_ours_is_recorded_and_ends_no_loop(hundred: Connection, reactor: RuleEngine) -> None:
     hundred.execute(
         """create function public.refuse() returns trigger language plpgsql
            as $$ begin raise exception 'not today' using errcode = 'HR001'; end $$;
            create trigger refuse before insert on public.sent execute function public.refuse()"""
     )
     (watched,) = await reactor.watched()
-    assert await reactor.react_once(watched) is None
+    assert await reactor.fire_once(watched) is None
     lag = hundred.execute("select position, error from headrace.consumer_lag where consumer = 'headrace.rules'").fetchone()
     assert reactor.failures == 1 and lag is not None and lag[0] == 0 and "not today" in lag[1]

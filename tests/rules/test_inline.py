@@ -29,7 +29,7 @@ def rules_sent(conn: Connection) -> list[str]:
 
 
 def trigger_count(conn: Connection) -> int:
-    row = conn.execute("select count(*) from pg_trigger where tgrelid = 'headrace_internal.outbox'::regclass").fetchone()
+    row = conn.execute("select count(*) from pg_trigger where tgrelid = 'headrace.outbox'::regclass").fetchone()
     assert row is not None
     return row[0]
 
@@ -69,7 +69,7 @@ async def test_event_in_the_log_before_the_rule_is_not_new_when_published_again(
     assert rules_sent(cars) == []
 
 
-async def test_firing_gets_its_position_with_the_log(cars: Connection, reactor: RuleEngine) -> None:
+async def test_firing_gets_its_position_when_the_event_is_sequenced(cars: Connection, reactor: RuleEngine) -> None:
     publish(cars, "NEW_CAR", {"hp": 1})
     publish(cars, "NEW_CAR", {"hp": 150})
     assert firings(cars) == [("within", 1, None)]
@@ -98,7 +98,7 @@ async def test_many_inline_rules_of_one_shape_are_joined(conn: Connection, react
     assert rules_sent(conn) == ["r7"]
 
 
-async def test_only_inline_rules_still_end_every_event(conn: Connection, reactor: RuleEngine) -> None:
+async def test_every_event_has_an_outcome_with_inline_rules_alone(conn: Connection, reactor: RuleEngine) -> None:
     topic(conn, "cars")
     write(conn, "within", "object ->> 'color' = 'silver'", timing="inline")
     await compile_all(reactor)

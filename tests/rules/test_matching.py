@@ -1,4 +1,4 @@
-"""Matching in sets gives what each rule gives by itself."""
+"""Rules evaluated as a set fire as each of them would alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shared(server: Server) -> Iterator[Target]:
     st.lists(st.tuples(conditions, st.sampled_from(TYPES)), min_size=1, max_size=25),
     st.lists(st.tuples(events, st.sampled_from(TYPES)), min_size=1, max_size=20),
 )
-def test_firings_are_what_python_says(
+def test_firings_are_what_python_computes(
     shared: Target, shared_min: int, rules: list[tuple[Node, str]], samples: list[tuple[Sample, str]]
 ) -> None:
     texts = [(Condition(tree), type) for tree, type in rules]
@@ -75,15 +75,15 @@ async def fired(target: Target, rules: list[tuple[Condition, str]], subjects: li
             )
         # Past the limits of publish, which have their own tests: a condition must stand anything that is in the log.
         conn.cursor().executemany(
-            """insert into headrace_internal.outbox (topic_id, type, key, payload, headers, emitted_at)
-               values (headrace_internal.topic_id(%s), %s, %s, %s::jsonb, %s::jsonb, %s)""",
+            """insert into headrace.outbox (topic_id, type, key, payload, headers, emitted_at)
+               values (headrace.topic_id(%s), %s, %s, %s::jsonb, %s::jsonb, %s)""",
             [(name, s.type, s.key, jsonb_text(s.payload), jsonb_text(dict(s.headers)), s.emitted_at) for s in subjects],
         )
         async with reacting(target) as reactor:
             await settle(reactor, conn)
         rows = conn.execute(
-            """select r.rule, f.position from headrace_internal.firing f join headrace_internal.rule_version r on r.version_id = f.rule_version_id
-               where f.topic_id = headrace_internal.topic_id(%s)""",
+            """select r.rule, f.position from headrace.firing f join headrace.rule_version r on r.version_id = f.rule_version_id
+               where f.topic_id = headrace.topic_id(%s)""",
             (name,),
         ).fetchall()
     return {(f"r{rule.split()[1]}", position) for rule, position in rows}
@@ -97,7 +97,7 @@ async def test_rules_of_one_shape_share_a_join(conn: Connection, reactor: RuleEn
     assert conn.execute("select count(*) from headrace_internal.rule_shape").fetchone() == (1,)
 
 
-async def test_new_constants_do_not_write_the_function_again(conn: Connection, reactor: RuleEngine) -> None:
+async def test_new_constants_do_not_change_the_function(conn: Connection, reactor: RuleEngine) -> None:
     topic(conn, "cars")
     for number in range(SHARED_MIN):
         write(conn, f"r{number}", f"(object -> 'hp')::int > {number}")
@@ -117,10 +117,10 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
     # As many constants as ten thousand rules have; no statistics about them, as right after a load.
     conn.execute(
         """with more as (
-               insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+               insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                    priority, delay_s, timing, active, status)
                select n, 1, 'default', 'r' || n, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
-               from headrace_internal.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)
+               from headrace.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)
            insert into headrace_internal.rule_match (shape_id, version_id, since_position, event_type, key, integers)
            select s.shape_id, m.version_id, 1, 'NEW_CAR', m.rule, '{1000}' from more m, headrace_internal.rule_shape s"""
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.db import Connection
-from headrace.observe import trace
+from headrace.observe import event_history
 from headrace.rules import RuleEngine
 from tests.builders import topic
 
@@ -57,7 +57,7 @@ async def test_action_names_its_cause(cars: Connection, reactor: RuleEngine) -> 
     await settle(reactor, cars)
 
     (action,) = sent(cars)
-    firing = cars.execute("select firing_id, action_id::text from headrace_internal.firing").fetchone()
+    firing = cars.execute("select firing_id, action_id::text from headrace.firing").fetchone()
     assert firing is not None
     assert action["cause"] == {
         "kind": "rule",
@@ -79,17 +79,20 @@ async def test_action_has_the_priority_and_delay_of_its_rule(cars: Connection, r
     assert rows == [("NOTIFY_HIGH_PRIORITY", 0, 0), ("NOTIFY_NORMAL_PRIORITY", 7, 60)]
 
 
-async def test_trace_tells_the_whole_story(cars: Connection, reactor: RuleEngine) -> None:
+async def test_trace_shows_the_history_of_an_event(cars: Connection, reactor: RuleEngine) -> None:
     event_id = publish(cars, "NEW_CAR", HONDA)
-    (before,) = trace(cars, event_id)
+    (before,) = event_history(cars, event_id)
     assert (before.position, before.outcome) == (None, "waiting")
 
     await settle(reactor, cars)
-    (story,) = trace(cars, event_id)
-    assert (story.position, story.outcome) == (1, "matched")
-    assert [(look.rule, look.answer, look.fired) for look in story.looks] == [("high", False, False), ("normal", True, True)]
-    assert [(firing.rule, firing.action) for firing in story.firings] == [("normal", "NOTIFY_NORMAL_PRIORITY")]
+    (history,) = event_history(cars, event_id)
+    assert (history.position, history.outcome) == (1, "matched")
+    assert [(evaluation.rule, evaluation.answer, evaluation.fired) for evaluation in history.evaluations] == [
+        ("high", False, False),
+        ("normal", True, True),
+    ]
+    assert [(firing.rule, firing.action) for firing in history.firings] == [("normal", "NOTIFY_NORMAL_PRIORITY")]
 
     other = publish(cars, "NEW_CAR", LADA)
     await settle(reactor, cars)
-    assert trace(cars, other)[0].outcome == "unmatched"
+    assert event_history(cars, other)[0].outcome == "unmatched"

@@ -15,7 +15,7 @@ Start = Callable[[], Awaitable[Ticker]]
 
 
 @pytest.fixture
-def stage(conn: Connection) -> Connection:
+def reports(conn: Connection) -> Connection:
     """A connection to a database with the topic `reports`, at noon of 2 March 2026, UTC."""
     set_clock(conn, "2026-03-02T12:00:00Z")
     topic(conn, "reports")

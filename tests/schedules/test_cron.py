@@ -1,4 +1,4 @@
-"""Cron arithmetic: local time across daylight saving, clear errors, how far ahead a plan reaches."""
+"""Cron expressions: local time across daylight saving, clear errors, and how far a plan reaches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.core import BadCron, BadZone, CronNeverFires
+from headrace.core import CronNeverFires, InvalidCron, InvalidTimeZone
 from headrace.db import Connection
-from headrace.schedules import check_cron, check_zone, plan, ticks
-from headrace.schedules.planning import HORIZON, TICKS_MAX
+from headrace.schedules import check_cron, check_zone, ticks
+from headrace.schedules.cron import HORIZON, TICKS_MAX, plan_ticks
 
 
 def local(cron: str, zone: str, after: str, count: int) -> list[str]:
-    """The next ticks in local time, with the offset in force."""
+    """The next ticks in local time, with the UTC offset."""
     start = datetime.fromisoformat(after).replace(tzinfo=ZoneInfo(zone))
     return [tick.astimezone(ZoneInfo(zone)).strftime("%d %H:%M%z") for tick in islice(ticks(cron, zone, start), count)]
 
@@ -31,7 +31,7 @@ def local(cron: str, zone: str, after: str, count: int) -> list[str]:
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00", ["04 02:30+1100", "05 02:15+1100"]),
     ],
 )
-def test_time_of_day_that_does_not_exist_comes_at_the_first_minute_that_does(
+def test_time_of_day_that_does_not_exist_fires_at_the_first_minute_that_does(
     zone: str, cron: str, after: str, expected: list[str]
 ) -> None:
     assert local(cron, zone, after, 2) == expected
@@ -45,7 +45,7 @@ def test_time_of_day_that_does_not_exist_comes_at_the_first_minute_that_does(
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00", ["05 01:45+1100", "06 01:45+1030"]),
     ],
 )
-def test_time_of_day_that_exists_twice_comes_once_the_first_time(zone: str, cron: str, after: str, expected: list[str]) -> None:
+def test_time_of_day_that_exists_twice_fires_the_first_time_only(zone: str, cron: str, after: str, expected: list[str]) -> None:
     assert local(cron, zone, after, 2) == expected
 
 
@@ -65,19 +65,19 @@ def test_plan_made_in_the_second_pass_of_an_hour_does_not_go_back_to_the_first()
     ],
 )
 @pytest.mark.parametrize("cron", ["*/10 * * * *", "0 */10 * * * *"])
-def test_expression_of_elapsed_time_keeps_its_pace_across_the_change(zone: str, after: str, cron: str) -> None:
+def test_expression_of_elapsed_time_keeps_its_interval_across_the_change(zone: str, after: str, cron: str) -> None:
     start = datetime.fromisoformat(after).replace(tzinfo=ZoneInfo(zone))
-    found = list(islice(ticks(cron, zone, start), 200))
-    assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=10)}
+    moments = list(islice(ticks(cron, zone, start), 200))
+    assert {later - earlier for earlier, later in pairwise(moments)} == {timedelta(minutes=10)}
 
 
 def test_seconds_make_an_expression_of_elapsed_time() -> None:
-    """Six fields are beyond Debian's cron: no time is moved, the hour that exists twice counts twice."""
+    """Debian's cron has no seconds: no time is moved, and the hour that exists twice counts twice."""
     assert local("0 30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", 1) == ["30 02:30+0200"]
     assert local("0 30 2 * * *", "Europe/Berlin", "2026-10-24T12:00", 2) == ["25 02:30+0200", "25 02:30+0100"]
 
 
-def test_listed_minutes_all_come_on_the_day_of_a_half_hour_shift() -> None:
+def test_listed_minutes_all_fire_on_the_day_of_a_half_hour_shift() -> None:
     assert local("0,30 2 * * *", "Australia/Lord_Howe", "2026-04-04T12:00", 2) == ["05 02:00+1030", "05 02:30+1030"]
 
 
@@ -87,25 +87,25 @@ def test_listed_minutes_all_come_on_the_day_of_a_half_hour_shift() -> None:
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu"]),
     after=st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)).map(lambda at: at.replace(tzinfo=UTC)),
 )
-def test_ticks_rise_and_lie_after_the_moment_asked_for(minutes: str, hours: str, zone: str, after: datetime) -> None:
-    found = [after, *islice(ticks(f"{minutes} {hours} * * *", zone, after), 30)]
-    assert all(earlier < later for earlier, later in pairwise(found))
+def test_ticks_rise_and_are_after_the_given_moment(minutes: str, hours: str, zone: str, after: datetime) -> None:
+    moments = [after, *islice(ticks(f"{minutes} {hours} * * *", zone, after), 30)]
+    assert all(earlier < later for earlier, later in pairwise(moments))
 
 
 @pytest.mark.parametrize("cron", ["", "* * * *", "61 * * * *", "* * * * * * *", "@daily", "*/0 * * * *", "5-1 * * * *"])
-def test_bad_expression_is_refused_with_advice(cron: str) -> None:
-    with pytest.raises(BadCron, match="write 5 fields"):
+def test_invalid_expression_is_rejected_with_advice(cron: str) -> None:
+    with pytest.raises(InvalidCron, match="write 5 fields"):
         check_cron(cron)
 
 
-def test_very_long_expression_is_refused() -> None:
-    with pytest.raises(BadCron, match="at most 200"):
+def test_very_long_expression_is_rejected() -> None:
+    with pytest.raises(InvalidCron, match="at most 200"):
         check_cron("0," * 200 + "0 * * * *")
 
 
 @pytest.mark.parametrize("zone", ["", "Berlin", "europe/berlin", "UTC+1", "CEST-2", "../etc/passwd", "localtime", "posix/UTC"])
-def test_zone_that_is_no_iana_name_is_refused(zone: str) -> None:
-    with pytest.raises(BadZone, match="IANA name"):
+def test_zone_that_is_not_an_iana_name_is_rejected(zone: str) -> None:
+    with pytest.raises(InvalidTimeZone, match="IANA name"):
         check_zone(zone)
 
 
@@ -137,7 +137,7 @@ FIELD = st.text(alphabet="0123456789*/-,LW#MONJUL ", min_size=1, max_size=7) | s
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(cron=st.lists(FIELD, min_size=4, max_size=7).map(" ".join))
 def test_sql_and_library_accept_the_same_expressions(conn: Connection, cron: str) -> None:
-    """But for days that no month has, which SQL leaves to the plan."""
+    """Except days that no month has, which SQL leaves to planning."""
     try:
         conn.execute("select headrace_internal.check_cron(%s)", (cron,))
         in_sql = True
@@ -146,7 +146,7 @@ def test_sql_and_library_accept_the_same_expressions(conn: Connection, cron: str
         in_sql = False
     try:
         check_cron(cron)
-    except BadCron as error:
+    except InvalidCron as error:
         assert not in_sql or "Bad day-of-month" in str(error)
     else:
         assert in_sql
@@ -155,41 +155,41 @@ def test_sql_and_library_accept_the_same_expressions(conn: Connection, cron: str
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-def test_plan_has_at_least_the_next_tick_however_far() -> None:
-    made = plan("0 0 29 2 *", "UTC", planned_until=NOON, now=NOON)
-    assert made.ticks == (datetime(2028, 2, 29, tzinfo=UTC),)
-    assert made.until == made.ticks[-1]
+def test_plan_has_at_least_the_next_tick_however_late() -> None:
+    plan = plan_ticks("0 0 29 2 *", "UTC", planned_until=NOON, now=NOON)
+    assert plan.ticks == (datetime(2028, 2, 29, tzinfo=UTC),)
+    assert plan.until == plan.ticks[-1]
 
 
 @pytest.mark.parametrize(("cron", "count"), [("0 6 * * *", 32), ("* * * * *", TICKS_MAX), ("* * * * * *", TICKS_MAX)])
-def test_plan_reaches_the_horizon_or_the_most_ticks(cron: str, count: int) -> None:
-    made = plan(cron, "UTC", planned_until=NOON, now=NOON)
-    assert len(made.ticks) == count
-    assert made.until <= NOON + HORIZON
-    assert NOON < made.replan_at < made.until
+def test_plan_ends_at_the_horizon_or_the_most_ticks(cron: str, count: int) -> None:
+    plan = plan_ticks(cron, "UTC", planned_until=NOON, now=NOON)
+    assert len(plan.ticks) == count
+    assert plan.until <= NOON + HORIZON
+    assert NOON < plan.replan_at < plan.until
 
 
-def test_plans_join_without_gap_or_overlap() -> None:
-    first = plan("* * * * *", "Europe/Berlin", planned_until=NOON, now=NOON)
-    second = plan("* * * * *", "Europe/Berlin", planned_until=first.until, now=first.replan_at)
-    joined = [*first.ticks, *second.ticks]
-    assert joined == list(islice(ticks("* * * * *", "Europe/Berlin", NOON), len(joined)))
+def test_consecutive_plans_have_no_gap_and_no_overlap() -> None:
+    first = plan_ticks("* * * * *", "Europe/Berlin", planned_until=NOON, now=NOON)
+    second = plan_ticks("* * * * *", "Europe/Berlin", planned_until=first.until, now=first.replan_at)
+    planned = [*first.ticks, *second.ticks]
+    assert planned == list(islice(ticks("* * * * *", "Europe/Berlin", NOON), len(planned)))
 
 
-def test_ticks_of_a_long_outage_are_the_newest_ones() -> None:
-    """A year of seconds is not gone through one by one."""
-    made = plan("* * * * * *", "UTC", planned_until=NOON - timedelta(days=365), now=NOON)
-    passed = [tick for tick in made.ticks if tick <= NOON]
+def test_plan_after_a_long_outage_has_the_newest_ticks() -> None:
+    """A year of seconds is not walked one by one."""
+    plan = plan_ticks("* * * * * *", "UTC", planned_until=NOON - timedelta(days=365), now=NOON)
+    passed = [tick for tick in plan.ticks if tick <= NOON]
     assert len(passed) == TICKS_MAX
     assert (passed[0], passed[-1]) == (NOON - timedelta(seconds=TICKS_MAX - 1), NOON)
 
 
-def test_rare_tick_of_a_long_outage_is_found() -> None:
-    made = plan("0 0 1 1 *", "UTC", planned_until=NOON - timedelta(days=500), now=NOON)
-    assert made.ticks[:2] == (datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC))
+def test_plan_after_a_long_outage_has_rare_ticks() -> None:
+    plan = plan_ticks("0 0 1 1 *", "UTC", planned_until=NOON - timedelta(days=500), now=NOON)
+    assert plan.ticks[:2] == (datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_expression_that_never_comes_is_told() -> None:
+def test_expression_that_never_fires_is_rejected() -> None:
     """The first of February is never the fifth Monday."""
     with pytest.raises(CronNeverFires, match="fifty years"):
-        plan("0 0 */31 2 1#5", "UTC", planned_until=NOON, now=NOON)
+        plan_ticks("0 0 */31 2 1#5", "UTC", planned_until=NOON, now=NOON)

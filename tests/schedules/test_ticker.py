@@ -1,4 +1,4 @@
-"""Tickers: exactly one event per tick, however many run and whatever is killed."""
+"""Tickers: exactly one event per tick, however many tickers run and whatever is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.log import read
+from headrace.log import read_log
 from headrace.node import Headrace, Node
 from headrace.schedules import create_schedule, get_schedule, list_ticks, pause_schedule
 from tests.builders import drain, publish, topic
@@ -23,128 +23,139 @@ def schedule(conn: Connection, name: str = "report", *, cron: str = "0 * * * *",
 
 def events(conn: Connection) -> int:
     drain(conn)
-    return len(read(conn, "reports", limit=100_000))
+    return len(read_log(conn, "reports", limit=100_000))
 
 
-async def test_schedule_written_by_sql_is_planned_and_fired(stage: Connection, start: Start) -> None:
-    stage.execute("select headrace.create_schedule('report', '0 * * * *', 'reports', 'due')")
+async def test_schedule_written_by_sql_is_planned_and_fired(reports: Connection, start: Start) -> None:
+    reports.execute("select headrace.create_schedule('report', '0 * * * *', 'reports', 'due')")
     ticker = await start()
     assert await fire_all(ticker) == 0
-    assert get_schedule(stage, "report").next_tick_at == datetime(2026, 3, 2, 13, tzinfo=UTC)
-    set_clock(stage, "2026-03-02T13:00:01Z")
+    assert get_schedule(reports, "report").next_tick_at == datetime(2026, 3, 2, 13, tzinfo=UTC)
+    set_clock(reports, "2026-03-02T13:00:01Z")
     assert await fire_all(await start()) == 1
 
 
-async def test_expression_that_never_comes_is_marked_and_the_others_go_on(stage: Connection, start: Start) -> None:
-    stage.execute("select headrace.create_schedule('never', '0 0 30 2 *', 'reports', 'due')")
-    schedule(stage)
+@pytest.mark.lane("pg18")
+async def test_schedule_that_never_fires_is_marked_and_the_others_go_on(reports: Connection, start: Start) -> None:
+    reports.execute("select headrace.create_schedule('never', '0 0 30 2 *', 'reports', 'due')")
+    schedule(reports)
     await fire_all(await start())
-    found = get_schedule(stage, "never")
-    assert found.state == "invalid"
-    assert "Bad day-of-month" in str(found.error)
-    set_clock(stage, "2026-03-02T13:00:01Z")
+    never = get_schedule(reports, "never")
+    assert never.state == "invalid"
+    assert "Bad day-of-month" in str(never.error)
+    set_clock(reports, "2026-03-02T13:00:01Z")
     assert await fire_all(await start()) == 1
-    stage.execute("select headrace.alter_schedule('never', '0 0 28 2 *')")
+    reports.execute("select headrace.alter_schedule('never', '0 0 28 2 *')")
     await fire_all(await start())
-    assert get_schedule(stage, "never").state == "active"
+    assert get_schedule(reports, "never").state == "active"
 
 
-async def test_two_tickers_at_once_make_one_event_per_tick(stage: Connection, start: Start) -> None:
+async def test_concurrent_tickers_make_one_event_per_tick(reports: Connection, start: Start) -> None:
     for n in range(10):
-        schedule(stage, f"report-{n}", cron="*/10 * * * * *")
-    set_clock(stage, "2026-03-02T12:10:00Z")
+        schedule(reports, f"report-{n}", cron="*/10 * * * * *")
+    set_clock(reports, "2026-03-02T12:10:00Z")
     tickers = [await start() for _ in range(3)]
     fired = await asyncio.gather(*(fire_all(ticker) for ticker in tickers))
     assert sum(fired) == 10 * 60
-    assert events(stage) == 10 * 60
+    assert events(reports) == 10 * 60
 
 
-async def test_plan_is_made_longer_in_time(stage: Connection, start: Start) -> None:
-    schedule(stage, cron="* * * * *")
-    first = get_schedule(stage, "report").planned_until
-    set_clock(stage, "2026-03-03T06:00:00Z")
+@pytest.mark.lane("pg18")
+async def test_plan_is_extended_in_time(reports: Connection, start: Start) -> None:
+    schedule(reports, cron="* * * * *")
+    first = get_schedule(reports, "report").planned_until
+    set_clock(reports, "2026-03-03T06:00:00Z")
     await fire_all(await start())
-    assert get_schedule(stage, "report").planned_until > first
-    assert events(stage) == 100 + 2  # the newest hundred of the missed ones, and those on time
-    assert len(list_ticks(stage, "report", limit=5000)) == 18 * 60
+    assert get_schedule(reports, "report").planned_until > first
+    assert events(reports) == 100 + 2  # the newest hundred missed ticks, and those on time
+    assert len(list_ticks(reports, "report", limit=5000)) == 18 * 60
 
 
-async def test_outage_longer_than_the_plan_follows_the_policy(stage: Connection, start: Start) -> None:
-    """Nothing ran for a hundred days, while the plan reached over 32 of them: the others are computed when a node is back."""
-    schedule(stage, "one", cron="0 6 * * *", missed="one")
-    schedule(stage, "all", cron="0 6 * * *", missed="all")
-    set_clock(stage, "2026-06-10T12:00:00Z")
+@pytest.mark.lane("pg18")
+async def test_outage_longer_than_the_plan_follows_the_policy(reports: Connection, start: Start) -> None:
+    """Nothing ran for a hundred days, and the plan covered 32 of them: the other ticks are computed when a node is back."""
+    schedule(reports, "one", cron="0 6 * * *", missed="one")
+    schedule(reports, "all", cron="0 6 * * *", missed="all")
+    set_clock(reports, "2026-06-10T12:00:00Z")
     await fire_all(await start())
-    assert [tick.tick_at for tick in list_ticks(stage, "one") if tick.outcome == "fired"] == [
+    assert [tick.tick_at for tick in list_ticks(reports, "one") if tick.outcome == "fired"] == [
         datetime(2026, 6, 10, 6, tzinfo=UTC)
     ]
-    assert sum(tick.outcome == "fired" for tick in list_ticks(stage, "all", limit=500)) == 100
+    assert sum(tick.outcome == "fired" for tick in list_ticks(reports, "all", limit=500)) == 100
 
 
-async def test_ticks_keep_to_local_time_over_the_change(stage: Connection, start: Start) -> None:
-    schedule(stage, cron="30 2 * * *", zone="Europe/Berlin")
-    set_clock(stage, "2026-03-31T12:00:00Z")
+@pytest.mark.lane("pg18")
+async def test_ticks_follow_local_time_across_daylight_saving(reports: Connection, start: Start) -> None:
+    schedule(reports, cron="30 2 * * *", zone="Europe/Berlin")
+    set_clock(reports, "2026-03-31T12:00:00Z")
     await fire_all(await start())
-    fired = [tick.tick_at.isoformat() for tick in list_ticks(stage, "report")][:3]
+    fired = [tick.tick_at.isoformat() for tick in list_ticks(reports, "report")][:3]
     assert fired == ["2026-03-31T00:30:00+00:00", "2026-03-30T00:30:00+00:00", "2026-03-29T01:00:00+00:00"]
 
 
-async def test_schedule_that_cannot_be_fired_waits_and_the_others_go_on(stage: Connection, start: Start) -> None:
-    """A trigger of the user's own raises on one of them."""
-    schedule(stage, "bad"), schedule(stage, "good")
-    stage.execute(
+async def test_schedule_that_cannot_be_fired_is_retried_and_the_others_go_on(reports: Connection, start: Start) -> None:
+    """A trigger of a user raises on one of them."""
+    schedule(reports, "bad"), schedule(reports, "good")
+    reports.execute(
         """create function refuse() returns trigger language plpgsql as
              $$ begin if new.headers ->> 'schedule' = 'bad' then raise 'not today'; end if; return new; end $$;
-           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
+           create trigger refuse before insert on headrace.outbox for each row execute function refuse()"""
     )
-    set_clock(stage, "2026-03-02T13:00:01Z")
+    set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()
     assert await fire_all(ticker) == 1
-    assert (ticker.failures, get_schedule(stage, "bad").state, get_schedule(stage, "bad").error) == (1, "failing", "not today")
-    stage.execute("drop trigger refuse on headrace_internal.outbox")
-    set_clock(stage, "2026-03-02T13:00:10Z")
+    assert (ticker.failures, get_schedule(reports, "bad").state, get_schedule(reports, "bad").error) == (
+        1,
+        "failing",
+        "not today",
+    )
+    reports.execute("drop trigger refuse on headrace.outbox")
+    set_clock(reports, "2026-03-02T13:00:10Z")
     assert await fire_all(await start()) == 1
-    assert get_schedule(stage, "bad").state == "active"
-    assert events(stage) == 2
+    assert get_schedule(reports, "bad").state == "active"
+    assert events(reports) == 2
 
 
-async def test_error_of_ours_while_firing_marks_the_schedule_and_ends_no_ticker(stage: Connection, start: Start) -> None:
-    schedule(stage)
-    stage.execute(
+@pytest.mark.lane("pg18")
+async def test_error_of_headrace_while_firing_marks_the_schedule_and_keeps_the_ticker(reports: Connection, start: Start) -> None:
+    schedule(reports)
+    reports.execute(
         """create function refuse() returns trigger language plpgsql as
              $$ begin raise 'too many' using errcode = 'HR101'; end $$;
-           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
+           create trigger refuse before insert on headrace.outbox for each row execute function refuse()"""
     )
-    set_clock(stage, "2026-03-02T13:00:01Z")
+    set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()
     assert await fire_all(ticker) == 0
-    assert (ticker.failures, get_schedule(stage, "report").state) == (1, "failing")
+    assert (ticker.failures, get_schedule(reports, "report").state) == (1, "failing")
 
 
-async def test_rest_ends_at_the_next_tick(stage: Connection, start: Start) -> None:
-    schedule(stage)
+@pytest.mark.lane("pg18")
+async def test_ticker_waits_until_the_next_tick(reports: Connection, start: Start) -> None:
+    schedule(reports)
     ticker = await start()
     await fire_all(ticker)
-    assert await ticker._rest_s() == 30
-    set_clock(stage, "2026-03-02T12:59:50Z")
-    rest_s = await (await start())._rest_s()
-    assert 8 < rest_s <= 10
-    pause_schedule(stage, "report")
-    assert await (await start())._rest_s() == 30
+    assert await ticker._wait_s() == 30
+    set_clock(reports, "2026-03-02T12:59:50Z")
+    wait_s = await (await start())._wait_s()
+    assert 8 < wait_s <= 10
+    pause_schedule(reports, "report")
+    assert await (await start())._wait_s() == 30
 
 
-async def test_node_fires_a_schedule_made_while_it_runs(conn: Connection, database: Target) -> None:
+@pytest.mark.lane("pg18")
+async def test_node_fires_a_schedule_created_while_it_runs(conn: Connection, database: Target) -> None:
     topic(conn, "reports")
     node = Node(Headrace(), [database], grace_s=5)
     running = asyncio.create_task(node.run())
     schedule(conn, cron="* * * * * *")
     async with asyncio.timeout(20):
-        while len(read(conn, "reports")) < 2:
+        while len(read_log(conn, "reports")) < 2:
             await asyncio.sleep(0.05)
     node.stop()
     await running
     drain(conn)
-    logged = read(conn, "reports")
+    logged = read_log(conn, "reports")
     assert len({event.headers["scheduled_at"] for event in logged}) == len(logged) == len(list_ticks(conn, "report"))
 
 
@@ -165,28 +176,28 @@ def fire_and_hang(database: Target, schedule_id: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.lane("pg18")
-async def test_killed_between_tick_and_commit_still_exactly_one(stage: Connection, database: Target, start: Start) -> None:
-    """A process fires, does not commit, and is killed with -9: the tick is due again, and fires once."""
-    schedule_id = schedule(stage)
-    set_clock(stage, "2026-03-02T13:00:01Z")
+async def test_tick_of_a_process_killed_before_commit_fires_once(reports: Connection, database: Target, start: Start) -> None:
+    """A process fires, does not commit, and is killed with SIGKILL: the tick is due again and fires once."""
+    schedule_id = schedule(reports)
+    set_clock(reports, "2026-03-02T13:00:01Z")
     process = fire_and_hang(database, schedule_id)
     ticker = await start()
-    assert await fire_all(ticker) == 0  # the other one holds the schedule
+    assert await fire_all(ticker) == 0  # the other process holds the schedule
     process.kill()
     process.communicate()
     async with asyncio.timeout(20):
         while not await fire_all(ticker):
             await asyncio.sleep(0.02)
     assert await fire_all(await start()) == 0
-    assert events(stage) == 1
+    assert events(reports) == 1
 
 
-def test_publishing_is_not_disturbed(stage: Connection, database: Target) -> None:
-    """A tick held open by one session does not keep others from publishing into the topic."""
-    schedule_id = schedule(stage)
-    set_clock(stage, "2026-03-02T13:00:01Z")
+def test_open_tick_does_not_block_publishing(reports: Connection, database: Target) -> None:
+    """Other sessions publish to the topic while one session has fired a tick and not committed."""
+    schedule_id = schedule(reports)
+    set_clock(reports, "2026-03-02T13:00:01Z")
     with connect(database) as other, other.transaction():
         other.execute("select headrace.run_schedule(%s)", (schedule_id,))
-        publish(stage, 1, topic="reports")
-        assert events(stage) == 1
-    assert events(stage) == 2
+        publish(reports, 1, topic="reports")
+        assert events(reports) == 1
+    assert events(reports) == 2

@@ -1,4 +1,4 @@
-"""Builders of the source's and the sink's tests."""
+"""Builders for the tests of source and sink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.db import Connection, Target
-from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.data_source import HeadraceSource
 
 
 def secret_file(folder: Path, *targets: Target) -> str:
@@ -19,9 +19,9 @@ def secret_file(folder: Path, *targets: Target) -> str:
 
 
 def load(spark: SparkSession, secret: str, **options: object) -> DataFrame:
-    """A batch of the topic `orders`, unless told otherwise."""
-    chosen = {} if "subscribePattern" in options else {"subscribe": "orders"}
-    return spark.read.format("headrace").options(secret=secret, **chosen | options).load()
+    """A batch of the topic `orders`, unless the options say otherwise."""
+    subscription = {} if "subscribePattern" in options else {"subscribe": "orders"}
+    return spark.read.format("headrace").options(secret=secret, **subscription | options).load()
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -29,16 +29,21 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.payload) for row in frame.select("payload").collect())
 
 
-def plain_numbers(secret: str, *, column: str = "payload", **options: str) -> list[int]:
-    """As `numbers` of a batch, planned and read in this process: what Spark's own processes do, without Spark's scheduling."""
-    source = HeadraceSource({"secret": secret, "subscribe": "orders", **options})
+def read_rows(secret: str, **options: str) -> list[dict[str, object]]:
+    """A batch planned and read in this process: what Spark's own processes do, without Spark's scheduling."""
+    subscription = {} if "subscribePattern" in options else {"subscribe": "orders"}
+    source = HeadraceSource({"secret": secret, **subscription, **options})
     reader = source.reader(source.schema())
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return sorted(int(payload) for batch in batches for payload in batch.column(column).to_pylist())
+    return [row for split in reader.partitions() for batch in reader.read(split) for row in batch.to_pylist()]
 
 
-def published(conn: Connection, count: int, *, topic: str = "orders", type: str = "placed", first: int = 1) -> None:
-    """Events whose payload is their number, with keys k0 to k9 and a time of their own, in the outbox."""
+def read_numbers(secret: str, *, column: str = "payload", **options: str) -> list[int]:
+    """The numbers in a column of a batch that is read in this process, sorted."""
+    return sorted(int(str(row[column])) for row in read_rows(secret, **options))
+
+
+def publish_numbers(conn: Connection, count: int, *, topic: str = "orders", type: str = "placed", first: int = 1) -> None:
+    """Publishes events whose payload is their number, with keys k0 to k9 and their own times."""
     conn.execute(
         """select headrace.publish(%(topic)s, %(type)s, to_jsonb(n), p_key => 'k' || n %% 10,
                p_emitted_at => '2026-01-01T00:00:00Z'::timestamptz + n * interval '1 minute')

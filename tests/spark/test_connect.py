@@ -16,7 +16,7 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.spark.java import ensure_java
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import published, secret_file
+from tests.spark.frames import publish_numbers, secret_file
 
 START_S = 120
 CLIENT = """
@@ -40,7 +40,7 @@ spark.stop()
 
 @pytest.fixture
 def connect_server(tmp_path: Path) -> Iterator[str]:
-    """A Spark Connect server of our own, on a free port; its address."""
+    """The address of a new Spark Connect server on a free port."""
     ensure_java()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -77,7 +77,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 def test_everything_runs_through_spark_connect(database: Target, conn: Connection, connect_server: str, tmp_path: Path) -> None:
     topic(conn)
     topic(conn, "copy")
-    published(conn, 100)
+    publish_numbers(conn, 100)
     drain(conn)
     command = [sys.executable, "-c", CLIENT, connect_server, secret_file(tmp_path, database)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

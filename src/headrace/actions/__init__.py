@@ -1,25 +1,32 @@
-"""Work: the action queue, handlers, retry, dead letters.
+"""Actions: the action queue, its handlers, retries, and all dead letters.
 
 Owns: what waits in a namespace's queue, and how it ends. Promises: an action sent in a transaction that commits is handled at
-least once, and exactly once for effects made through the transaction its handlers get, since the ack is in it; one that
-cannot be handled becomes a dead letter with its reason, and nothing is lost on the way."""
+least once, and exactly once for effects made through the transaction its handlers get, since the ack is in it; an action that
+cannot be handled becomes a dead letter with its reason; nothing is lost."""
 
 from headrace.actions.action import Action, send_action, send_action_async
 from headrace.actions.dead_letters import (
-    DeadGroup,
     DeadLetter,
+    DeadLetterGroup,
+    DeadLetterId,
+    discard,
     edit_dead_letter,
+    get_dead_letter,
     group_dead_letters,
     list_dead_letters,
-    purge,
     redrive,
-    show_dead_letter,
 )
-from headrace.actions.direct import Pending, hand_over, send_pending
-from headrace.actions.handlers import BATCH_MAX, ActionHandler, Handling, Policy
-from headrace.actions.lanes import WORKERS, Bucket, Lane, Pace, lanes
-from headrace.actions.leases import LeaseExtender
-from headrace.actions.queue import LEASE_S, Queue, lease_pool
+from headrace.actions.direct_delivery import PendingAction, deliver_pending, send_pending
+from headrace.actions.handlers import (
+    BATCH_MAX,
+    WORKERS,
+    ActionHandler,
+    ActionHandlers,
+    Policy,
+    WorkerPool,
+    build_worker_pools,
+)
+from headrace.actions.queue import LEASE_S, LeaseExtender, Queue, lease_pool
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
@@ -29,33 +36,32 @@ __all__ = [
     "WORKERS",
     "Action",
     "ActionHandler",
+    "ActionHandlers",
     "ActionWorker",
     "Attempt",
-    "Bucket",
-    "DeadGroup",
     "DeadLetter",
-    "Handling",
-    "Lane",
+    "DeadLetterGroup",
+    "DeadLetterId",
     "LeaseExtender",
-    "Pace",
-    "Pending",
+    "PendingAction",
     "Policy",
     "Queue",
     "QueueState",
     "Result",
+    "WorkerPool",
+    "build_worker_pools",
+    "deliver_pending",
+    "discard",
     "edit_dead_letter",
+    "get_dead_letter",
     "group_dead_letters",
-    "hand_over",
-    "lanes",
     "lease_pool",
     "list_attempts",
     "list_dead_letters",
     "list_results",
-    "purge",
     "queue_state",
     "redrive",
     "send_action",
     "send_action_async",
     "send_pending",
-    "show_dead_letter",
 ]

@@ -1,4 +1,4 @@
-"""Actions: commands that wait in a namespace's queue, and the way into it."""
+"""Actions: commands that wait in a namespace's queue, and how to send them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core import Event, RawJSON, seal
-from headrace.db import AsyncConnection, Connection, map_database_errors, query
+from headrace.core import Event, RawJSON, validate_event
+from headrace.db import AsyncConnection, Connection, map_database_errors
 
 if TYPE_CHECKING:
     from headrace.core import JSON
 else:
-    # A decoder is made of Action, and msgspec does not follow a recursive alias.
+    # msgspec builds a decoder from Action and does not support a recursive alias.
     JSON = Any
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to do, as a handler gets it."""
+    """A command, as a handler gets it."""
 
     id: UUID
     action: str
@@ -33,19 +33,24 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
     scheduled_task_id: str | int | None = None
     cause: Mapping[str, JSON] | None = None
-    """What it came from: the event, the rule and its version, the firing."""
+    """What caused it: the event, the rule and its version, the firing."""
     redriven_from: int | None = None
-    """The dead letter it was."""
+    """The id of the dead letter that was redriven."""
     attempt: int = 1
-    """1 for the first time it is handed out; every redelivery counts."""
+    """1 for the first delivery; every redelivery counts."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """An action that this node holds: `attempt` is the fence, for another node's claim raises it."""
+    """An action that this node holds. `attempt` is the fence: another node's claim raises it."""
 
     msg_id: int
     attempt: int
     action: Action
+
+
+_SEND_ACTION = """select headrace.send_action(
+    %(action)s, %(payload)s::jsonb, p_key => %(key)s, p_priority => %(priority)s, p_delay => %(delay)s, p_namespace => %(namespace)s,
+    p_id => %(id)s, p_event_type => %(event_type)s, p_producer => %(producer)s)"""
 
 
 def send_action(
@@ -61,12 +66,13 @@ def send_action(
     producer: str | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """Sends an action with the caller's transaction and returns its id. Higher priorities are handed out first."""
-    given = _parameters(action, payload, key, priority, delay, id, event_type, producer, namespace)
+    """Sends an action in the caller's transaction and returns its id. Higher priorities are delivered first."""
+    parameters = _parameters(
+        action, payload, key, priority=priority, delay=delay, id=id, event_type=event_type, producer=producer, namespace=namespace
+    )
     with map_database_errors():
-        row = conn.execute(query("actions/send_action"), given).fetchone()
-    assert row is not None
-    return UUID(str(row[0]))
+        [(action_id,)] = conn.execute(_SEND_ACTION, parameters).fetchall()
+    return UUID(str(action_id))
 
 
 async def send_action_async(
@@ -82,35 +88,16 @@ async def send_action_async(
     producer: str | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """As `send_action`, on an asynchronous connection."""
-    given = _parameters(action, payload, key, priority, delay, id, event_type, producer, namespace)
+    """Like `send_action`, on an async connection."""
+    parameters = _parameters(
+        action, payload, key, priority=priority, delay=delay, id=id, event_type=event_type, producer=producer, namespace=namespace
+    )
     with map_database_errors():
-        row = await (await conn.execute(query("actions/send_action"), given)).fetchone()
-    assert row is not None
-    return UUID(str(row[0]))
+        [(action_id,)] = await (await conn.execute(_SEND_ACTION, parameters)).fetchall()
+    return UUID(str(action_id))
 
 
-def _parameters(
-    action: str,
-    payload: JSON | RawJSON,
-    key: str | None,
-    priority: int,
-    delay: timedelta | None,
-    id: UUID | None,
-    event_type: str | None,
-    producer: str | None,
-    namespace: str | None,
-) -> dict[str, object]:
-    # An action's name, key and payload have the limits of an event's type, key and payload.
-    sealed = seal(Event(topic="", type=action, payload=payload, key=key))
-    return {
-        "action": action,
-        "payload": sealed.payload,
-        "key": key,
-        "priority": priority,
-        "delay": delay,
-        "id": id,
-        "event_type": event_type,
-        "producer": producer,
-        "namespace": namespace,
-    }
+def _parameters(action: str, payload: JSON | RawJSON, key: str | None, **options: object) -> dict[str, object]:
+    # An action's name, key and payload have the same limits as an event's type, key and payload.
+    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    return {"action": action, "payload": sealed.payload, "key": key, **options}

@@ -1,13 +1,18 @@
-"""One namespace's queue as a node sees it: claiming, acking, failing, giving back.
+"""One namespace's queue, as a node sees it: claim, extend leases, ack, fail, release.
 
-Owns: the statements on pgmq's tables. Claims and leases go over connections of their own that do not wait for the disk: a lease
-lost in a crash of the server is only a lease that ended early. What handlers did and its ack commit as durably as anything."""
+Owns: the statements on pgmq's tables. Claims and leases use their own connections, which do not wait for the disk: a lease lost
+in a crash of the server is only a lease that ended early. Effects of handlers and their acks commit with full durability."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, LiteralString
 from uuid import UUID
 
 import msgspec
@@ -15,24 +20,27 @@ import psycopg.sql
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.db import AsyncConnection, Pool, Target, create_pool, query
+from headrace.db import AsyncConnection, Pool, Target, create_pool, query, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-# The claim must follow the queue's indexes in their order; statistics of a table that fills and empties mislead the planner.
+# A claim must read the queue's indexes in order; statistics of a table that fills and empties mislead the planner.
 LEASE_SETTINGS = {
     "synchronous_commit": "off",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",
     "plan_cache_mode": "force_generic_plan",
-    # A sort that cannot be avoided counts as so dear that the statement would be compiled.
+    # A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
     "jit": "off",
 }
 
-NOWHERE = 2**63 - 1
-"""The message id after which there is none: all are looked for in the order they fell due."""
+MSG_ID_MAX = 2**63 - 1
+"""As `after` of a claim: no message id is higher, so all actions are claimed by due time."""
+
+_ACK = "select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)"
+_FAIL = "select headrace.fail_action(%s, %s, %s, %s, %s, %s, %s, %s::real, %s, %s)"
 
 _decode = msgspec.json.Decoder(Action).decode
 
@@ -52,113 +60,147 @@ class Queue:
         self._node_id = node_id
         self._statements: dict[str, psycopg.sql.Composed] = {}
 
-    async def claim(self, actions: Sequence[str], most: int, *, after: int = NOWHERE) -> list[Claim]:
-        """Claims actions that were never handed out before, in the order to handle; of the ordinary ones first those after a
-        message id."""
-        given = {"actions": list(actions), "max": most, "lease_s": self.lease_s, "after": after}
+    async def claim(self, actions: Sequence[str], most: int, *, after: int = MSG_ID_MAX) -> list[Claim]:
+        """Claims actions that were never claimed before, in the order to handle them. Among those of ordinary priority, the ones
+        after the message id `after` come first."""
+        parameters = {"actions": list(actions), "max": most, "lease_s": self.lease_s, "after": after}
         async with self._leases.connection() as conn:
-            claims = await self._claimed(conn, "claim", given)
+            claims = await self._claim(conn, "claim", parameters)
         if any(claim.action.priority for claim in claims):
             claims.sort(key=lambda claim: claim.action.priority, reverse=True)
         return claims
 
     async def claim_ordered(self, action: str, most: int) -> list[Claim]:
-        """Claims actions of one name whose keys have none before them in hand."""
-        given = {"action": action, "max": most, "lease_s": self.lease_s, "namespace": self.namespace}
+        """Claims actions of one name whose keys have no earlier action in the queue that is not part of this claim."""
+        parameters = {"action": action, "max": most, "lease_s": self.lease_s, "namespace": self.namespace}
         async with self._leases.connection() as conn, conn.transaction():
-            await conn.execute(query("actions/lock_order"), given)
-            return await self._claimed(conn, "claim_ordered", given)
+            await conn.execute(query("actions/lock_order"), parameters)
+            return await self._claim(conn, "claim_ordered", parameters)
 
     async def claim_retried(self, actions: Sequence[str], *, ordered: bool) -> list[Claim]:
-        """Claims one action that was handed out before."""
-        given = {"actions": list(actions), "lease_s": self.lease_s, "ordered": ordered}
+        """Claims one action that was claimed before."""
+        parameters = {"actions": list(actions), "lease_s": self.lease_s, "ordered": ordered}
         async with self._leases.connection() as conn:
-            return await self._claimed(conn, "claim_retried", given)
+            return await self._claim(conn, "claim_retried", parameters)
 
-    async def _claimed(self, conn: AsyncConnection, statement: str, given: Mapping[str, object]) -> list[Claim]:
+    async def _claim(self, conn: AsyncConnection, statement: str, parameters: Mapping[str, object]) -> list[Claim]:
         if statement not in self._statements:
             await self._compose(conn)
-        rows = await (await conn.execute(self._statements[statement], given, prepare=True, binary=True)).fetchall()
+        rows = await (await conn.execute(self._statements[statement], parameters, prepare=True, binary=True)).fetchall()
         claims = [claim for row in sorted(rows) if (claim := _read(*row))]
         if len(claims) < len(rows):
-            read = {claim.msg_id for claim in claims}
-            await self.bury([row[0] for row in rows if row[0] not in read], "unreadable", "the message is not an action")
+            readable = {claim.msg_id for claim in claims}
+            unreadable = [row[0] for row in rows if row[0] not in readable]
+            # On the same connection: another one would wait for the locks of an ordered claim, which is still open.
+            await self._bury(conn, unreadable, "unreadable", "the message is not an action")
         return claims
 
     async def _compose(self, conn: AsyncConnection) -> None:
-        """The claims with the queue's table in them; as text of their own they keep their plans."""
-        row = await (await conn.execute("select 'q_' || headrace_internal.queue_name(%s)", (self.namespace,))).fetchone()
+        """Puts the queue's table into the statements; as separate texts they keep their plans."""
+        row = await (await conn.execute("select 'q_' || headrace.queue_name(%s)", (self.namespace,))).fetchone()
         assert row is not None
         table = psycopg.sql.Identifier("pgmq", row[0])
-        for name in ("claim", "claim_ordered", "claim_retried", "count_back"):
+        for name in ("claim", "claim_ordered", "claim_retried", "cap_attempts"):
             self._statements[name] = psycopg.sql.SQL(query(f"actions/{name}")).format(queue=table)
 
     async def ack(self, conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
-        """Takes handled actions out of the queue, in the handlers' transaction; raises HR206 where one is no longer held."""
+        """Removes handled actions from the queue, in the handlers' transaction; raises HR206 if a lease was lost."""
         await ack(conn, claims, durations_s, node_id=self._node_id, namespace=self.namespace)
 
     async def fail(self, claim: Claim, policy: Policy, error: BaseException, duration_s: float) -> str | None:
-        """Records a failed attempt and says what follows: `retry`, `dead`, or None where the lease had ended."""
+        """Records a failed attempt; returns what follows: `retry`, `dead`, or None if the lease was lost."""
         async with self._leases.connection() as conn:
             return await fail(conn, claim, policy, error, duration_s, node_id=self._node_id, namespace=self.namespace)
 
-    async def bury(self, msg_ids: Sequence[int], reason: str, error: str) -> None:
-        """Moves messages to the dead letters."""
-        async with self._leases.connection() as conn:
-            await self._bury(conn, msg_ids, reason, error)
-
     async def bury_lost(self, claim: Claim, attempts: int) -> None:
-        """Buries an action that was handed out as often as it may be, and that no node came back with."""
-        error = f"handed out {attempts} times, and no node came back: it died, or it hung for longer than the lease"
+        """Buries an action that has used up its attempts without any result from a node."""
+        error = f"delivered {attempts} times without a result: every node died, or hung for longer than the lease"
         async with self._leases.connection() as conn, conn.transaction():
-            await conn.execute(self._statements["count_back"], {"msg_ids": [claim.msg_id], "attempts": attempts})
+            await conn.execute(self._statements["cap_attempts"], {"msg_ids": [claim.msg_id], "attempts": attempts})
             await self._bury(conn, [claim.msg_id], "lost", error)
 
     async def _bury(self, conn: AsyncConnection, msg_ids: Sequence[int], reason: str, error: str) -> None:
-        given = (list(msg_ids), reason, error, self._node_id, self.namespace)
-        await conn.execute("select headrace.bury_actions(%s, %s, %s, null, %s, %s)", given)
+        statement = "select headrace.bury_actions(%s, %s, %s, p_node_id => %s, p_namespace => %s)"
+        await conn.execute(statement, (list(msg_ids), reason, error, self._node_id, self.namespace))
+
+    async def bury_unhandled(self, grace_s: float) -> int:
+        """Buries actions that no node handles; returns how many."""
+        return int(await self._call("select headrace.bury_unhandled(%s, %s)", grace_s, self.namespace))
+
+    async def extend(self, claims: Sequence[Claim]) -> int:
+        """Extends leases; returns how many are still held."""
+        statement: LiteralString = "select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)"
+        return int(await self._call(statement, *_fences(claims), self.lease_s, self.namespace))
+
+    async def release(self, claims: Sequence[Claim], *, count_attempt: bool) -> None:
+        """Returns actions to the queue, due at once. Without `count_attempt` the attempt does not count: no handler was called."""
+        statement: LiteralString = "select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)"
+        await self._call(statement, *_fences(claims), not count_attempt, self.namespace)
+
+    async def set_asleep(self, asleep: bool) -> None:
+        """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
+        await self._call("select headrace.rest_queue(%s, %s)", asleep, self.namespace)
 
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""
+        return float(await self._call("select extract(epoch from headrace.clock())::float8"))
+
+    async def _call(self, statement: LiteralString, *parameters: object) -> Any:
         async with self._leases.connection() as conn:
-            row = await (await conn.execute("select extract(epoch from headrace.clock())::float8")).fetchone()
+            row = await (await conn.execute(statement, parameters)).fetchone()
         assert row is not None
-        return float(row[0])
+        return row[0]
 
-    async def bury_unhandled(self, grace_s: float) -> int:
-        """Buries what no node handles; returns how many."""
-        async with self._leases.connection() as conn:
-            row = await (
-                await conn.execute("select headrace_internal.bury_unhandled(%s, %s)", (grace_s, self.namespace))
-            ).fetchone()
-        return int(row[0]) if row else 0
 
-    async def extend(self, claims: Sequence[Claim]) -> int:
-        """Makes leases longer; returns how many are still held."""
-        async with self._leases.connection() as conn:
-            given = (*_held(claims), self.lease_s, self.namespace)
-            extended = await conn.execute("select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)", given)
-            row = await extended.fetchone()
-        return int(row[0]) if row else 0
+class LeaseExtender:
+    """Every third of a lease, extends the claims that have been held for at least that long.
 
-    async def release(self, claims: Sequence[Claim], *, begun: bool) -> None:
-        """Gives actions back, due at once. Those never begun do not lose an attempt."""
-        async with self._leases.connection() as conn:
-            given = (*_held(claims), not begun, self.namespace)
-            await conn.execute("select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)", given)
+    So a lease does not end while its handler runs and the node lives. If it is lost all the same, that is logged, and the fence
+    rejects the ack."""
 
-    async def rest(self, *, asleep: bool) -> None:
-        """Says whether senders have to call."""
-        async with self._leases.connection() as conn:
-            await conn.execute("select headrace_internal.rest_queue(%s, %s)", (asleep, self.namespace))
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._held: dict[int, tuple[float, Sequence[Claim]]] = {}
+        self._number = 0
+
+    @contextmanager
+    def holding(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Keeps the claims' leases alive while the block runs."""
+        self._number += 1
+        number = self._number
+        self._held[number] = (time.monotonic(), claims)
+        try:
+            yield
+        finally:
+            del self._held[number]
+
+    async def run(self) -> None:
+        """Extends leases until cancelled."""
+        third_s = self._queue.lease_s / 3
+        while True:
+            await asyncio.sleep(third_s)
+            await retry_until_connected("leases", partial(self.extend, older_s=third_s))
+
+    async def extend(self, *, older_s: float = 0) -> int:
+        """Extends the claims held for at least `older_s`; returns how many leases."""
+        now = time.monotonic()
+        due = [claim for since, claims in self._held.values() if now - since >= older_s for claim in claims]
+        if not due:
+            return 0
+        extended = await self._queue.extend(due)
+        if extended < len(due):
+            logger.warning(
+                "%s of %s leases were not extended: being acked, or lost to another node", len(due) - extended, len(due)
+            )
+        return extended
 
 
 async def ack(
     conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float], *, node_id: UUID | None, namespace: str | None
 ) -> None:
-    """Takes handled actions out of the queue, in the transaction that is open on the connection."""
-    given = (*_held(claims), _array(f"{duration_s:.6f}" for duration_s in durations_s), node_id, namespace)
-    await conn.execute("select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)", given, prepare=True)
+    """Removes handled actions from the queue, in the transaction that is open on the connection."""
+    parameters = (*_fences(claims), _array(f"{duration_s:.6f}" for duration_s in durations_s), node_id, namespace)
+    await conn.execute(_ACK, parameters, prepare=True)
 
 
 async def fail(
@@ -171,35 +213,26 @@ async def fail(
     node_id: UUID | None,
     namespace: str | None,
 ) -> str | None:
-    """Records a failed attempt and says what follows: `retry`, `dead`, or None where the lease had ended."""
-    given = {
-        "msg_id": claim.msg_id,
-        "attempt": claim.attempt,
-        "attempts_max": policy.attempts,
-        "backoff_s": policy.backoff_s,
-        "backoff_max_s": policy.backoff_max_s,
-        "error": told(error),
-        "traceback": _storable("".join(traceback.format_exception(error))),
-        "duration_s": duration_s,
-        "node_id": node_id,
-        "namespace": namespace,
-    }
-    row = await (await conn.execute(query("actions/fail_action"), given)).fetchone()
+    """Records a failed attempt; returns what follows: `retry`, `dead`, or None if the lease was lost."""
+    limits = (policy.attempts, policy.backoff_s, policy.backoff_max_s)
+    texts = (error_summary(error), _storable("".join(traceback.format_exception(error))))
+    parameters = (claim.msg_id, claim.attempt, *limits, *texts, duration_s, node_id, namespace)
+    row = await (await conn.execute(_FAIL, parameters)).fetchone()
     return str(row[0]) if row and row[0] else None
 
 
-def _held(claims: Sequence[Claim]) -> tuple[str, str]:
+def _fences(claims: Sequence[Claim]) -> tuple[str, str]:
     """The message ids and attempts of claims, as arrays."""
     return _array(str(claim.msg_id) for claim in claims), _array(str(claim.attempt) for claim in claims)
 
 
 def _array(numbers: Iterable[str]) -> str:
-    """Numbers as the text of an array: five times quicker than psycopg's lists, which look at every element."""
+    """The text of an array of numbers: five times faster than psycopg's lists, which inspect every element."""
     return "{" + ",".join(numbers) + "}"
 
 
 def _read(msg_id: int, attempt: int, message: str) -> Claim | None:
-    """The action in a message; None for what others put into the queue and is none."""
+    """The action in a message; None for a message from elsewhere that is not an action."""
     try:
         action = _decode(message)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -209,11 +242,11 @@ def _read(msg_id: int, attempt: int, message: str) -> Claim | None:
     return Claim(msg_id, attempt, action)
 
 
-def told(error: BaseException) -> str:
-    """Kind and message of an error, as dead letters are grouped by."""
+def error_summary(error: BaseException) -> str:
+    """Class and message of an error; dead letters are grouped by it."""
     return _storable(f"{type(error).__name__}: {error}".strip())
 
 
 def _storable(text: str) -> str:
-    """Without what PostgreSQL cannot store in a text."""
+    """The text without characters that PostgreSQL cannot store."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Results: how actions ended, which attempts failed, how full the queue is."""
+"""Results: how actions ended, their failed attempts, and the state of the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.db import Connection, map_database_errors, query
 
 @dataclass(frozen=True)
 class Result:
-    """How an action ended. One that was redriven has one for each end. `attempts` 0: handed over directly."""
+    """How an action ended. A redriven action has several results. `attempts` 0: delivered directly."""
 
     action_id: UUID
     action: str
@@ -28,7 +28,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt that failed, and what followed."""
+    """A failed attempt, and what followed."""
 
     action_id: UUID
     action: str
@@ -44,7 +44,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class QueueState:
-    """How full a namespace's queue is."""
+    """How many actions of a namespace's queue are due, in flight, delayed and dead."""
 
     due: int
     in_flight: int
@@ -54,20 +54,20 @@ class QueueState:
 
 
 def list_results(conn: Connection, action_ids: Sequence[UUID]) -> list[Result]:
-    """How these actions ended, in the order of time; none for those that have not yet."""
+    """How these actions ended, oldest result first; an action that has not ended has none."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Result)) as cursor:
         return cursor.execute(query("actions/results"), {"action_ids": list(action_ids)}).fetchall()
 
 
 def list_attempts(conn: Connection, action_ids: Sequence[UUID]) -> list[Attempt]:
-    """The failed attempts of these actions, in the order of time."""
+    """The failed attempts of these actions, oldest first."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Attempt)) as cursor:
         return cursor.execute(query("actions/attempts"), {"action_ids": list(action_ids)}).fetchall()
 
 
 def queue_state(conn: Connection, *, namespace: str | None = None) -> QueueState:
-    """How full the queue is."""
+    """The state of a namespace's queue."""
+    statement = "select due, in_flight, delayed, dead, oldest_due_s from headrace.queue_state(%s)"
     with map_database_errors(), conn.cursor(row_factory=class_row(QueueState)) as cursor:
-        found = cursor.execute(query("actions/queue_state"), {"namespace": namespace}).fetchone()
-    assert found is not None
-    return found
+        [state] = cursor.execute(statement, (namespace,)).fetchall()
+    return state

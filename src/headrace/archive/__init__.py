@@ -1,37 +1,48 @@
-"""Archive: closed time partitions of the log as Parquet files, read back with the log as one, and played again.
+"""Archive: closed time partitions of the log as Parquet files. Reads archive and log as one, and replays them.
 
-Owns: the files and their catalog, headrace.archive. Promises: a file is in the catalog only after it was read back and found
-equal to the log, row by row; what is in the catalog may leave the log; archive and log together have every position once."""
+Owns: the files and their catalog, headrace.archive. Promises: a file enters the catalog only after it was read back and is equal
+to the log, row by row; what is in the catalog may be dropped from the log; archive and log together have every position once."""
 
-from headrace.archive.catalog import Archived, files_of, files_statement, list_archive
-from headrace.archive.reading import FileRange, RowFilter, first_at, read_file
-from headrace.archive.replaying import REPLAY_HEADER, Replayed, replay
-from headrace.archive.stored_events import StoredEvent, StoredRange, read_positions, read_stored_events, stored_range
-from headrace.archive.verification import Verified, verify_archive
-from headrace.archive.writing import Closed, Progress, archive, closed_partitions, keep_until_archived
+from headrace.archive.catalog import ArchivedFile, file_ranges_statement, list_archive
+from headrace.archive.reading import FileRange, RowFilter, first_position_at, read_archive_file
+from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
+from headrace.archive.stored_events import (
+    StoredEvent,
+    StoredRange,
+    find_stored_range,
+    read_stored_events,
+    read_stored_events_at,
+)
+from headrace.archive.verification import FileVerification, verify_archive
+from headrace.archive.writing import (
+    ArchiveProgress,
+    ClosedPartition,
+    archive_topic,
+    keep_until_archived,
+    list_closed_partitions,
+)
 
 __all__ = [
     "REPLAY_HEADER",
-    "Archived",
-    "Closed",
+    "ArchiveProgress",
+    "ArchivedFile",
+    "ClosedPartition",
     "FileRange",
-    "Progress",
-    "Replayed",
+    "FileVerification",
+    "ReplayProgress",
     "RowFilter",
     "StoredEvent",
     "StoredRange",
-    "Verified",
-    "archive",
-    "closed_partitions",
-    "files_of",
-    "files_statement",
-    "first_at",
+    "archive_topic",
+    "file_ranges_statement",
+    "find_stored_range",
+    "first_position_at",
     "keep_until_archived",
     "list_archive",
-    "read_file",
-    "read_positions",
+    "list_closed_partitions",
+    "read_archive_file",
     "read_stored_events",
+    "read_stored_events_at",
     "replay",
-    "stored_range",
     "verify_archive",
 ]

@@ -1,4 +1,4 @@
-"""Writing a file of the archive, and the checksum of its rows."""
+"""Writes and checks the Parquet files of the archive. A checksum over the rows is computed in SQL and in Python alike."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.core import ArchiveDiffers
+from headrace.core import ArchiveMismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 GROUP_ROWS = 131_072
-"""Rows of a row group: what a reader of a range has to decompress at least, and enough for zstd to find what repeats."""
+"""Rows per row group: the least that a reader of a range decompresses, and enough for zstd to find repetitions."""
 _BITS = 60
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds, by its rows."""
+    """What a file holds."""
 
     first_position: int
     last_position: int
     events: int
     checksum: str
 
+    def __str__(self) -> str:
+        return f"{self.events} events, {self.first_position} to {self.last_position}, with checksum {self.checksum}"
+
 
 def file_schema() -> pa.Schema:
-    """The columns of a file: those of the log, JSON as its text."""
+    """The columns of a file: those of the log, with JSON as text."""
     import pyarrow as pa
 
-    moment = pa.timestamp("us", tz="UTC")
+    timestamp = pa.timestamp("us", tz="UTC")
     fields = [
         ("position", pa.int64(), False),
-        ("appended_at", moment, False),
-        ("emitted_at", moment, False),
+        ("appended_at", timestamp, False),
+        ("emitted_at", timestamp, False),
         ("partition", pa.int32(), False),
         ("event_id", pa.string(), False),
         ("type", pa.string(), False),
@@ -50,7 +53,7 @@ def file_schema() -> pa.Schema:
 
 
 def write_file(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Writes rows, which come in order, to a file that is on the disk when this ends; yields how many came with each batch."""
+    """Writes ordered rows to a file, which is on disk at the end; yields the number of rows of each batch."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -64,35 +67,34 @@ def write_file(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
             use_dictionary=["type", "key", "headers", "producer", "partition"],
             sorting_columns=[pq.SortingColumn(0)],
         ) as writer:
-            for batch in _regrouped(batches, schema):
+            for batch in _row_groups(batches, schema):
                 writer.write_table(pa.Table.from_batches([batch]), row_group_size=GROUP_ROWS)
                 yield batch.num_rows
         file.flush()
         os.fsync(file.fileno())
 
 
-def _regrouped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """In pieces of a row group's size, whatever size they come in."""
+def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of a row group's size, whatever size they come in."""
     import pyarrow as pa
 
-    waiting: list[pa.RecordBatch] = []
-    count = 0
+    group: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
         columns = [batch.column(field.name) for field in schema]
-        plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in columns]
-        waiting.append(
-            pa.RecordBatch.from_arrays([one.cast(f.type) for one, f in zip(plain, schema, strict=True)], schema=schema)
-        )
-        count += batch.num_rows
-        if count >= GROUP_ROWS:
-            yield pa.concat_batches(waiting)
-            waiting, count = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
+        plain = [column.storage if isinstance(column, pa.ExtensionArray) else column for column in columns]
+        arrays = [column.cast(field.type) for column, field in zip(plain, schema, strict=True)]
+        group.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        rows += batch.num_rows
+        if rows >= GROUP_ROWS:
+            yield pa.concat_batches(group)
+            group, rows = [], 0
+    if group:
+        yield pa.concat_batches(group)
 
 
 def read_content(path: Path) -> Content:
-    """Reads a whole file and says what it holds. Raises ArchiveDiffers for one that is no such file, or is not in order."""
+    """Reads a whole file. Raises ArchiveMismatch for a file that cannot be read or whose positions have gaps."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -100,20 +102,20 @@ def read_content(path: Path) -> Content:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=file_schema().names):
-                for row in _plain_rows(batch):
+                for row in _rows(batch):
                     position = row[0]
                     if events and position != last + 1:
-                        raise ArchiveDiffers(f"{path}: position {position} stands after {last}; archive this day again")
+                        raise ArchiveMismatch(f"{path}: position {position} follows {last}; archive this day again")
                     first = first or position
                     last = position
                     events += 1
                     total += row_hash(*row)
     except (OSError, pa.ArrowException) as error:
-        raise ArchiveDiffers(f"{path} cannot be read: {error}; archive this day again while the log has it") from None
+        raise ArchiveMismatch(f"{path} cannot be read: {error}; archive this day again while the log has it") from None
     return Content(first, last, events, str(total))
 
 
-def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int, str, str, str | None, str, str, str | None]]:
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int, str, str, str | None, str, str, str | None]]:
     import pyarrow as pa
 
     columns = [
@@ -134,13 +136,13 @@ def row_hash(
     headers: str,
     producer: str | None,
 ) -> int:
-    """60 bits of a row's SHA-256: the same number as queries/archive/days.sql adds up."""
+    """The first 60 bits of a row's SHA-256. queries/archive/days.sql adds up the same numbers."""
     text = (
         f"{position} {appended_us} {emitted_us} {partition} {event_id} {type} "
-        f"{_measured(key)} {_measured(producer)} {_measured(headers)} {payload}"
+        f"{_with_length(key)} {_with_length(producer)} {_with_length(headers)} {payload}"
     )
     return int.from_bytes(sha256(text.encode()).digest()[:8]) >> (64 - _BITS)
 
 
-def _measured(text: str | None) -> str:
+def _with_length(text: str | None) -> str:
     return "-" if text is None else f"{len(text)}:{text}"

@@ -1,4 +1,4 @@
-"""Reading a file of the archive, as Arrow: a range of positions, the columns wanted, the rows that pass."""
+"""Reads an archive file as Arrow: a range of positions, some columns, and the rows that pass a filter."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class FileRange:
     @classmethod
     def of(cls, row: Sequence[object], first: int, until: int, folder: str | None) -> FileRange:
         """From a row of queries/archive/files.sql, cut to a range."""
-        begins, ends, recorded, file = row
-        return cls(str(Path(folder or str(recorded)) / str(file)), max(first, int(str(begins))), min(until, int(str(ends))))
+        file_first, file_until, recorded_folder, file = row
+        path = Path(folder or str(recorded_folder)) / str(file)
+        return cls(str(path), max(first, int(str(file_first))), min(until, int(str(file_until))))
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which rows pass; None lets all pass. Times are the events' own, from the first to before the second."""
+    """Which rows pass; None lets all pass. Times are the events' own, from `from_time` to before `to_time`."""
 
     types: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
@@ -43,51 +44,47 @@ class RowFilter:
     positions: tuple[int, ...] | None = None
 
 
-def read_file(piece: FileRange, columns: Sequence[str], rows: RowFilter = RowFilter()) -> Iterator[pa.RecordBatch]:
-    """The rows of a range that pass, in the order of positions, with the log's columns wanted. Raises NotFound."""
-    for batch in _dataset(piece.path).to_batches(
-        columns=list(columns), filter=_condition(piece, rows), batch_size=BATCH_ROWS, use_threads=False
+def read_archive_file(file_range: FileRange, columns: Sequence[str], rows: RowFilter = RowFilter()) -> Iterator[pa.RecordBatch]:
+    """The rows of a range that pass the filter, in the order of positions. Raises NotFound if the file is missing."""
+    for batch in _open_dataset(file_range.path).to_batches(
+        columns=list(columns), filter=_condition(file_range, rows), batch_size=BATCH_ROWS, use_threads=False
     ):
         if batch.num_rows:
             yield batch
 
 
-def first_at(piece: FileRange, at: datetime) -> int | None:
+def first_position_at(file_range: FileRange, at: datetime) -> int | None:
     """The first position of a range that was appended at a time or later."""
     import pyarrow.compute as pc
 
-    found = _dataset(piece.path).to_table(
-        columns=["position"], filter=_condition(piece, RowFilter()) & (pc.field("appended_at") >= at), use_threads=False
-    )
-    least = pc.min(found.column("position")).as_py()
-    return None if least is None else int(least)
+    condition = _condition(file_range, RowFilter()) & (pc.field("appended_at") >= at)
+    table = _open_dataset(file_range.path).to_table(columns=["position"], filter=condition, use_threads=False)
+    position = pc.min(table.column("position")).as_py()
+    return None if position is None else int(position)
 
 
-def _dataset(path: str) -> ds.Dataset:
+def _open_dataset(path: str) -> ds.Dataset:
     import pyarrow.dataset as ds
 
     try:
         return ds.dataset(path, format="parquet")
     except FileNotFoundError:
         raise NotFound(
-            f"the catalog names the archive file {path}, which is not there; "
-            "every process that reads needs the folder under this name, or under the one that the option archive names"
+            f"the catalog names the archive file {path}, which does not exist; "
+            "every reading process needs the folder under this name, or under the name that the option archive gives"
         ) from None
 
 
-def _condition(piece: FileRange, rows: RowFilter) -> ds.Expression:
+def _condition(file_range: FileRange, rows: RowFilter) -> ds.Expression:
     import pyarrow.compute as pc
 
-    # The statistics of the row groups let the others be passed over.
-    passes = (pc.field("position") >= piece.first) & (pc.field("position") < piece.until)
-    if rows.types is not None:
-        passes &= pc.field("type").isin(list(rows.types))
-    if rows.keys is not None:
-        passes &= pc.field("key").isin(list(rows.keys))
-    if rows.positions is not None:
-        passes &= pc.field("position").isin(list(rows.positions))
+    # The reader skips row groups by their statistics.
+    condition = (pc.field("position") >= file_range.first) & (pc.field("position") < file_range.until)
+    for column, values in (("type", rows.types), ("key", rows.keys), ("position", rows.positions)):
+        if values is not None:
+            condition &= pc.field(column).isin(list(values))
     if rows.from_time is not None:
-        passes &= pc.field("emitted_at") >= rows.from_time
+        condition &= pc.field("emitted_at") >= rows.from_time
     if rows.to_time is not None:
-        passes &= pc.field("emitted_at") < rows.to_time
-    return passes
+        condition &= pc.field("emitted_at") < rows.to_time
+    return condition

@@ -1,4 +1,4 @@
-"""Replay: events of the past are published again, in order, with a mark."""
+"""Replay: publishes stored events again, in order and marked with a header."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.db import Connection
 from headrace.outbox import publish_many
 
 REPLAY_HEADER = "headrace-replay"
-"""The mark: this header says from which topic and position an event was replayed."""
+"""The header that says from which topic and position an event was replayed."""
 BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """How far a replay has come: events published, and the position of the last one."""
+class ReplayProgress:
+    """The number of events published so far, and the position of the last one."""
 
     events: int
     position: int
@@ -39,36 +39,39 @@ def replay(
     rows: RowFilter | None = None,
     folder: str | None = None,
     namespace: str | None = None,
-) -> Iterator[Replayed]:
-    """Publishes a range of the past into a topic, in order, and yields how far it has come; a batch is one transaction.
+) -> Iterator[ReplayProgress]:
+    """Publishes a range of stored events into a topic, in order, and yields its progress. A batch is one transaction.
 
-    New ids are made of the old ones and the replay's `name`: a replay that was broken off and is run again under its name
-    publishes nothing twice. With `same_ids` the events keep theirs, and those the topic has already are dropped by the log.
-    `rate` is events per second at most. Type, key, payload, producer and the events' own time stay."""
-    done = 0
-    began = time.monotonic()
-    for found in read_stored_events(conn, span, rows=rows, folder=folder):
-        size = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
-        for start in range(0, len(found), size):
-            some = found[start : start + size]
+    New ids are derived from the old ones and the replay's `name`: an interrupted replay that runs again under the same name
+    publishes nothing twice. With `same_ids` the events keep their ids, and the log drops those that the topic already has.
+    `rate` is the maximum of events per second. Type, key, payload, producer and the events' own time stay the same."""
+    published = 0
+    started_at = time.monotonic()
+    size = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
+    for stored in read_stored_events(conn, span, rows=rows, folder=folder):
+        for start in range(0, len(stored), size):
+            batch = stored[start : start + size]
             if rate is not None:
-                time.sleep(max(0.0, began + done / rate - time.monotonic()))
-            events = [_again(one, span.topic, into, one.event_id if same_ids else uuid5(name, one.event_id.hex)) for one in some]
+                time.sleep(max(0.0, started_at + published / rate - time.monotonic()))
+            events = [
+                _replayed_event(event, span.topic, into, event.event_id if same_ids else uuid5(name, event.event_id.hex))
+                for event in batch
+            ]
             with conn.transaction():
                 publish_many(conn, events, namespace=namespace)
-            done += len(some)
-            yield Replayed(done, some[-1].position)
+            published += len(batch)
+            yield ReplayProgress(published, batch[-1].position)
 
 
-def _again(past: StoredEvent, topic: str, into: str, event_id: UUID) -> Event:
-    headers = {**msgspec.json.decode(past.headers), REPLAY_HEADER: f"{topic}/{past.position}"}
+def _replayed_event(stored: StoredEvent, topic: str, into: str, event_id: UUID) -> Event:
+    headers = {**msgspec.json.decode(stored.headers), REPLAY_HEADER: f"{topic}/{stored.position}"}
     return Event(
         topic=into,
-        type=past.type,
-        payload=RawJSON(past.payload.encode()),
-        key=past.key,
+        type=stored.type,
+        payload=RawJSON(stored.payload.encode()),
+        key=stored.key,
         headers=headers,
         id=event_id,
-        emitted_at=past.emitted_at,
-        producer=past.producer,
+        emitted_at=stored.emitted_at,
+        producer=stored.producer,
     )

@@ -1,4 +1,4 @@
-"""The past of a topic: its archive and its log as one, read in order without Spark."""
+"""Stored events: a topic's archive and log as one, read in order without Spark."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from headrace.archive.catalog import files_of
-from headrace.archive.reading import FileRange, RowFilter, first_at, read_file
-from headrace.core import OutOfLog
+from headrace.archive.catalog import find_file_ranges
+from headrace.archive.reading import FileRange, RowFilter, first_position_at, read_archive_file
+from headrace.core import PositionOutOfRange
 from headrace.db import Connection, map_database_errors, parse_time, query
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _COLUMNS = ("position", "event_id", "type", "key", "payload", "headers", "emitte
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """An event as it stands in archive or log; payload and headers are JSON text, exactly as stored."""
+    """An event in archive or log; payload and headers are JSON text, exactly as stored."""
 
     position: int
     event_id: UUID
@@ -39,19 +39,19 @@ class StoredEvent:
 
 @dataclass(frozen=True)
 class StoredRange:
-    """A range of a topic's positions, from `first` to before `until`; those before `logged` are in the archive only."""
+    """A range of a topic's positions, from `first` to before `until`; those before `log_first` are only in the archive."""
 
     topic_id: int
     topic: str
     first: int
     until: int
-    logged: int
+    log_first: int
 
     def __len__(self) -> int:
         return max(0, self.until - self.first)
 
 
-def stored_range(
+def find_stored_range(
     conn: Connection,
     topic: str,
     *,
@@ -60,102 +60,106 @@ def stored_range(
     folder: str | None = None,
     namespace: str | None = None,
 ) -> StoredRange:
-    """From start to before end, each `earliest`, `latest`, a position or a time of the log. Raises OutOfLog for a position that
-    neither archive nor log has."""
+    """From start to before end, each `earliest`, `latest`, a position, or a time of the log. Raises PositionOutOfRange for a
+    position that neither archive nor log has."""
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredRange)) as cursor:
         whole = cursor.execute(query("archive/range"), {"topic": topic, "namespace": namespace}).fetchone()
     assert whole is not None
-    first = _position(conn, whole, start, folder)
-    return replace(whole, first=first, until=max(first, _position(conn, whole, end, folder)))
+    first = _parse_position(conn, whole, start, folder)
+    return replace(whole, first=first, until=max(first, _parse_position(conn, whole, end, folder)))
 
 
-def _position(conn: Connection, whole: StoredRange, text: str, folder: str | None) -> int:
+def _parse_position(conn: Connection, whole: StoredRange, text: str, folder: str | None) -> int:
     if text in ("earliest", "latest"):
         return whole.first if text == "earliest" else whole.until
-    if text.isdecimal():
-        if not whole.first <= int(text) <= whole.until:
-            raise OutOfLog(
-                f"position {text} of topic {whole.topic!r} is neither in the archive nor in the log, "
-                f"which hold {whole.first} to {whole.until - 1}; use earliest, latest or a position within"
-            )
-        return int(text)
-    return _position_at(conn, whole, parse_time(conn, text), folder)
+    if not text.isdecimal():
+        return _position_at(conn, whole, parse_time(conn, text), folder)
+    if not whole.first <= int(text) <= whole.until:
+        raise PositionOutOfRange(
+            f"position {text} of topic {whole.topic!r} is neither in the archive nor in the log, "
+            f"which hold {whole.first} to {whole.until - 1}; use earliest, latest or a position within"
+        )
+    return int(text)
 
 
 def _position_at(conn: Connection, whole: StoredRange, at: datetime, folder: str | None) -> int:
-    given = {"topic_id": whole.topic_id, "at": at}
+    parameters = {"topic_id": whole.topic_id, "at": at}
     with map_database_errors():
-        row = conn.execute(query("archive/file_at"), given).fetchone()
+        row = conn.execute(query("archive/file_at"), parameters).fetchone()
         if row is not None:
-            found = first_at(FileRange.of(row, whole.first, whole.logged, folder), at)
-            if found is not None:
-                return found
-        (position,) = conn.execute(query("archive/position_at"), given).fetchone() or (None,)
+            archived = first_position_at(FileRange.of(row, whole.first, whole.log_first, folder), at)
+            if archived is not None:
+                return archived
+        # Index: log_position, in the time partitions from there on.
+        (position,) = conn.execute(
+            "select min(l.position) from headrace.log l where l.topic_id = %(topic_id)s and l.appended_at >= %(at)s",
+            parameters,
+        ).fetchone() or (None,)
     return whole.until if position is None else int(position)
 
 
 def read_stored_events(
     conn: Connection, span: StoredRange, *, rows: RowFilter | None = None, batch: int = BATCH, folder: str | None = None
 ) -> Iterator[list[StoredEvent]]:
-    """The events of a range that pass, in order, in batches. Every position comes once: from the archive below the log's start,
-    from the log above; also when retention moves that start meanwhile."""
-    at = span.first
+    """The events of a range that pass the filter, in order, in batches. Every position comes once: from the archive below the
+    start of the log, from the log above it; also if retention moves that start meanwhile."""
+    position = span.first
     rows = rows or RowFilter()
-    while at < span.until:
-        logged = _logged(conn, span)
-        if at < logged:
-            for piece in _archived(conn, span, at, min(logged, span.until), folder):
-                for some in read_file(piece, _COLUMNS, rows):
-                    yield _pasts(some)
-            at = min(logged, span.until)
+    while position < span.until:
+        log_first = _log_first(conn, span)
+        if position < log_first:
+            archived_until = min(log_first, span.until)
+            for file_range in _archived_ranges(conn, span, position, archived_until, folder):
+                for record_batch in read_archive_file(file_range, _COLUMNS, rows):
+                    yield _stored_events(record_batch)
+            position = archived_until
             continue
-        found = _from_log(conn, span, rows, at, batch)
-        if _logged(conn, span) > at:
-            continue  # Some of it was dropped while it was read; it is in the archive now.
-        if found:
-            yield found
-        at = found[-1].position + 1 if len(found) == batch else span.until
+        events = _read_log(conn, span, rows, position, batch)
+        if _log_first(conn, span) > position:
+            continue  # Some of it was dropped while it was read, and is in the archive now.
+        if events:
+            yield events
+        position = events[-1].position + 1 if len(events) == batch else span.until
 
 
-def read_positions(
+def read_stored_events_at(
     conn: Connection, span: StoredRange, positions: Collection[int], *, folder: str | None = None
 ) -> dict[int, StoredEvent]:
-    """The events at these positions, wherever they are; what neither archive nor log has is left out."""
-    found: dict[int, StoredEvent] = {}
+    """The events at these positions, from log or archive; positions that neither has are left out."""
     if not positions:
-        return found
+        return {}
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        given = {"topic_id": span.topic_id, "positions": list(positions)}
-        found |= {event.position: event for event in cursor.execute(query("archive/positions"), given)}
-    missing = set(positions) - set(found)
-    for piece in files_of(conn, span.topic_id, min(missing), max(missing) + 1, folder=folder) if missing else []:
-        wanted = [position for position in missing if piece.first <= position < piece.until]
-        for some in read_file(piece, _COLUMNS, RowFilter(positions=tuple(wanted))) if wanted else []:
-            found |= {event.position: event for event in _pasts(some)}
-    return found
+        cursor.execute(query("archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
+        events = {event.position: event for event in cursor}
+    missing = set(positions) - set(events)
+    for file_range in find_file_ranges(conn, span.topic_id, min(missing), max(missing) + 1, folder=folder) if missing else []:
+        within = tuple(position for position in missing if file_range.first <= position < file_range.until)
+        for record_batch in read_archive_file(file_range, _COLUMNS, RowFilter(positions=within)) if within else []:
+            events |= {event.position: event for event in _stored_events(record_batch)}
+    return events
 
 
-def _pasts(batch: pa.RecordBatch) -> list[StoredEvent]:
+def _stored_events(batch: pa.RecordBatch) -> list[StoredEvent]:
     return [StoredEvent(**{**row, "event_id": UUID(row["event_id"])}) for row in batch.to_pylist()]
 
 
-def _archived(conn: Connection, span: StoredRange, first: int, until: int, folder: str | None) -> list[FileRange]:
-    pieces = files_of(conn, span.topic_id, first, until, folder=folder)
-    if sum(piece.until - piece.first for piece in pieces) != until - first:
-        raise OutOfLog(
-            f"topic {span.topic!r}: some of the positions {first} to {until - 1} have been dropped by retention "
-            "and are not in the archive; begin at earliest"
+def _archived_ranges(conn: Connection, span: StoredRange, first: int, until: int, folder: str | None) -> list[FileRange]:
+    ranges = find_file_ranges(conn, span.topic_id, first, until, folder=folder)
+    if sum(file_range.until - file_range.first for file_range in ranges) != until - first:
+        raise PositionOutOfRange(
+            f"topic {span.topic!r}: retention dropped some of the positions {first} to {until - 1}, "
+            "and the archive does not have them; start at earliest"
         )
-    return pieces
+    return ranges
 
 
-def _logged(conn: Connection, span: StoredRange) -> int:
+def _log_first(conn: Connection, span: StoredRange) -> int:
     row = conn.execute("select t.dropped_to + 1 from headrace.topic t where t.topic_id = %s", (span.topic_id,)).fetchone()
     return span.until if row is None else int(row[0])
 
 
-def _from_log(conn: Connection, span: StoredRange, rows: RowFilter, first: int, limit: int) -> list[StoredEvent]:
+def _read_log(conn: Connection, span: StoredRange, rows: RowFilter, first: int, limit: int) -> list[StoredEvent]:
+    filters = {"types": None if rows.types is None else list(rows.types), "keys": None if rows.keys is None else list(rows.keys)}
+    parameters = {"topic_id": span.topic_id, "first": first, "until": span.until, "limit": limit, **filters}
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        given = {"topic_id": span.topic_id, "first": first, "until": span.until, "limit": limit}
-        chosen = {name: None if told is None else list(told) for name, told in (("types", rows.types), ("keys", rows.keys))}
-        return cursor.execute(query("archive/past"), given | chosen).fetchall()
+        return cursor.execute(query("archive/events"), parameters).fetchall()

@@ -1,14 +1,14 @@
-"""Archiving: closed time partitions become files, one per day, and are recorded when the files were found equal to the log.
+"""Archives closed time partitions: one file per day, recorded in the catalog once the files are known to be equal to the log.
 
-Killed at any moment, nothing half is recorded: files are written under another name, read back, compared, named, and only then
-recorded, a time partition's files in one transaction. The next run writes the same names again."""
+A crash at any moment leaves nothing incomplete in the catalog: files are written under a temporary name, read back, compared and
+renamed, and then all files of a time partition are recorded in one transaction. The next run writes the same names again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from headrace.archive.parquet import read_content, write_file
-from headrace.core import ArchiveBusy, ArchiveDiffers, NotFound
+from headrace.archive.parquet import Content, read_content, write_file
+from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
 from headrace.db import Connection, Target, connect, connect_arrow, map_connection_errors, map_database_errors, query
 from headrace.log import Topic, get_topic
 
@@ -31,7 +31,7 @@ _LOCK = 0x61726368  # "arch"
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedPartition:
     """A time partition to which nothing is written any more, and whether the archive holds it."""
 
     name: str
@@ -42,8 +42,8 @@ class Closed:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far archiving has come: events written of those to write; `partition` is the one just recorded, else None."""
+class ArchiveProgress:
+    """Events written so far, and the total to write. `partition` is the one just recorded, else None."""
 
     written: int
     total: int
@@ -54,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class _Day:
-    """What PostgreSQL says about one day of a time partition."""
+    """One day of a time partition, as the log has it."""
 
     day: date
     first_position: int
@@ -65,56 +65,44 @@ class _Day:
     checksum: str
 
 
-@dataclass(frozen=True)
-class _File(_Day):
-    """A day with its file, as the catalog records it."""
-
-    file: str
-    file_bytes: int
-
-
 def keep_until_archived(conn: Connection, topic: str, *, archive: bool = True, namespace: str | None = None) -> None:
-    """Says whether retention may drop only what the archive holds."""
+    """Sets whether retention may drop only what the archive holds."""
     with map_database_errors():
         conn.execute("select headrace.keep_until_archived(%s, %s, %s)", (topic, archive, namespace))
 
 
-def closed_partitions(
+def list_closed_partitions(
     conn: Connection, topic: str, *, before: datetime | None = None, namespace: str | None = None
-) -> list[Closed]:
-    """The time partitions that ended before a moment (None: now), oldest first."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Closed)) as cursor:
-        return cursor.execute(query("archive/closed"), {"topic": topic, "before": before, "namespace": namespace}).fetchall()
+) -> list[ClosedPartition]:
+    """The time partitions that ended before a time (None: now), oldest first."""
+    parameters = {"topic": topic, "before": before, "namespace": namespace}
+    with map_database_errors(), conn.cursor(row_factory=class_row(ClosedPartition)) as cursor:
+        return cursor.execute(query("archive/closed_partitions"), parameters).fetchall()
 
 
-def archive(
+def archive_topic(
     target: Target, topic: str, *, folder: Path | str, before: datetime | None = None, namespace: str | None = None
-) -> Iterator[Progress]:
-    """Writes closed time partitions that the archive does not hold, oldest first, and yields how far it has come.
+) -> Iterator[ArchiveProgress]:
+    """Writes the closed time partitions that the archive does not hold, oldest first, and yields its progress.
 
-    Raises ArchiveBusy while another process does the same, ArchiveDiffers when a file, read again, is not equal to the log."""
+    Raises ArchiveBusy while another process archives the topic, and ArchiveMismatch if a file, read back, differs from the log."""
     root = Path(folder).absolute()
     with map_connection_errors(target), connect(target) as conn:
         found = get_topic(conn, topic, namespace=namespace)
-        with _alone(conn, found), _arrow(target) as arrow:
-            due = [
-                one
-                for one in closed_partitions(conn, topic, before=before, namespace=namespace)
-                if one.events and not one.archived
-            ]
-            progress = Progress(0, sum(one.events for one in due), 0, 0)
-            for part in due:
-                for step in _archive_partition(conn, arrow, found, part, root, progress):
-                    yield step
-                    progress = step
+        with _lock_topic(conn, found), _connect_arrow(target) as arrow:
+            closed = list_closed_partitions(conn, topic, before=before, namespace=namespace)
+            due = [partition for partition in closed if partition.events and not partition.archived]
+            progress = ArchiveProgress(0, sum(partition.events for partition in due), 0, 0)
+            for partition in due:
+                progress = yield from _archive_partition(conn, arrow, found, partition, root, progress)
 
 
 @contextmanager
-def _alone(conn: Connection, topic: Topic) -> Iterator[None]:
-    """One archiver per topic; the lock goes with the session, however it ends."""
+def _lock_topic(conn: Connection, topic: Topic) -> Iterator[None]:
+    """One archiver per topic. The lock ends with the session, however that ends."""
     row = conn.execute("select pg_try_advisory_lock(%s, %s)", (_LOCK, topic.topic_id)).fetchone()
     if row != (True,):
-        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it is done")
+        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
     try:
         yield
     finally:
@@ -123,66 +111,69 @@ def _alone(conn: Connection, topic: Topic) -> Iterator[None]:
 
 
 def _archive_partition(
-    conn: Connection, arrow: ArrowConnection, topic: Topic, part: Closed, root: Path, progress: Progress
-) -> Iterator[Progress]:
-    # A sequencer that began before the end of the partition holds the topic's row: wait until it is done.
-    with map_database_errors(), conn.transaction():
-        conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
-    with map_database_errors(), conn.cursor(row_factory=class_row(_Day)) as cursor:
-        given = {"topic_id": topic.topic_id, "from_at": part.from_at, "to_at": part.to_at}
-        days = cursor.execute(query("archive/days"), given).fetchall()
+    conn: Connection, arrow: ArrowConnection, topic: Topic, partition: ClosedPartition, root: Path, progress: ArchiveProgress
+) -> Generator[ArchiveProgress, None, ArchiveProgress]:
     files = []
-    for day in days:
+    for day in _days(conn, topic, partition):
         path = root / _file_name(topic, day)
-        for count in write_file(_unnamed(path), _rows(arrow, topic, day)):
-            progress = Progress(progress.written + count, progress.total, progress.files, progress.file_bytes)
+        temporary = _temporary(path)
+        for count in write_file(temporary, _rows(arrow, topic, day)):
+            progress = replace(progress, written=progress.written + count)
             yield progress
-        _check(_unnamed(path), day)
-        size = _unnamed(path).stat().st_size
-        files.append(_File(**asdict(day), file=str(path.relative_to(root)), file_bytes=size))
-        progress = Progress(progress.written, progress.total, progress.files + 1, progress.file_bytes + size)
-    _name_and_record(conn, topic, root, files)
-    yield Progress(progress.written, progress.total, progress.files, progress.file_bytes, part.name)
+        _check(temporary, day)
+        size = temporary.stat().st_size
+        files.append({**asdict(day), "file": str(path.relative_to(root)), "file_bytes": size})
+        progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + size)
+    _record(conn, topic, root, files)
+    yield replace(progress, partition=partition.name)
+    return progress
+
+
+def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[_Day]:
+    with map_database_errors(), conn.cursor(row_factory=class_row(_Day)) as cursor:
+        # A sequencer that started before the end of the partition holds the topic's row: wait until it has finished.
+        with conn.transaction():
+            conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
+        parameters = {"topic_id": topic.topic_id, "from_at": partition.from_at, "to_at": partition.to_at}
+        return cursor.execute(query("archive/days"), parameters).fetchall()
 
 
 def _file_name(topic: Topic, day: _Day) -> Path:
-    # With the checksum: shards that share a folder have the same positions with other events.
+    # With the checksum: shards that share a folder have other events at the same positions.
     name = f"{day.first_position:012}-{day.last_position:012}-{int(day.checksum) % 16**8:08x}.parquet"
     return Path(f"namespace={topic.namespace}", f"topic={topic.topic}", f"date={day.day}", name)
 
 
-def _unnamed(path: Path) -> Path:
-    # Readers of a folder of Parquet files pass over names that begin with a dot.
+def _temporary(path: Path) -> Path:
+    # Readers of a folder of Parquet files skip names that begin with a dot.
     return path.with_name(f".{path.name}.writing")
 
 
 def _check(path: Path, day: _Day) -> None:
-    """What was written is read back from the file and compared with what PostgreSQL said."""
-    held = read_content(path)
-    wanted = (day.first_position, day.last_position, day.events, day.checksum)
-    if (held.first_position, held.last_position, held.events, held.checksum) != wanted:
-        raise ArchiveDiffers(
-            f"{path} holds {held.events} events, {held.first_position} to {held.last_position}, with checksum {held.checksum}; "
-            f"the log has {day.events}, {day.first_position} to {day.last_position}, with {day.checksum}; nothing was recorded"
-        )
+    content = read_content(path)
+    expected = Content(day.first_position, day.last_position, day.events, day.checksum)
+    if content != expected:
+        raise ArchiveMismatch(f"{path} holds {content}; the log has {expected}; nothing was recorded")
 
 
-def _name_and_record(conn: Connection, topic: Topic, root: Path, files: Sequence[_File]) -> None:
-    for one in files:
-        path = root / one.file
-        _unnamed(path).replace(path)
+def _record(conn: Connection, topic: Topic, root: Path, files: Sequence[Mapping[str, object]]) -> None:
+    """Gives the files their names and records them. Deletes files that they replace."""
+    paths = [root / str(file["file"]) for file in files]
+    for path in paths:
+        _temporary(path).replace(path)
         _sync_folder(path.parent)
-    rows = msgspec.json.encode(files).decode()
     with map_database_errors():
-        given = {"topic_id": topic.topic_id, "folder": str(root), "files": rows}
-        replaced = conn.execute(query("archive/record"), given).fetchall()
+        replaced = conn.execute(
+            "select r.folder, r.file from headrace.record_archive(%s, %s, %s::jsonb) r",
+            (topic.topic_id, str(root), msgspec.json.encode(files).decode()),
+        ).fetchall()
     # Whoever reads the folder as a whole would find their events twice.
-    for path in {Path(folder) / file for folder, file in replaced} - {root / one.file for one in files}:
+    for path in {Path(folder) / file for folder, file in replaced} - set(paths):
         path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name, too, is on the disk before the catalog tells of it."""
+    """The new name must be on disk, too, before the catalog refers to it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -191,7 +182,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _rows(arrow: ArrowConnection, topic: Topic, day: _Day) -> Iterator[pa.RecordBatch]:
-    statement = sql.SQL(query("archive/read")).format(
+    statement = sql.SQL(query("archive/file_rows")).format(
         topic_id=sql.Literal(topic.topic_id),
         first_at=sql.Literal(day.first_at.isoformat()),
         last_at=sql.Literal(day.last_at.isoformat()),
@@ -205,10 +196,10 @@ def _rows(arrow: ArrowConnection, topic: Topic, day: _Day) -> Iterator[pa.Record
 
 
 @contextmanager
-def _arrow(target: Target) -> Iterator[ArrowConnection]:
+def _connect_arrow(target: Target) -> Iterator[ArrowConnection]:
     try:
-        opened = connect_arrow(target, application_name="headrace archive")
+        arrow = connect_arrow(target, application_name="headrace archive")
     except ImportError:
         raise NotFound("the archive needs pyarrow and adbc-driver-postgresql; pip install 'headrace[spark]'") from None
-    with closing(opened) as conn:
-        yield conn
+    with closing(arrow):
+        yield arrow

@@ -1,19 +1,18 @@
-"""`headrace archive`: closed time partitions become Parquet files; what is archived, and whether it still is."""
+"""`headrace archive`: closed time partitions of the log as Parquet files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 from typer.core import TyperGroup
 
-from headrace.archive import Archived, Progress, archive, closed_partitions, list_archive, verify_archive
-from headrace.cli.output import console, json_line
+from headrace.archive import ArchivedFile, ArchiveProgress, archive_topic, list_archive, list_closed_partitions, verify_archive
+from headrace.cli.options import ArchiveFolder, DryRun, OptionalTopic, TopicName
+from headrace.cli.output import json_line, progress_bar
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import Connection, Target, connect, parse_time
@@ -30,104 +29,91 @@ class TopicOrCommand(TyperGroup):
         return super().resolve_command(ctx, args if known else ["run", *args])
 
 
-group = typer.Typer(help="Archive: closed time partitions of the log as Parquet files.", cls=TopicOrCommand)
-
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
-SomeName = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic.", show_default=False)]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--folder", envvar="HEADRACE_ARCHIVE", help="Folder of the archive.", show_default="where this topic's is"),
-]
+group = typer.Typer(help="The archive: closed time partitions of the log as Parquet files.", cls=TopicOrCommand)
 
 
 @command(group, "run")
 def run(
     session: Session,
-    name: Name,
-    folder: Folder = None,
+    name: TopicName,
+    folder: ArchiveFolder = None,
     before: Annotated[
-        str | None, typer.Option(help="Time partitions that ended before this time.", show_default="all closed ones")
+        str | None, typer.Option(help="Only time partitions that ended before this time.", show_default="all closed ones")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Write a topic's closed time partitions to Parquet, check the files against the log, and record them.
+    """Write closed time partitions to Parquet files, check and record them.
 
-    Run again, it goes on with what is missing. A topic with `headrace topic alter TOPIC --archive` keeps everything until then.
-
-    `headrace archive TOPIC` is the same.
+    The files are compared with the log before they are recorded. Run it again to continue with what is missing. After
+    `headrace topic alter TOPIC --archive`, retention drops only archived events. `headrace archive TOPIC` is short for this.
 
     Example: headrace archive orders --folder /srv/archive --before 2026-01-01
     """
-    done = []
+    results = []
     for target in session.targets:
         with connect(target) as conn:
             until = parse_time(conn, before) if before else None
-            due = [one for one in closed_partitions(conn, name, before=until, namespace=session.namespace) if not one.archived]
-            # Nothing to do needs no folder.
+            partitions = list_closed_partitions(conn, name, before=until, namespace=session.namespace)
+            due = [partition for partition in partitions if not partition.archived]
+            # Without work no folder is needed.
             root = None if dry_run or not due else _folder(session, conn, name, folder)
-        result = {"shard": target.name, "partitions": len(due), "events": sum(one.events for one in due)}
+        result = {"shard": target.name, "partitions": len(due), "events": sum(partition.events for partition in due)}
         if root is not None:
-            end = _shown(session, target, archive(target, name, folder=root, before=until, namespace=session.namespace))
+            end = _archive(session, target, name, root, until)
             result |= {"files": end.files, "file_bytes": end.file_bytes, "folder": str(root)}
-        done.append((target, result))
+        results.append((target, result))
     if session.json:
-        json_line([result for _, result in done])
+        json_line([result for _, result in results])
         return
-    verb = "to archive" if dry_run else "archived"
-    columns = ["time partitions", f"events {verb}", "files", "bytes"]
-    session.rows(columns, ((t, [r["partitions"], r["events"], r.get("files"), r.get("file_bytes")]) for t, r in done))
+    columns = ["time partitions", "events to archive" if dry_run else "events archived", "files", "bytes"]
+    fields = ("partitions", "events", "files", "file_bytes")
+    session.rows(columns, ((target, [result.get(field) for field in fields]) for target, result in results))
 
 
-def _folder(session: Session, conn: Connection, topic: str, given: Path | None) -> Path:
-    if given is not None:
-        return given
-    known = list_archive(conn, topic, namespace=session.namespace)
-    if not known:
-        raise typer.BadParameter("say where the archive is: --folder or HEADRACE_ARCHIVE", param_hint="--folder")
-    return Path(known[-1].folder)
+def _folder(session: Session, conn: Connection, topic: str, folder: Path | None) -> Path:
+    if folder is not None:
+        return folder
+    files = list_archive(conn, topic, namespace=session.namespace)
+    if not files:
+        raise typer.BadParameter("set the folder of the archive with --folder or HEADRACE_ARCHIVE", param_hint="--folder")
+    return Path(files[-1].folder)
 
 
-def _shown(session: Session, target: Target, steps: Iterator[Progress]) -> Progress:
-    end = Progress(0, 0, 0, 0)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console(stderr=True), disable=session.json) as bars:
-        task = bars.add_task(f"events of {target.name}", total=None)
-        for end in steps:
-            bars.update(task, completed=end.written, total=end.total)
+def _archive(session: Session, target: Target, topic: str, folder: Path, before: datetime | None) -> ArchiveProgress:
+    end = ArchiveProgress(0, 0, 0, 0)
+    with progress_bar(hide=session.json) as progress:
+        task = progress.add_task(f"events of {target.name}", total=None)
+        for end in archive_topic(target, topic, folder=folder, before=before, namespace=session.namespace):
+            progress.update(task, completed=end.written, total=end.total)
     return end
 
 
 @command(group, "list")
-def list_(session: Session, name: SomeName = None) -> None:
-    """List what is archived, by topic and day."""
-    found = session.found(lambda conn: list_archive(conn, name, namespace=session.namespace))
+def list_(session: Session, name: OptionalTopic = None) -> None:
+    """List archived files by topic and day."""
+    files = session.collect(lambda conn: list_archive(conn, name, namespace=session.namespace))
     columns = ["topic", "day", "positions", "events", "bytes", "in the log too", "archived at", "file"]
-    session.show(columns, found, _row)
+    session.show(columns, files, _row)
 
 
-def _row(one: Archived) -> list[object]:
-    positions = f"{one.first_position} to {one.last_position}"
-    counts = [positions, one.events, one.file_bytes, one.in_log, one.archived_at]
-    return [one.topic, one.day.isoformat(), *counts, str(Path(one.folder) / one.file)]
+def _row(file: ArchivedFile) -> list[object]:
+    positions = f"{file.first_position} to {file.last_position}"
+    counts = [positions, file.events, file.file_bytes, file.in_log, file.archived_at]
+    return [file.topic, file.day.isoformat(), *counts, str(Path(file.folder) / file.file)]
 
 
 @command(group, "verify")
-def verify(session: Session, name: SomeName = None, folder: Folder = None) -> None:
-    """Read every archived file again and compare it with what was recorded: count and checksum.
+def verify(session: Session, name: OptionalTopic = None, folder: ArchiveFolder = None) -> None:
+    """Read archived files again and compare them with their records.
 
-    Exits with 6 where a file is missing or differs.
+    It compares count and checksum. The exit code is 6 when a file is missing or differs.
     """
-    looked = session.found(lambda conn: verify_archive(conn, name, folder=folder, namespace=session.namespace))
-    wrong = [one.problem for _, one in looked if one.problem]
-    if session.json:
-        json_line([_as_json(target, one.archived) | {"problem": one.problem} for target, one in looked])
-    else:
-        events = sum(one.archived.events for _, one in looked if not one.problem)
-        console().print(f"{len(looked) - len(wrong)} of {len(looked)} files hold what was recorded: {events} events")
-    if wrong:
-        raise ProblemsFound("the archive is not what was recorded: " + "; ".join(wrong))
-
-
-def _as_json(target: Target, one: Archived) -> dict[str, object]:
-    shown: dict[str, object] = msgspec.to_builtins(one)
-    return {"shard": target.name} | shown
+    results = session.collect(lambda conn: verify_archive(conn, name, folder=folder, namespace=session.namespace))
+    problems = [result.problem for _, result in results if result.problem]
+    events = sum(result.archived.events for _, result in results if not result.problem)
+    session.print(
+        [{"shard": target.name, **msgspec.to_builtins(one.archived), "problem": one.problem} for target, one in results],
+        f"{len(results) - len(problems)} of {len(results)} files are as recorded: {events} events",
+    )
+    if problems:
+        raise ProblemsFound("the archive differs from its records: " + "; ".join(problems))

@@ -1,4 +1,4 @@
-"""`headrace condition`: try conditions before a rule has them."""
+"""`headrace condition`: test conditions before a rule uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from headrace.cli.corpus import Difference, tell_corpus
+from headrace.cli.corpus import Difference, print_corpus_result
 from headrace.cli.output import console, json_line, table
 from headrace.cli.session import Session, command
 from headrace.db import connect
@@ -20,17 +20,17 @@ from headrace.lang.condition import (
     Outcome,
     Sample,
     decode_json,
+    evaluate_pairs,
     explain,
     load_corpus,
-    pairwise,
     parse,
     python_engine,
+    read_sample,
     run_cases,
-    sample_of,
 )
 from headrace.rules import database_engine
 
-group = typer.Typer(help="Conditions: the SQL predicates of rules, tried out.")
+group = typer.Typer(help="Conditions: test the SQL predicates of rules.")
 
 EngineName = Literal["python", "database", "spark"]
 EVENT_MEMBERS = {"type", "key", "headers", "payload", "emitted_at"}
@@ -40,20 +40,24 @@ EVENT_MEMBERS = {"type", "key", "headers", "payload", "emitted_at"}
 def test(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Cases in TOML.", show_default=False)],
-    engine: Annotated[EngineName, typer.Option(help="Which engine answers.")] = "python",
+    engine: Annotated[EngineName, typer.Option(help="Engine that evaluates the conditions.")] = "python",
 ) -> None:
-    """Run a file of cases; exit code 6 where a case differs, naming it.
+    """Run the cases of a file; exit with code 6 and name the cases that differ.
 
     A case is a table `[[case]]` with name, condition, event (JSON with type, key, headers, payload) or payload alone,
-    and expect = "true", "false" or "unknown", or error = "part of the message" for a text that must be refused.
+    and expect = "true", "false" or "unknown", or error = "part of the message" for a condition that must be rejected.
 
     Example: headrace condition test rules.toml --engine database
     """
     cases = load_corpus(file)
-    with _engine(session, engine) as answers:
-        outcomes = run_cases(cases, pairwise(answers))
-    differ = [Difference(one.case.name, f"expected {_expected(one)}, got {one.got}") for one in outcomes if not one.passed]
-    tell_corpus(session, engine, len(cases), differ)
+    with _engine(session, engine) as chosen:
+        outcomes = run_cases(cases, evaluate_pairs(chosen))
+    differ = [
+        Difference(outcome.case.name, f"expected {_expected(outcome)}, got {outcome.got}")
+        for outcome in outcomes
+        if not outcome.passed
+    ]
+    print_corpus_result(session, engine, len(cases), differ)
 
 
 def _expected(outcome: Outcome) -> str:
@@ -69,7 +73,7 @@ def _engine(session: Session, name: EngineName) -> Iterator[Engine]:
         with connect(session.targets[0]) as conn:
             yield database_engine(conn)
     else:
-        # Not before it is wanted: the import takes a second, and Spark need not be installed.
+        # Imported here: it takes a second, and Spark need not be installed.
         from headrace.spark import session as spark_session
         from headrace.spark import spark_engine
 
@@ -96,11 +100,11 @@ def explain_(
 
 
 def _sample(text: str) -> Sample:
-    """The event; a JSON document that has other members than an event's is taken for its payload."""
+    """The event. JSON with other members than those of an event is its payload."""
     value = decode_json(text)
     if isinstance(value, dict) and (set(value) <= EVENT_MEMBERS or "payload" in value):
-        return sample_of(text)
-    return sample_of(None, text)
+        return read_sample(text)
+    return read_sample(None, text)
 
 
 def _rows(clause: ClauseValue, depth: int) -> Iterator[list[object]]:

@@ -1,4 +1,4 @@
-"""`headrace correlator`: patterns of events that run over a topic, and where their keys stand."""
+"""`headrace correlator`: ECL patterns that run over a topic, and the state of their keys."""
 
 from __future__ import annotations
 
@@ -10,94 +10,76 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headrace import correlators
 from headrace.cli.definition import state_facts, status_and_remark
-from headrace.cli.output import console, json_line, table
+from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.pattern import read_text
-from headrace.cli.session import Session, command
+from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator
-from headrace.correlators import (
-    ActionOutput,
-    Correlator,
-    CorrelatorState,
-    EventOutput,
-    KeyState,
-    Output,
-    PastOutput,
-    alter_correlator,
-    create_correlator,
-    drop_correlator,
-    get_correlator,
-    key_state,
-    list_correlations,
-    list_correlators,
-)
 
-group = typer.Typer(help="Correlators: ECL patterns over a topic; what they push becomes actions or events.")
+group = typer.Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
 
 Name = Annotated[str, typer.Argument(metavar="CORRELATOR", help="Name of the correlator.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Actions = Annotated[list[str] | None, typer.Option("--action", metavar="TOKEN=NAME", help="The token becomes an action.")]
-Events = Annotated[
-    list[str] | None, typer.Option("--event", metavar="TOKEN=TOPIC/TYPE", help="The token becomes an event on a topic.")
+Actions = Annotated[
+    list[str] | None, typer.Option("--action", metavar="TOKEN=NAME", help="Send the token as this action; repeatable.")
 ]
-ForgetDays = Annotated[float | None, typer.Option(help="A key without events for so many days is forgotten.")]
-AllowFeedback = Annotated[bool, typer.Option("--allow-feedback", help="Also where its own events lead back to it.")]
+Events = Annotated[
+    list[str] | None, typer.Option("--event", metavar="TOKEN=TOPIC/TYPE", help="Publish the token as this event; repeatable.")
+]
+KEY = "What events are grouped by, such as key or object ->> 'account'."
+EVIDENCE_MAX = "Positions kept as evidence of an output."
+ForgetDays = Annotated[float | None, typer.Option(help="Forget a key after this many days without an event.")]
+AllowFeedback = Annotated[bool, typer.Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")]
 
 
 @command(group, "list")
-def list_(
-    session: Session,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only of this topic.", show_default=False)] = None,
-) -> None:
-    """List the correlators, each with its status: pending, valid or invalid."""
-    found = session.found(lambda conn: list_correlators(conn, topic=topic, namespace=session.namespace))
+def list_(session: Session, topic: OptionalTopic = None) -> None:
+    """List correlators with their status: pending, valid or invalid."""
+    states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
     columns = ["correlator", "topic", "key", "pattern", "outputs", "version", "status", ""]
-    session.show(columns, found, _row, facts=state_facts)
+    session.show(columns, states, _row, facts=state_facts)
 
 
-def _row(state: CorrelatorState) -> list[object]:
-    own = state.correlator
-    outputs = ", ".join(f"{token} → {_becomes(output)}" for token, output in own.outputs.items())
-    return [own.name, own.topic, own.key, own.pattern, outputs, state.version, *status_and_remark(state)]
+def _row(state: correlators.CorrelatorState) -> list[object]:
+    correlator = state.correlator
+    outputs = ", ".join(f"{token} → {_output_name(output)}" for token, output in correlator.outputs.items())
+    definition = [correlator.name, correlator.topic, correlator.key, correlator.pattern, outputs]
+    return [*definition, state.version, *status_and_remark(state)]
 
 
-def _becomes(output: Output) -> str:
-    return output.action if isinstance(output, ActionOutput) else f"{output.topic}/{output.event}"
+def _output_name(output: correlators.Output) -> str:
+    return output.action if isinstance(output, correlators.ActionOutput) else f"{output.topic}/{output.event}"
 
 
 @command(group, "show")
 def show(session: Session, name: Name) -> None:
-    """Show one correlator: its definition, its status, and how many keys went on when it last changed."""
-    found = [(target, get_correlator(conn, name, namespace=session.namespace)) for target, conn in session.shards()]
-    if session.json:
-        json_line([{"shard": target.name} | state_facts(state) for target, state in found])
-        return
-    for target, state in found:
-        facts = [(fact.replace("_", " "), value) for fact, value in state_facts(state).items()]
-        console().print(table([f"correlator {name}", f"on {target}"], facts))
+    """Show the definition and the status of one correlator."""
+    states = session.collect(lambda conn: [correlators.get_correlator(conn, name, namespace=session.namespace)])
+    tables = [facts_table(f"correlator {name}", target, state_facts(state)) for target, state in states]
+    session.print([{"shard": target.name} | state_facts(state) for target, state in states], *tables)
 
 
 @command(group, "create")
 def create(
     session: Session,
     name: Name,
-    topic: Annotated[str, typer.Option(help="Topic it looks at.", show_default=False)],
-    pattern: Annotated[str, typer.Option(help="ECL, or @FILE.", show_default=False)],
-    key: Annotated[
-        str | None, typer.Option(help="Which events belong together, such as key or object ->> 'account'.", show_default="all")
-    ] = None,
+    topic: Annotated[str, typer.Option(help="Topic whose events it reads.", show_default=False)],
+    pattern: Annotated[str, typer.Option(help="ECL pattern, or @FILE.", show_default=False)],
+    key: Annotated[str | None, typer.Option(help=KEY, show_default="all events together")] = None,
     action: Actions = None,
     event: Events = None,
     forget_days: ForgetDays = None,
-    evidence_max: Annotated[int, typer.Option(help="Positions kept as evidence of an output.")] = 100,
+    evidence_max: Annotated[int, typer.Option(help=EVIDENCE_MAX)] = 100,
     allow_feedback: AllowFeedback = False,
 ) -> None:
-    """Create a correlator, on every shard. A pattern that is none is refused, with the place of the mistake.
+    """Create a correlator, on every shard.
+
+    An invalid pattern is rejected with its line and column.
 
     Example: headrace correlator create fraud --topic bank --key "object ->> 'account'" --action alarm=CALL
     --pattern 'repeat {push(alarm) {within 10 min {sequential {login.failed, login.failed, transfer}}}}'
     """
-    correlator = Correlator(
+    correlator = correlators.Correlator(
         name=name,
         topic=topic,
         pattern=read_text(pattern),
@@ -107,33 +89,32 @@ def create(
         evidence_max=evidence_max,
         allow_feedback=allow_feedback,
     )
-    for _, conn in session.shards():
-        create_correlator(conn, correlator, namespace=session.namespace)
-    session.done(f"correlator {name} created; a running node puts it into force within a second", {"correlator": name})
+    session.on_every_shard(lambda conn: correlators.create_correlator(conn, correlator, namespace=session.namespace))
+    session.done(f"correlator {name} created; a running node activates it within a second", {"correlator": name})
 
 
 @command(group, "alter")
 def alter(
     session: Session,
     name: Name,
-    pattern: Annotated[str | None, typer.Option(help="ECL, or @FILE.")] = None,
-    key: Annotated[str | None, typer.Option(help="Which events belong together.")] = None,
+    pattern: Annotated[str | None, typer.Option(help="ECL pattern, or @FILE.")] = None,
+    key: Annotated[str | None, typer.Option(help=KEY)] = None,
     action: Actions = None,
     event: Events = None,
     forget_days: ForgetDays = None,
-    evidence_max: Annotated[int | None, typer.Option(help="Positions kept as evidence of an output.")] = None,
+    evidence_max: Annotated[int | None, typer.Option(help=EVIDENCE_MAX)] = None,
     active: Annotated[bool | None, typer.Option("--active/--no-active", help="Whether it runs.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="All keys start afresh.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart all keys.")] = False,
     allow_feedback: AllowFeedback = False,
 ) -> None:
-    """Change a correlator, on every shard; what is not named stays. Every change is a version.
+    """Change a correlator, on every shard; each change is a new version.
 
-    Keys whose state is provably equivalent to one of the new pattern go on from there; the others start afresh with their
-    next event. It says how many of each.
+    Options that you leave out keep their values. A key keeps its state if that is provably equivalent to a state of the new
+    pattern; other keys restart with their next event.
 
     Example: headrace correlator alter fraud --pattern @fraud.ecl
     """
-    given: dict[str, object] = {
+    options: dict[str, object] = {
         "pattern": None if pattern is None else read_text(pattern),
         "key": key,
         "forget_after": _days(forget_days),
@@ -141,28 +122,30 @@ def alter(
         "active": active,
         "allow_feedback": allow_feedback or None,
     }
-    changed = {field: value for field, value in given.items() if value is not None}
+    changes = {field: value for field, value in options.items() if value is not None}
     outputs = _outputs(action, event)
-    if not changed and not outputs and not restart:
-        raise typer.BadParameter("say what to change, such as --pattern")
+    if not changes and not outputs and not restart:
+        raise typer.BadParameter("nothing to change; add an option such as --pattern")
     carried = restarted = 0
     for _, conn in session.shards():
-        state = get_correlator(conn, name, namespace=session.namespace)
-        after = replace(state.correlator, **changed, outputs={**state.correlator.outputs, **outputs})  # type: ignore[arg-type]
-        told = alter_correlator(conn, after, namespace=session.namespace, source=state.source, restart=restart)
-        carried, restarted = carried + told.carried, restarted + told.restarted
+        state = correlators.get_correlator(conn, name, namespace=session.namespace)
+        after = replace(state.correlator, **changes, outputs={**state.correlator.outputs, **outputs})  # type: ignore[arg-type]
+        keys = correlators.alter_correlator(conn, after, namespace=session.namespace, source=state.source, restart=restart)
+        carried, restarted = carried + keys.carried, restarted + keys.restarted
     session.done(
-        f"correlator {name} changed: {carried} keys go on from where they stand, {restarted} start afresh",
+        f"correlator {name} changed: {carried} keys keep their state, {restarted} restart",
         {"correlator": name, "carried": carried, "restarted": restarted},
     )
 
 
 @command(group, "drop")
 def drop(session: Session, name: Name, yes: Yes = False) -> None:
-    """Drop a correlator with the state of its keys, on every shard. Its versions and what it pushed stay on record."""
+    """Drop a correlator and the state of its keys, on every shard.
+
+    Its versions and outputs stay on record.
+    """
     session.confirm(f"Drop correlator {name} and the state of its keys?", yes=yes)
-    for _, conn in session.shards():
-        drop_correlator(conn, name, namespace=session.namespace)
+    session.on_every_shard(lambda conn: correlators.drop_correlator(conn, name, namespace=session.namespace))
     session.done(f"correlator {name} dropped", {"correlator": name})
 
 
@@ -170,81 +153,84 @@ def drop(session: Session, name: Name, yes: Yes = False) -> None:
 def outputs(
     session: Session,
     name: Name,
-    key: Annotated[str | None, typer.Option(help="Only of this key.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, the newest.")] = 20,
+    key: Annotated[str | None, typer.Option(help="Only this key.")] = None,
+    limit: Annotated[int, typer.Option(help="Show at most this many.")] = 20,
 ) -> None:
-    """Show what a correlator has pushed, the newest last, with the positions that led to it."""
-    found = session.found(lambda conn: list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace))
+    """Show the newest outputs of a correlator with their evidence."""
+    outputs = session.collect(
+        lambda conn: correlators.list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace)
+    )
     columns = ["at", "key", "token", "position", "became", "evidence", "version"]
-    session.show(columns, found, _output_row)
+    session.show(columns, outputs, _output_row)
 
 
-def _output_row(one: PastOutput) -> list[object]:
-    return [one.output_at, one.key, one.token, one.position or "timer", one.name, _shown(one.evidence), one.version]
+def _output_row(output: correlators.PastOutput) -> list[object]:
+    place = [output.output_at, output.key, output.token, output.position or "timer", output.name]
+    return [*place, _positions(output.evidence), output.version]
 
 
 @command(group, "state")
 def state(
     session: Session,
     name: Name,
-    key: Annotated[str, typer.Option(help="The key.", show_default="the one of a correlator without key")] = "",
+    key: Annotated[str, typer.Option(help="The key.", show_default="the only one, without a key")] = "",
 ) -> None:
-    """Show where a key stands, what it waits for, and the shortest sequence of events that would make it fire.
+    """Show the state of a key, and the shortest way to its next output.
+
+    It also shows the events and timers that the key waits for.
 
     Example: headrace correlator state fraud --key c3
     """
-    found = [(target, key_state(conn, name, key, namespace=session.namespace)) for target, conn in session.shards()]
-    running = [(target, one) for target, one in found if one is not None]
+    states = session.collect(lambda conn: [correlators.key_state(conn, name, key, namespace=session.namespace)])
+    running = [(target, state) for target, state in states if state is not None]
     if not running:
-        raise UnknownCorrelator(f"no version of correlator {name!r} runs yet; start a node, and see: headrace correlator list")
-    # A key lives on the shard of its events; the others know nothing of it.
-    shown = [(target, one) for target, one in running if one.known] or running[:1]
-    if session.json:
-        json_line([{"shard": target.name} | _state_json(one) for target, one in shown])
-        return
-    for target, one in shown:
-        console().print(table([f"correlator {name}", f"on {target}"], _state_facts(one)))
+        raise UnknownCorrelator(f"no version of correlator {name!r} is active yet; run a node, and see: headrace correlator list")
+    # Only the shard with the events of a key knows the key.
+    known = [(target, state) for target, state in running if state.known] or running[:1]
+    tables = [facts_table(f"correlator {name}", target, _state_facts(state)) for target, state in known]
+    session.print([{"shard": target.name} | _state_json(state) for target, state in known], *tables)
 
 
-def _state_facts(one: KeyState) -> list[tuple[str, object]]:
-    return [
-        ("key", one.key),
-        ("status", one.status.value if one.known else f"{one.status.value}; no event has moved it yet"),
-        ("since", one.started_at),
-        ("last event", one.seen_at),
-        ("evidence", _shown(one.evidence)),
-        ("waits for", ", ".join(one.waits_for.events) or "nothing"),
-        ("timers", ", ".join(str(at) for at in one.deadlines) or "none"),
-        ("fires after", "nothing can make it fire any more" if one.shortest is None else str(one.shortest)),
-        ("pushed so far", one.pushed),
-    ]
+def _state_facts(state: correlators.KeyState) -> dict[str, object]:
+    return {
+        "key": state.key,
+        "status": state.status.value if state.known else f"{state.status.value}; no event has changed it yet",
+        "started at": state.started_at,
+        "last event at": state.seen_at,
+        "evidence": _positions(state.evidence),
+        "waits for": ", ".join(state.waits_for.events) or "nothing",
+        "timers": ", ".join(str(at) for at in state.deadlines) or "none",
+        "next output after": "it cannot produce any more output" if state.shortest is None else str(state.shortest),
+        "outputs so far": state.pushed,
+    }
 
 
-def _state_json(one: KeyState) -> dict[str, object]:
-    shown: dict[str, object] = msgspec.to_builtins(replace(one, shortest=None))
-    return shown | {"waits_for": list(one.waits_for.events), "shortest": None if one.shortest is None else str(one.shortest)}
+def _state_json(state: correlators.KeyState) -> dict[str, object]:
+    facts: dict[str, object] = msgspec.to_builtins(replace(state, shortest=None))
+    shortest = None if state.shortest is None else str(state.shortest)
+    return facts | {"waits_for": list(state.waits_for.events), "shortest": shortest}
 
 
-def _shown(positions: Sequence[int]) -> str:
-    return ", ".join(map(str, positions)) if len(positions) <= 8 else f"{', '.join(map(str, positions[:8]))}, …"
+def _positions(positions: Sequence[int]) -> str:
+    return ", ".join(map(str, positions[:8])) + (", …" if len(positions) > 8 else "")
 
 
 def _days(days: float | None) -> timedelta | None:
     return None if days is None else timedelta(days=days)
 
 
-def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, Output]:
-    """`token=NAME` and `token=topic/type`, as they stand on the command line."""
-    found: dict[str, Output] = {}
-    for given in actions or ():
-        token, is_there, action = given.partition("=")
-        if not (token and is_there and action):
-            raise typer.BadParameter(f"{given!r} is not TOKEN=NAME", param_hint="--action")
-        found[token] = ActionOutput(action=action)
-    for given in events or ():
-        token, _, target = given.partition("=")
-        topic, is_there, type = target.partition("/")
-        if not (token and topic and is_there and type):
-            raise typer.BadParameter(f"{given!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
-        found[token] = EventOutput(event=type, topic=topic)
-    return found
+def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, correlators.Output]:
+    """The options `--action TOKEN=NAME` and `--event TOKEN=TOPIC/TYPE`."""
+    outputs: dict[str, correlators.Output] = {}
+    for option in actions or ():
+        token, _, action = option.partition("=")
+        if not (token and action):
+            raise typer.BadParameter(f"{option!r} is not TOKEN=NAME", param_hint="--action")
+        outputs[token] = correlators.ActionOutput(action=action)
+    for option in events or ():
+        token, _, target = option.partition("=")
+        topic, _, type = target.partition("/")
+        if not (token and topic and type):
+            raise typer.BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
+        outputs[token] = correlators.EventOutput(event=type, topic=topic)
+    return outputs

@@ -1,4 +1,4 @@
-"""What the commands of rules and correlators say alike: a definition, and what became of it."""
+"""How the commands of rules and correlators show a definition and its status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.rules import RuleState
 
 
 def state_facts(state: RuleState | CorrelatorState) -> dict[str, object]:
-    """The definition and the rest of the state side by side."""
+    """All fields of the definition and of its state, for JSON."""
     facts: dict[str, object] = msgspec.to_builtins(state)
     definition = facts.pop("rule" if isinstance(state, RuleState) else "correlator")
     assert isinstance(definition, dict)
@@ -17,7 +17,7 @@ def state_facts(state: RuleState | CorrelatorState) -> dict[str, object]:
 
 
 def status_and_remark(state: RuleState | CorrelatorState) -> tuple[str, str]:
-    """Whether it is in force, and what is to be said about that."""
+    """The status, and the first line of the error or warning."""
     definition = state.rule if isinstance(state, RuleState) else state.correlator
     status = state.status if definition.active else f"{state.status}, not active"
     return status, state.error.splitlines()[0] if state.error else state.warning or ""

@@ -1,33 +1,18 @@
-"""What `ecl run` shows: each event taken, timers that came later, and what could come next."""
+"""The steps of `headrace ecl run`: what each event does, later timers, and what can come next."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.core import Invalid
-from headrace.lang.ecl import (
-    Event,
-    Output,
-    Pattern,
-    StateLimitExceeded,
-    Table,
-    TableState,
-    advance_state,
-    compile,
-    next_deadline,
-    run_events,
-    shortest_to_output,
-    start_state,
-    status_of,
-    waits_for,
-)
+from headrace.lang import ecl
 
 US_PER_S = 1_000_000
 
 
 @dataclass(frozen=True)
 class Step:
-    """One event, or time that went on (`type` None)."""
+    """One event, or time that passes (`type` is None)."""
 
     number: int | None
     type: str | None
@@ -38,8 +23,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The steps, and where they lead."""
+class PatternRun:
+    """The steps, and what can follow them."""
 
     steps: list[Step]
     waits_for: list[str]
@@ -47,41 +32,40 @@ class Ran:
     shortest: str | None
 
 
-def run_to(pattern: Pattern, events: tuple[Event, ...], *, until_s: float | None) -> Ran:
-    """Runs the events, then lets time go on to `until_s`."""
-    table = compile(pattern)
-    ran = run_events(pattern, events)
+def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s: float | None) -> PatternRun:
+    """Runs the events, then advances the time to `until_s`."""
+    table = ecl.compile(pattern)
+    results = ecl.run_events(pattern, events)
     steps = [
-        Step(number, one.event.type, one.event.time / US_PER_S, _tokens(one.outputs, one.event.time), one.moved, str(one.status))
-        for number, one in enumerate(ran, 1)
+        Step(n, run.event.type, run.event.time / US_PER_S, _tokens(run.outputs, run.event.time), run.changed, str(run.status))
+        for n, run in enumerate(results, 1)
     ]
     now = events[-1].time if events else 0
-    state = ran[-1].state if ran else start_state(table, now)
+    state = results[-1].state if results else ecl.start_state(table, now)
     if until_s is not None:
         until = round(until_s * US_PER_S)
         if until < now:
             raise Invalid(f"--until {until_s:g} is before the last event, at {now / US_PER_S:g} s")
-        later, outputs = advance_state(table, state, until)
-        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != state, str(status_of(table, later))))
+        later, outputs = ecl.advance_state(table, state, until)
+        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != state, str(ecl.status_of(table, later))))
         state, now = later, until
-    deadline = next_deadline(state)
-    waits = waits_for(table, state)
-    return Ran(
+    deadline = ecl.next_deadline(state)
+    return PatternRun(
         steps=steps,
-        waits_for=list(waits.events) + ["a timer"] * (deadline is not None),
+        waits_for=[*ecl.waits_for(table, state).events, *["a timer"] * (deadline is not None)],
         deadline_s=None if deadline is None else deadline / US_PER_S,
         shortest=_shortest(table, state, now),
     )
 
 
-def _tokens(outputs: tuple[Output, ...], at: int) -> list[str]:
-    """The tokens; those of timers with their own time."""
-    return [one.token if one.time == at else f"{one.token} (at {one.time / US_PER_S:g} s)" for one in outputs]
+def _tokens(outputs: tuple[ecl.Output, ...], at: int) -> list[str]:
+    """The tokens; outputs of timers with their own time."""
+    return [output.token if output.time == at else f"{output.token} (at {output.time / US_PER_S:g} s)" for output in outputs]
 
 
-def _shortest(table: Table, state: TableState, now: int) -> str | None:
+def _shortest(table: ecl.Table, state: ecl.TableState, now: int) -> str | None:
     try:
-        trace = shortest_to_output(table, state, now=now)
-    except StateLimitExceeded as error:
-        return f"not decided: {error}"
+        trace = ecl.shortest_to_output(table, state, now=now)
+    except ecl.StateLimitExceeded as error:
+        return f"undecided: {error}"
     return None if trace is None else str(trace)

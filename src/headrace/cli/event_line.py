@@ -1,4 +1,4 @@
-"""One line of a file of events, read strictly: a name nobody knows is an error, not silence."""
+"""Reads one line of a file of events. An unknown member is an error."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def read_event(line: bytes, number: int, given: Event, *, cloudevent: bool) -> Event:
-    """The event of a line; what the line leaves open comes from `given`. Errors name the line."""
+def read_event(line: bytes, number: int, defaults: Event, *, cloudevent: bool) -> Event:
+    """The event of a line; members that the line lacks come from `defaults`. Errors name the line."""
     try:
         if cloudevent:
-            return from_cloudevent(line, topic=given.topic)
-        return _read(_decoder.decode(line), given)
+            return from_cloudevent(line, topic=defaults.topic)
+        return _event(_decoder.decode(line), defaults)
     except RecursionError:
-        raise PayloadTooDeep(f"line {number}: payload nests too deeply; flatten it, or store it elsewhere") from None
+        raise PayloadTooDeep(f"line {number}: payload is nested too deeply; flatten it, or store it elsewhere") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Invalid(f"line {number}: {error}; a line is an object with type, payload and other members of an event") from None
     except HeadraceError as error:
         raise type(error)(f"line {number}: {error}") from None
 
 
-def _read(line: _Line, given: Event) -> Event:
+def _event(line: _Line, defaults: Event) -> Event:
     event = msgspec.structs.replace(
-        given,
-        type=line.type or given.type,
-        # A copy: the line's buffer is not kept.
+        defaults,
+        type=line.type or defaults.type,
+        # A copy: the buffer of the line is not kept.
         payload=line.payload.copy(),
-        # An empty key is a mistake to be told, not a key left out.
-        key=given.key if line.key is None else line.key,
-        headers=line.headers if line.headers is not None else given.headers,
+        # An empty key is kept, so that it is reported as an error.
+        key=defaults.key if line.key is None else line.key,
+        headers=line.headers if line.headers is not None else defaults.headers,
         emitted_at=line.emitted_at,
-        producer=line.producer or given.producer,
+        producer=line.producer or defaults.producer,
         id=line.id or Event(topic="", type="").id,
     )
     if not event.type:
-        raise Invalid("has no type; add it to the line, or as TYPE on the command line")
+        raise Invalid("the event has no type; add it to the line, or as TYPE on the command line")
     return event

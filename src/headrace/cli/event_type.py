@@ -1,7 +1,8 @@
-"""`headrace event-type`: the types of events that a namespace knows."""
+"""`headrace event-type`: the event types that a namespace knows."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -9,37 +10,38 @@ import typer
 from headrace.cli.session import Session, command
 from headrace.definitions import list_event_types, register_event_type, unregister_event_type
 
-group = typer.Typer(help="Event types a namespace knows; `namespace alter` says what becomes of rules on others.")
+group = typer.Typer(help="Event types: the names of events that a namespace knows.")
 
 Name = Annotated[str, typer.Argument(metavar="TYPE", help="Event type.", show_default=False)]
 
 
 @command(group, "list")
 def list_(session: Session) -> None:
-    """List event types: registered ones, and those that only rules name."""
-    found = session.found(lambda conn: list_event_types(conn, namespace=session.namespace))
+    """List event types: registered ones, and names that only rules use."""
+    types = session.collect(lambda conn: list_event_types(conn, namespace=session.namespace))
     columns = ["event type", "registered", "rules", "description"]
-    session.show(columns, found, lambda one: [one.name, one.registered, one.rules, one.description])
+    session.show(columns, types, attrgetter("name", "registered", "rules", "description"))
 
 
 @command(group, "create")
 def create(
     session: Session,
     name: Name,
-    description: Annotated[str | None, typer.Option(help="What it means.")] = None,
+    description: Annotated[str | None, typer.Option(help="What the event means.")] = None,
 ) -> None:
-    """Register an event type, on every shard. One that is there gets the description.
+    """Register an event type, on every shard.
+
+    If the type is registered already, its description is replaced. `headrace namespace alter` sets what happens to rules with
+    names that are not registered.
 
     Example: headrace event-type create order.placed --description 'a customer has ordered'
     """
-    for _, conn in session.shards():
-        register_event_type(conn, name, description=description, namespace=session.namespace)
+    session.on_every_shard(lambda conn: register_event_type(conn, name, description=description, namespace=session.namespace))
     session.done(f"event type {name} registered", {"event_type": name})
 
 
 @command(group, "drop")
 def drop(session: Session, name: Name) -> None:
-    """Take an event type from the register, on every shard. Rules that name it stay."""
-    for _, conn in session.shards():
-        unregister_event_type(conn, name, namespace=session.namespace)
+    """Unregister an event type, on every shard. Rules that use it stay."""
+    session.on_every_shard(lambda conn: unregister_event_type(conn, name, namespace=session.namespace))
     session.done(f"event type {name} is no longer registered", {"event_type": name})

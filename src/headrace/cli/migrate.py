@@ -1,7 +1,8 @@
-"""`headrace migrate`: brings the databases to the schema of this version."""
+"""`headrace migrate`: creates or updates the schema of headrace."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -18,23 +19,24 @@ def register(app: typer.Typer) -> None:
 
 def _migrate(
     session: Session,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL that would run, and run nothing.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say what is missing; exit code 6 when something is.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead of running it.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only list missing steps; exit with 6 if there are any.")] = False,
 ) -> None:
-    """Create or update the schema headrace, on every shard.
+    """Create or update the schema of headrace, on every shard.
 
-    Safe to call at any time: what was applied is not applied again, and two at once wait for each other.
+    It is safe to run at any time: applied steps are not applied again, and two processes at once wait for each other.
 
     Examples: headrace migrate · headrace migrate --check · headrace migrate --sql | psql mydb
     """
     if sql and check:
-        raise typer.BadParameter("use one of --sql and --check")
+        raise typer.BadParameter("use either --sql or --check")
     if sql:
         _print_script(session)
     elif check:
         _check(session)
     else:
-        _print_steps(session, {target.name: migrate(conn) for target, conn in session.shards()}, "applied", "already up to date")
+        applied = {target.name: migrate(conn) for target, conn in session.shards()}
+        _print_steps(session, applied, "applied", "already up to date")
 
 
 def _print_script(session: Session) -> None:
@@ -56,12 +58,10 @@ def _check(session: Session) -> None:
         raise ProblemsFound(f"{sum(map(len, missing.values()))} steps are missing on {shards}; run: headrace migrate")
 
 
-def _print_steps(session: Session, steps: dict[str, list[MigrationStep]], verb: str, none: str) -> None:
+def _print_steps(session: Session, steps: Mapping[str, Sequence[MigrationStep]], verb: str, if_none: str) -> None:
     if session.json:
-        json_line([{"shard": shard, verb: [step.name for step in listed]} for shard, listed in steps.items()])
+        json_line([{"shard": shard, verb: [step.name for step in of_shard]} for shard, of_shard in steps.items()])
         return
-    for shard, listed in steps.items():
-        for step in listed:
-            say(f"{shard}: {verb} {step.name}")
-        if not listed:
-            say(f"{shard}: {none}")
+    for shard, of_shard in steps.items():
+        for message in [f"{verb} {step.name}" for step in of_shard] or [if_none]:
+            say(f"{shard}: {message}")

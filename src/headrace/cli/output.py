@@ -1,43 +1,59 @@
-"""What comes back: tables for people, JSON for programs."""
+"""Output: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 PIPE_COLUMNS = 200
-"""Width of a table that goes into a pipe: wide enough that nothing is cut off."""
+"""Width of a table that is written into a pipe: wide enough that nothing is cut off."""
+SIGNS = {
+    "ok": Text("✓", style="green"),
+    "info": Text("·", style="dim"),
+    "warning": Text("!", style="bold yellow"),
+    "problem": Text("✗", style="bold red"),
+}
+"""The sign of each level of a finding."""
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on the stream as it is now; tests and pipes change it."""
+    """A console on the current stream; tests and pipes replace the streams."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, width=None if stream.isatty() else PIPE_COLUMNS, highlight=False)
 
 
+def progress_bar(*, hide: bool, count: Literal["percent", "numbers"] = "numbers") -> Progress:
+    """A progress bar on standard error."""
+    counter = MofNCompleteColumn() if count == "numbers" else TextColumn("{task.percentage:>3.0f}%")
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), counter, TimeElapsedColumn())
+    return Progress(*columns, console=console(stderr=True), disable=hide)
+
+
 def say(text: str) -> None:
-    """One line of result, as it is, and at once: a reader at the other end of a pipe is waiting."""
+    """Writes one line of the result as it is, and flushes: a reader at the other end of a pipe may be waiting."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """One line beside the result."""
+    """Writes one line to standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def json_line(value: object) -> None:
-    """One JSON document on one line."""
+    """Writes one JSON document on one line."""
     say(to_json(value))
 
 
@@ -46,27 +62,27 @@ def to_json(value: object) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table of values; numbers stand on the right."""
+    """A table of values; numbers are aligned to the right."""
     listed = [list(row) for row in rows]
-    made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    result = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(listed) and all(isinstance(row[index], int | float | None) for row in listed)
-        made.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        result.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
-        # As Text, not as markup: a payload may have square brackets.
-        made.add_row(*(value if isinstance(value, Text) else Text(shown(value)) for value in row))
-    return made
+        # As Text, not as markup: a payload may contain square brackets.
+        result.add_row(*(value if isinstance(value, Text) else Text(format_value(value)) for value in row))
+    return result
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as people read it."""
-    for kind, form in _FORMS:
+    for kind, to_text in _FORMATS:
         if isinstance(value, kind):
-            return form(value)
+            return to_text(value)
     return str(value)
 
 
-_FORMS: tuple[tuple[type, Callable[..., str]], ...] = (
+_FORMATS: tuple[tuple[type, Callable[..., str]], ...] = (
     (type(None), lambda _: "–"),
     (bool, lambda value: "yes" if value else "no"),
     (int, lambda value: f"{value:,}".replace(",", " ")),

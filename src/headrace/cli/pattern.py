@@ -1,4 +1,4 @@
-"""A pattern on the command line: its text, or the file it is in."""
+"""ECL patterns on the command line: the text itself, or @FILE."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import typer
 from headrace.core import Invalid
 from headrace.lang.ecl import Pattern, PatternError, parse
 
-PatternText = Annotated[str, typer.Argument(metavar="PATTERN", help="ECL, or @FILE.", show_default=False)]
+PatternText = Annotated[str, typer.Argument(metavar="PATTERN", help="ECL pattern, or @FILE.", show_default=False)]
 
 
-def read_pattern(given: str) -> Pattern:
-    """The pattern; `@name` reads it from a file. Raises PatternError with its place."""
+def read_pattern(argument: str) -> Pattern:
+    """Parses a pattern; `@name` reads it from a file. Raises PatternError with line and column."""
     try:
-        return parse(read_text(given))
+        return parse(read_text(argument))
     except PatternError as error:
-        if given.startswith("@"):
-            error.add_note(f"in {given[1:]}")
+        if argument.startswith("@"):
+            error.add_note(f"in {argument[1:]}")
         raise
 
 
-def read_text(given: str) -> str:
+def read_text(argument: str) -> str:
     """The text of a pattern; `@name` reads it from a file."""
-    if not given.startswith("@"):
-        return given
-    path = Path(given[1:])
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:])
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path} cannot be read: {error}; write the pattern itself, or @ and the name of its file") from None
+        raise Invalid(f"cannot read {path}: {error}; write the pattern itself, or @ and the name of its file") from None

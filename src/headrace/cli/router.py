@@ -1,4 +1,4 @@
-"""Router: takes events to the shards they belong to, each shard in a transaction of its own."""
+"""Router: publishes events to their shards, in one transaction per shard."""
 
 from __future__ import annotations
 
@@ -7,58 +7,52 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from headrace.cli.session import Session
-from headrace.core import DatabaseUnavailable, Event, ShardDown
+from headrace.core import DatabaseUnavailable, Event, ShardUnavailable
 from headrace.db import Connection, Shards, connect
 from headrace.outbox import publish_many
 
 
-class Router:
-    """Connections to all shards that are up. A key's events go to its shard or nowhere; others to any that is up."""
+class Router(ExitStack):
+    """Connections to all reachable shards. An event with a key goes to the shard of its key only; others to any shard."""
 
-    def __init__(self, session: Session, stack: ExitStack) -> None:
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._namespace = session.namespace
         self._shards = Shards(session.targets)
         self._conns: dict[str, Connection] = {}
-        self._down: dict[str, str] = {}
+        self._unreachable: dict[str, str] = {}
         for target in session.targets:
             try:
-                self._conns[target.name] = stack.enter_context(connect(target))
+                self._conns[target.name] = self.enter_context(connect(target))
             except DatabaseUnavailable as error:
-                self._down[target.name] = str(error)
+                self._unreachable[target.name] = str(error)
         if not self._conns:
-            raise DatabaseUnavailable("; ".join(self._down.values()))
-        self._up = Shards([target for target in session.targets if target.name in self._conns])
+            raise DatabaseUnavailable("; ".join(self._unreachable.values()))
+        self._reachable = Shards([target for target in session.targets if target.name in self._conns])
 
     def publish(self, events: Sequence[Event]) -> list[str]:
-        """Publishes events and returns the name of each one's shard. A key whose shard is down raises ShardDown."""
+        """Publishes events and returns the shard of each. Raises ShardUnavailable if the shard of a key is unreachable."""
         names = [self._shard_of(event) for event in events]
         by_shard: dict[str, list[Event]] = defaultdict(list)
         for name, event in zip(names, events, strict=True):
             by_shard[name].append(event)
-        for name, some in by_shard.items():
-            publish_many(self._conns[name], some, namespace=self._namespace)
+        for name, of_shard in by_shard.items():
+            publish_many(self._conns[name], of_shard, namespace=self._namespace)
         return names
 
     def _shard_of(self, event: Event) -> str:
-        # Without a key the id decides, so that publishing it again finds the first one.
+        # Without a key the id decides, so that publishing the id again finds the first event.
         if event.key is None:
-            return self._up.shard_of(str(event.id)).name
+            return self._reachable.shard_of(str(event.id)).name
         name = self._shards.shard_of(event.key).name
-        if name in self._down:
-            raise ShardDown(f"{self._down[name]}; key {event.key!r} belongs there, try again when it is back")
+        if name in self._unreachable:
+            raise ShardUnavailable(f"{self._unreachable[name]}; key {event.key!r} belongs to this shard, so try again later")
         return name
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is published inside commits at the end; nothing when an error is raised inside."""
+        """Commits at the end what is published inside; an error rolls it back."""
         with ExitStack() as stack:
             for conn in self._conns.values():
                 stack.enter_context(conn.transaction())
             yield
-
-
-@contextmanager
-def router(session: Session) -> Iterator[Router]:
-    """A router for one command."""
-    with ExitStack() as stack:
-        yield Router(session, stack)

@@ -1,74 +1,55 @@
-"""`headrace schedule`: cron expressions that become events."""
+"""`headrace schedule`: cron expressions that publish events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 
-from headrace.cli.output import console, json_line, shown, table, to_json
+from headrace import schedules
+from headrace.cli.options import Yes
+from headrace.cli.output import format_value, table
 from headrace.cli.publish import raw_json
-from headrace.cli.session import Session, command
+from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownSchedule
 from headrace.db import Connection, Shards, Target, connect
-from headrace.schedules import (
-    Missed,
-    Schedule,
-    alter_schedule,
-    check_zone,
-    create_schedule,
-    drop_schedule,
-    get_schedule,
-    list_schedules,
-    list_ticks,
-    next_ticks,
-    pause_schedule,
-    resume_schedule,
-    run_now,
-)
 
-group = typer.Typer(help="Schedules: an event at every tick of a cron expression, in a time zone.")
+group = typer.Typer(help="Schedules: publish an event at every tick of a cron expression, in a time zone.")
 
 T = TypeVar("T")
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of the schedule.", show_default=False)]
-Count = Annotated[int, typer.Option("-n", min=1, max=1000, help="So many.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-MISSED = "What becomes of ticks nobody fired in time: none, the newest, or the newest --missed-max."
+Count = Annotated[int, typer.Option("-n", min=1, max=1000, help="How many ticks.")]
 CRON = "Five fields, or six with seconds first."
+MISSED = "Which missed ticks to fire later: none, the newest, or the newest --missed-max."
+MISSED_MAX = "With --missed all: at most this many."
+GRACE_S = "A tick counts as missed after this many seconds."
 
 
 @command(group, "list")
 def list_(session: Session) -> None:
-    """List schedules: active, paused, failing (tried again) or invalid (never comes)."""
-    found = session.found(lambda conn: list_schedules(conn, namespace=session.namespace))
+    """List schedules: active, paused, failing (will retry) or invalid."""
+    rows = session.collect(lambda conn: schedules.list_schedules(conn, namespace=session.namespace))
     columns = ["schedule", "cron", "zone", "topic", "event type", "state", "next tick", "last tick", "fired by", "error"]
-    session.show(columns, found, _row)
+    session.show(columns, rows, _row)
 
 
-def _row(one: Schedule) -> list[object]:
-    upcoming = one.next_tick_at if one.state == "active" else None
-    fired_by = "pg_cron" if one.by_cron else "nodes"
-    event = [one.topic, one.type]
-    return [one.schedule, one.cron, one.zone, *event, one.state, upcoming, one.last_tick_at, fired_by, one.error]
+def _row(schedule: schedules.Schedule) -> list[object]:
+    next_tick = schedule.next_tick_at if schedule.state == "active" else None
+    fired_by = "pg_cron" if schedule.by_cron else "nodes"
+    definition = [schedule.schedule, schedule.cron, schedule.zone, schedule.topic, schedule.type]
+    return [*definition, schedule.state, next_tick, schedule.last_tick_at, fired_by, schedule.error]
 
 
 @command(group, "show")
 def show(session: Session, name: Name) -> None:
     """Show one schedule."""
-    target, found = _where_it_is(session, lambda conn: get_schedule(conn, name, namespace=session.namespace))
-    facts: dict[str, object] = msgspec.to_builtins(found)
-    if session.json:
-        json_line({"shard": target.name} | facts)
-        return
-    rows = [
-        (field.replace("_", " "), to_json(value) if isinstance(value, dict | list) else shown(value))
-        for field, value in facts.items()
-    ]
-    console().print(table([f"schedule {name}", f"on {target}"], rows))
+    target, schedule = _on_its_shard(session, lambda conn: schedules.get_schedule(conn, name, namespace=session.namespace))
+    facts: dict[str, object] = msgspec.to_builtins(schedule)
+    session.print({"shard": target.name} | facts, facts_table(f"schedule {name}", target, facts))
 
 
 @command(group, "create")
@@ -81,18 +62,20 @@ def create(
     payload: Annotated[str | None, typer.Option(help="JSON.", show_default="{}")] = None,
     zone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
     key: Annotated[str | None, typer.Option(help="Key of the event.")] = None,
-    missed: Annotated[Missed, typer.Option(help=MISSED)] = "skip",
-    missed_max: Annotated[int, typer.Option(help="With --missed all: at most so many.")] = 100,
-    grace_s: Annotated[float, typer.Option(help="After so many seconds a tick is missed.")] = 120,
-    active: Annotated[bool, typer.Option("--active/--paused", help="Begin at once, or wait for `resume`.")] = True,
+    missed: Annotated[schedules.Missed, typer.Option(help=MISSED)] = "skip",
+    missed_max: Annotated[int, typer.Option(help=MISSED_MAX)] = 100,
+    grace_s: Annotated[float, typer.Option(help=GRACE_S)] = 120,
+    active: Annotated[bool, typer.Option("--active/--paused", help="Start at once, or wait for `resume`.")] = True,
 ) -> None:
-    """Create a schedule. With several shards it is on one of them, so that a tick is one event: where its key belongs.
+    """Create a schedule.
+
+    With several shards it lives on one of them, so that a tick is one event: on the shard of its key.
 
     Example: headrace schedule create daily-report '30 6 * * MON-FRI' --zone Europe/Berlin --topic reports --type report.due
     """
     target = Shards(session.targets).shard_of(name if key is None else key)
     with connect(target) as conn:
-        create_schedule(
+        schedules.create_schedule(
             conn,
             name,
             cron=cron,
@@ -107,9 +90,11 @@ def create(
             active=active,
             namespace=session.namespace,
         )
-        upcoming = next_ticks(conn, name, count=1, namespace=session.namespace)[0]
-    when = f"comes first at {shown(upcoming.astimezone(check_zone(zone)))}" if active else "is paused"
-    session.done(f"schedule {name} created; it {when}", {"schedule": name, "shard": target.name, "next_tick_at": upcoming})
+        first_tick = schedules.next_ticks(conn, name, count=1, namespace=session.namespace)[0]
+    state = (
+        f"its first tick is at {format_value(first_tick.astimezone(schedules.check_zone(zone)))}" if active else "it is paused"
+    )
+    session.done(f"schedule {name} created; {state}", {"schedule": name, "shard": target.name, "next_tick_at": first_tick})
 
 
 @command(group, "alter")
@@ -120,20 +105,20 @@ def alter(
     zone: Annotated[str | None, typer.Option(help="IANA time zone.")] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Event type.")] = None,
     payload: Annotated[str | None, typer.Option(help="JSON.")] = None,
-    key: Annotated[str | None, typer.Option(help="Key of the event; '' takes it away.")] = None,
-    missed: Annotated[Missed | None, typer.Option(help=MISSED)] = None,
-    missed_max: Annotated[int | None, typer.Option(help="With --missed all: at most so many.")] = None,
-    grace_s: Annotated[float | None, typer.Option(help="After so many seconds a tick is missed.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key of the event; '' removes it.")] = None,
+    missed: Annotated[schedules.Missed | None, typer.Option(help=MISSED)] = None,
+    missed_max: Annotated[int | None, typer.Option(help=MISSED_MAX)] = None,
+    grace_s: Annotated[float | None, typer.Option(help=GRACE_S)] = None,
 ) -> None:
-    """Change a schedule; what is not named stays.
+    """Change a schedule. Options that you leave out keep their values.
 
     Example: headrace schedule alter daily-report --cron '0 7 * * *'
     """
-    if all(one is None for one in (cron, zone, type_, payload, key, missed, missed_max, grace_s)):
-        raise typer.BadParameter("say what to change, such as --cron")
+    if all(option is None for option in (cron, zone, type_, payload, key, missed, missed_max, grace_s)):
+        raise typer.BadParameter("nothing to change; add an option such as --cron")
 
     def change(conn: Connection) -> None:
-        alter_schedule(
+        schedules.alter_schedule(
             conn,
             name,
             cron=cron,
@@ -147,83 +132,77 @@ def alter(
             namespace=session.namespace,
         )
 
-    _where_it_is(session, change)
+    _on_its_shard(session, change)
     session.done(f"schedule {name} changed", {"schedule": name})
 
 
 @command(group, "pause")
 def pause(session: Session, name: Name) -> None:
-    """Stop a schedule; ticks that pass meanwhile do not count as missed."""
-    _where_it_is(session, lambda conn: pause_schedule(conn, name, namespace=session.namespace))
+    """Pause a schedule. Ticks that pass meanwhile do not count as missed."""
+    _on_its_shard(session, lambda conn: schedules.pause_schedule(conn, name, namespace=session.namespace))
     session.done(f"schedule {name} is paused", {"schedule": name, "state": "paused"})
 
 
 @command(group, "resume")
 def resume(session: Session, name: Name) -> None:
-    """Let a paused schedule go on from now."""
-    _where_it_is(session, lambda conn: resume_schedule(conn, name, namespace=session.namespace))
-    session.done(f"schedule {name} goes on", {"schedule": name, "state": "active"})
+    """Resume a paused schedule, from now on."""
+    _on_its_shard(session, lambda conn: schedules.resume_schedule(conn, name, namespace=session.namespace))
+    session.done(f"schedule {name} resumed", {"schedule": name, "state": "active"})
 
 
 @command(group, "drop")
 def drop(session: Session, name: Name, yes: Yes = False) -> None:
-    """Drop a schedule with its record of ticks. Its events stay in the log."""
+    """Drop a schedule with its history. Its events stay in the log."""
     session.confirm(f"Drop schedule {name}?", yes=yes)
-    _where_it_is(session, lambda conn: drop_schedule(conn, name, namespace=session.namespace))
+    _on_its_shard(session, lambda conn: schedules.drop_schedule(conn, name, namespace=session.namespace))
     session.done(f"schedule {name} dropped", {"schedule": name})
 
 
 @command(group, "run")
 def run(session: Session, name: Name) -> None:
-    """Publish a schedule's event now, also while it is paused, and tell the event's id."""
-    _, event_id = _where_it_is(session, lambda conn: run_now(conn, name, namespace=session.namespace))
+    """Publish the event of a schedule now, and print the event's id.
+
+    This works for a paused schedule, too.
+    """
+    _, event_id = _on_its_shard(session, lambda conn: schedules.run_now(conn, name, namespace=session.namespace))
     session.done(str(event_id), {"schedule": name, "event_id": event_id})
 
 
 @command(group, "next")
 def next_(session: Session, name: Name, count: Count = 10) -> None:
-    """Show when a schedule comes next, in its own time zone and in UTC."""
-
-    def look(conn: Connection) -> tuple[Schedule, list[datetime]]:
-        ticks = next_ticks(conn, name, count=count, namespace=session.namespace)
-        return get_schedule(conn, name, namespace=session.namespace), ticks
-
-    _, (found, ticks) = _where_it_is(session, look)
-    if session.json:
-        json_line(ticks)
-        return
-    zone = check_zone(found.zone)
-    if found.zone == "UTC":
-        console().print(table(["UTC"], [[tick] for tick in ticks]))
-    else:
-        console().print(table([found.zone, "UTC"], [[tick.astimezone(zone), tick] for tick in ticks]))
-    if found.state != "active":
-        console().print(f"the schedule is {found.state}; these ticks come only when it goes on")
+    """Show the next ticks of a schedule, in its time zone and in UTC."""
+    _, (schedule, ticks) = _on_its_shard(
+        session,
+        lambda conn: (
+            schedules.get_schedule(conn, name, namespace=session.namespace),
+            schedules.next_ticks(conn, name, count=count, namespace=session.namespace),
+        ),
+    )
+    zones = dict.fromkeys((schedule.zone, "UTC"))
+    rows = [[tick.astimezone(schedules.check_zone(zone)) for zone in zones] for tick in ticks]
+    remark = [f"the schedule is {schedule.state}; it ticks only while it is active"] * (schedule.state != "active")
+    session.print(ticks, table(list(zones), rows), *remark)
 
 
 @command(group, "history")
 def history(session: Session, name: Name, count: Count = 20) -> None:
-    """Show what became of a schedule's ticks, newest first: fired, skipped (missed) or manual (run by hand)."""
+    """Show past ticks, newest first: fired, skipped (missed) or manual."""
 
-    def look(conn: Connection) -> list[list[object]]:
-        get_schedule(conn, name, namespace=session.namespace)  # An unknown one is an error, not an empty list.
-        ticks = list_ticks(conn, name, limit=count, namespace=session.namespace)
-        return [[one.tick_at, one.outcome, one.fired_at, one.event_id] for one in ticks]
+    def read(conn: Connection) -> list[schedules.Tick]:
+        schedules.get_schedule(conn, name, namespace=session.namespace)  # An unknown schedule is an error, not an empty list.
+        return schedules.list_ticks(conn, name, limit=count, namespace=session.namespace)
 
-    _, rows = _where_it_is(session, look)
-    if session.json:
-        names = ("tick_at", "outcome", "fired_at", "event_id")
-        json_line([dict(zip(names, row, strict=True)) for row in rows])
-        return
-    console().print(table(["tick", "outcome", "fired at", "event"], rows))
+    _, ticks = _on_its_shard(session, read)
+    row = attrgetter("tick_at", "outcome", "fired_at", "event_id")
+    session.print(ticks, table(["tick", "outcome", "fired at", "event"], map(row, ticks)))
 
 
-def _where_it_is(session: Session, act: Callable[[Connection], T]) -> tuple[Target, T]:
-    """Does something on the shard that has the schedule; raises UnknownSchedule where none has."""
+def _on_its_shard(session: Session, action: Callable[[Connection], T]) -> tuple[Target, T]:
+    """Runs an action on the shard that has the schedule; raises UnknownSchedule when no shard has it."""
     missing: UnknownSchedule | None = None
     for target, conn in session.shards():
         try:
-            return target, act(conn)
+            return target, action(conn)
         except UnknownSchedule as error:
             missing = error
     assert missing is not None

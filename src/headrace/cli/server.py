@@ -1,4 +1,4 @@
-"""`headrace server`: the embedded PostgreSQL that serves where no database is configured."""
+"""`headrace server`: the embedded PostgreSQL, used when no database is configured."""
 
 from __future__ import annotations
 
@@ -8,33 +8,39 @@ from headrace.cli.session import Session, command
 from headrace.core import NotFound
 from headrace.db import data_folder, embedded_server
 
-group = typer.Typer(help="The embedded PostgreSQL, which serves where no database is configured.")
+group = typer.Typer(help="The embedded PostgreSQL, used when no database is configured.")
 
 
 @command(group, "start", common=("json",))
 def start(session: Session) -> None:
-    """Start it, making its data folder first if need be. Data: HEADRACE_DATA, else the user's data folder."""
+    """Start the embedded PostgreSQL; create its data folder if needed.
+
+    The data folder is HEADRACE_DATA, or else a folder in your user data directory.
+    """
     server = embedded_server()
     server.start()
-    session.done(f"running at {server.dsn()}, data in {server.folder}", _state(running=True, dsn=server.dsn()))
+    _print_running(session, server.dsn())
 
 
 @command(group, "stop", common=("json",))
 def stop(session: Session) -> None:
-    """Stop it. Nothing that was committed is lost."""
+    """Stop the embedded PostgreSQL. Committed data is kept."""
     if data_folder().exists():
         embedded_server().stop()
-    session.done("stopped", _state(running=False))
+    session.done("stopped", {"running": False, "dsn": None, "data": str(data_folder())})
 
 
 @command(group, "status", common=("json",))
 def status(session: Session) -> None:
-    """Say whether it runs, and where; exit code 3 when it does not."""
+    """Show whether the embedded PostgreSQL runs, and its address.
+
+    The exit code is 3 when it does not run.
+    """
     server = embedded_server() if data_folder().exists() else None
     if server is None or server.pid is None:
-        raise NotFound(f"no embedded server runs on {data_folder()}; start it: headrace server start")
-    session.done(f"running at {server.dsn()}, data in {server.folder}", _state(running=True, dsn=server.dsn()))
+        raise NotFound(f"no embedded server runs in {data_folder()}; run: headrace server start")
+    _print_running(session, server.dsn())
 
 
-def _state(*, running: bool, dsn: str | None = None) -> dict[str, str | bool | None]:
-    return {"running": running, "dsn": dsn, "data": str(data_folder())}
+def _print_running(session: Session, dsn: str) -> None:
+    session.done(f"running at {dsn}, data in {data_folder()}", {"running": True, "dsn": dsn, "data": str(data_folder())})

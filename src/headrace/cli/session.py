@@ -1,36 +1,27 @@
-"""Session: what every command shares: its databases, its namespace, its way to print, its way to fail."""
+"""Session: what all commands share: databases, namespace, output and exit codes."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import psycopg
 import typer
+from rich.table import Table
 
-from headrace.cli.output import console, json_line, note, table, to_json
+from headrace.cli.options import COMMON_OPTIONS
+from headrace.cli.output import console, format_value, json_line, note, table, to_json
 from headrace.core import HeadraceError
 from headrace.db import Connection, Target, configured_targets, connect, map_error, parse_targets
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-PANEL = "Common options"
-Dsn = Annotated[
-    str | None,
-    typer.Option("--dsn", help="Database, in place of HEADRACE_DSN; several shards as 'name=address …'.", rich_help_panel=PANEL),
-]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", help="Work in this namespace, not in 'default'.", rich_help_panel=PANEL)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", rich_help_panel=PANEL)]
-_COMMON: dict[str, tuple[object, object]] = {"dsn": (Dsn, None), "namespace": (Namespace, None), "json": (AsJson, False)}
 
 
 @dataclass(frozen=True)
@@ -47,114 +38,135 @@ class Session:
         return parse_targets(self.dsn) if self.dsn else configured_targets()
 
     def shards(self) -> Iterator[tuple[Target, Connection]]:
-        """Every database with a connection, one after the other."""
+        """Connects to each database, one after the other."""
         for target in self.targets:
             with connect(target) as conn:
-                conn.add_notice_handler(_warn)
+                conn.add_notice_handler(_print_warning)
                 yield target, conn
 
-    def found(self, read: Callable[[Connection], Iterable[T]]) -> list[tuple[Target, T]]:
-        """What is read on every database, each with where it is."""
-        return [(target, one) for target, conn in self.shards() for one in read(conn)]
+    def on_every_shard(self, action: Callable[[Connection], T]) -> list[T]:
+        """Runs an action on every database and returns the results."""
+        return [action(conn) for _, conn in self.shards()]
+
+    def collect(self, read: Callable[[Connection], Iterable[T]]) -> list[tuple[Target, T]]:
+        """Reads from every database; each value comes with its database."""
+        return [(target, value) for target, conn in self.shards() for value in read(conn)]
 
     def show(
         self,
         columns: Sequence[str],
-        found: Iterable[tuple[Target, T]],
+        values: Iterable[tuple[Target, T]],
         row: Callable[[T], Sequence[object]],
         *,
         facts: Callable[[T], dict[str, object]] = msgspec.to_builtins,
     ) -> None:
-        """What was found: a table with a row for each, or all the facts as JSON."""
+        """Prints values as a table with a row for each, or as JSON with all their fields."""
         if self.json:
-            json_line([{"shard": target.name} | facts(one) for target, one in found])
+            json_line([{"shard": target.name} | facts(value) for target, value in values])
         else:
-            self.rows(columns, ((target, row(one)) for target, one in found))
+            self.rows(columns, ((target, row(value)) for target, value in values))
 
     def rows(
         self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None
     ) -> None:
-        """A table of rows; the shard is shown where there are several."""
+        """Prints a table of rows, with the shard where there are several."""
         if len(self.targets) > 1:
             console().print(table(["shard", *columns], ([target.name, *row] for target, row in values), title=title))
         else:
             console().print(table(columns, (row for _, row in values), title=title))
 
     def done(self, message: str, result: object) -> None:
-        """The end of a command that changed something: a sentence, or the result as JSON."""
+        """Ends a command that changed something: prints a sentence, or the result as JSON."""
+        self.print(result, message)
+
+    def print(self, result: object, *parts: str | Table) -> None:
+        """Prints tables and lines of text, or the result as JSON."""
         if self.json:
             json_line(result)
-        else:
-            console().print(message, markup=False)
+            return
+        for part in parts:
+            console().print(part, markup=False, soft_wrap=isinstance(part, str))
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Asks before something that cannot be undone; ends the command unless the answer is yes."""
         if yes:
             return
         if self.json:
-            raise typer.BadParameter("with --json nobody can be asked; add --yes", param_hint="--yes")
+            raise typer.BadParameter("with --json there is no prompt; add --yes", param_hint="--yes")
         typer.confirm(question, abort=True)
+
+
+def facts_table(title: str, target: Target, facts: Mapping[str, object]) -> Table:
+    """A table with a line for each fact about one object."""
+    rows = [
+        (name.replace("_", " "), to_json(value) if isinstance(value, dict | list) else format_value(value))
+        for name, value in facts.items()
+    ]
+    return table([title, f"on {target}"], rows)
 
 
 def command(
     group: typer.Typer, name: str, *, common: Sequence[str] = ("dsn", "namespace", "json"), epilog: str | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
-    """Makes a function of a session a command; the common options are added, and its errors become exit codes."""
+    """Makes a command of a function that takes a session: adds the common options and turns errors into exit codes."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @wraps(function)
-        def run(*_args: P.args, **given: P.kwargs) -> None:
-            session = Session(**{option: given.pop(option) for option in common})  # type: ignore[arg-type]
+        def run(*_args: P.args, **options: P.kwargs) -> None:
+            session = Session(**{option: options.pop(option) for option in common})  # type: ignore[arg-type]
             with exit_codes(as_json=session.json):
-                function(session, **given)  # type: ignore[call-arg]
+                function(session, **options)  # type: ignore[call-arg]
 
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        added = [_parameter(option) for option in common]
-        signature = inspect.Signature([*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added])
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
-        group.command(name, epilog=epilog)(run)
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        ] + [_common_parameter(option) for option in common]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        # Each paragraph on one line, so that the help wraps at the width of the terminal.
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in (function.__doc__ or "").split("\n\n"))
+        group.command(name, help=text.strip(), epilog=epilog)(run)
         return function
 
     return register
 
 
-def _parameter(option: str) -> inspect.Parameter:
-    annotation, default = _COMMON[option]
+def _common_parameter(option: str) -> inspect.Parameter:
+    annotation, default = COMMON_OPTIONS[option]
     return inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 @contextmanager
 def exit_codes(*, as_json: bool) -> Iterator[None]:
-    """Errors of ours, also in a group of errors, end the program with a message and their exit code; others pass."""
+    """Ends the program with message and exit code on an error of headrace, also inside a group; other errors pass."""
     try:
         yield
     except (HeadraceError, psycopg.Error, ExceptionGroup) as error:
-        ours = _ours(error)
-        if ours is None:
+        headrace_error = _headrace_error(error)
+        if headrace_error is None:
             raise
-        _tell(ours, as_json=as_json)
-        raise typer.Exit(ours.exit_code) from None
+        _print_error(headrace_error, as_json=as_json)
+        raise typer.Exit(headrace_error.exit_code) from None
 
 
-def _warn(notice: psycopg.errors.Diagnostic) -> None:
-    """What the database warns of stands beside the result."""
+def _print_warning(notice: psycopg.errors.Diagnostic) -> None:
+    """Prints a warning of the database to standard error."""
     if notice.severity_nonlocalized == "WARNING":
         note(f"warning: {notice.message_primary}" + (f". {notice.message_hint}" if notice.message_hint else ""))
 
 
-def _ours(error: BaseException) -> HeadraceError | None:
+def _headrace_error(error: BaseException) -> HeadraceError | None:
     if isinstance(error, HeadraceError):
         return error
     if isinstance(error, ExceptionGroup):
-        return next((found for child in error.exceptions if (found := _ours(child))), None)
+        return next(filter(None, map(_headrace_error, error.exceptions)), None)
     if isinstance(error, psycopg.Error):
-        return map_error(error) or HeadraceError(f"PostgreSQL says: {str(error).strip()}")
+        return map_error(error) or HeadraceError(f"PostgreSQL reports: {str(error).strip()}")
     return None
 
 
-def _tell(error: HeadraceError, *, as_json: bool) -> None:
-    # Errors in a text show the place in it, over several lines; notes say in which file that was.
+def _print_error(error: HeadraceError, *, as_json: bool) -> None:
+    # An error in a text points to its place over several lines; notes name the file.
     message = "\n".join([str(error).strip(), *getattr(error, "__notes__", [])])
     if as_json:
         note(to_json({"error": type(error).__name__, "message": message}))

@@ -1,4 +1,4 @@
-"""`headrace tail`: a topic's events, as they come."""
+"""`headrace tail`: the events of a topic, as they come."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headrace.cli.options import TopicName, Types
 from headrace.cli.output import console, json_line, say, to_json
 from headrace.cli.session import Session, command
 from headrace.consume import seek_position
-from headrace.core import JSON, LoggedEvent, to_cloudevent
+from headrace.core import LoggedEvent, to_cloudevent
 from headrace.db import Connection, Target, connect
-from headrace.log import get_topic, read, tail
+from headrace.log import follow_log, get_topic, read_log
 
 NEWEST = 10
-LOOK_BACK_MAX = 100_000
-"""How many events are looked through, backwards, for the newest that a filter lets pass."""
+SEARCH_MAX = 100_000
+"""How many events are searched backwards for the newest ones that pass a filter."""
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Which events are shown."""
+class Reading:
+    """Which events of a topic are read."""
 
-    types: tuple[str, ...] = ()
-    key: str | None = None
+    topic: str
+    start: str | None
+    """None: the newest ones."""
+    newest: int
+    follow: bool
+    types: tuple[str, ...]
+    key: str | None
+    namespace: str | None
 
     def passes(self, event: LoggedEvent) -> bool:
         return (not self.types or event.type in self.types) and (self.key is None or event.key == self.key)
@@ -41,90 +48,84 @@ def register(app: typer.Typer) -> None:
 
 def tail_(
     session: Session,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)],
+    topic: TopicName,
     start: Annotated[
-        str | None, typer.Option("--from", help="earliest, latest, a position or a time.", show_default="the newest 10")
+        str | None, typer.Option("--from", help="Start: earliest, latest, a position or a time.", show_default="newest 10")
     ] = None,
-    follow: Annotated[bool, typer.Option(help="Go on with the events to come, until Ctrl-C.")] = True,
+    follow: Annotated[bool, typer.Option(help="Wait for new events, until Ctrl-C.")] = True,
     count: Annotated[
-        int | None, typer.Option("-n", min=1, help="With --from: end after so many; without: how many of the newest.")
+        int | None, typer.Option("-n", min=1, help="With --from: stop after this many; else: how many of the newest.")
     ] = None,
-    types: Annotated[list[str] | None, typer.Option("--type", help="Only this type; may be given again.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only events of this key.")] = None,
+    types: Types = None,
+    key: Annotated[str | None, typer.Option(help="Only events with this key.")] = None,
     cloudevent: Annotated[bool, typer.Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
 ) -> None:
-    """Show a topic's events, and follow it. With --json one event per line.
+    """Show the events of a topic, and follow it.
+
+    With --json it prints one event per line.
 
     Examples: headrace tail orders · headrace tail orders --from 2026-01-31 --no-follow --type order.placed --json
     """
-    wanted = Filter(tuple(types or ()), key)
-    events = _all_shards(session, topic, start, wanted, count or NEWEST, follow=follow)
-    shown = islice(events, count) if start is not None else events
+    reading = Reading(topic, start, count or NEWEST, follow, tuple(types or ()), key, session.namespace)
+    events = _follow_all(session.targets, reading) if follow and len(session.targets) > 1 else _read_all(session.targets, reading)
     try:
-        for target, event in shown:
+        for target, event in islice(events, count) if start is not None else events:
             _print(session, target, event, cloudevent=cloudevent)
     except KeyboardInterrupt:
         return
 
 
-def _all_shards(
-    session: Session, topic: str, start: str | None, wanted: Filter, newest: int, *, follow: bool
-) -> Iterator[tuple[Target, LoggedEvent]]:
-    """The events of all shards: one after the other, or as they come when following."""
-    if not follow or len(session.targets) == 1:
-        for target in session.targets:
-            for event in _one_shard(session, target, topic, start, wanted, newest, follow=follow):
-                yield target, event
-        return
-    arrived: queue.Queue[tuple[Target, LoggedEvent] | Exception] = queue.Queue(maxsize=1000)
+def _read_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Target, LoggedEvent]]:
+    """The events of all shards, one shard after the other."""
+    return ((target, event) for target in targets for event in _read_shard(target, reading))
+
+
+def _follow_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Target, LoggedEvent]]:
+    """The events of all shards, in the order in which they arrive."""
+    arrivals: queue.Queue[tuple[Target, LoggedEvent] | Exception] = queue.Queue(maxsize=1000)
 
     def listen(target: Target) -> None:
         try:
-            for event in _one_shard(session, target, topic, start, wanted, newest, follow=True):
-                arrived.put((target, event))
-        except Exception as error:  # noqa: BLE001 - it is raised again where the events are read
-            arrived.put(error)
+            for event in _read_shard(target, reading):
+                arrivals.put((target, event))
+        except Exception as error:  # noqa: BLE001 - raised again in the main thread
+            arrivals.put(error)
 
-    for target in session.targets:
+    for target in targets:
         threading.Thread(target=listen, args=(target,), daemon=True).start()
     while True:
-        found = arrived.get()
-        if isinstance(found, Exception):
-            raise found
-        yield found
+        arrival = arrivals.get()
+        if isinstance(arrival, Exception):
+            raise arrival
+        yield arrival
 
 
-def _one_shard(
-    session: Session, target: Target, topic: str, start: str | None, wanted: Filter, newest: int, *, follow: bool
-) -> Iterator[LoggedEvent]:
+def _read_shard(target: Target, reading: Reading) -> Iterator[LoggedEvent]:
     with connect(target) as conn:
-        if start is None:
-            after = get_topic(conn, topic, namespace=session.namespace).last_position
-            yield from _newest(session, conn, topic, wanted, newest, after)
+        if reading.start is None:
+            after = get_topic(conn, reading.topic, namespace=reading.namespace).last_position
+            yield from _newest(conn, reading, after)
         else:
-            after = seek_position(conn, topic, start, namespace=session.namespace)
-        if follow:
-            events = tail(conn, topic, after=after, namespace=session.namespace)
-        elif start is not None:
-            events = _to_the_end(session, conn, topic, after)
-        else:
-            return
-        yield from (event for event in events if wanted.passes(event))
+            after = seek_position(conn, reading.topic, reading.start, namespace=reading.namespace)
+        if reading.follow:
+            yield from filter(reading.passes, follow_log(conn, reading.topic, after=after, namespace=reading.namespace))
+        elif reading.start is not None:
+            yield from filter(reading.passes, _read_to_end(conn, reading, after))
 
 
-def _newest(session: Session, conn: Connection, topic: str, wanted: Filter, count: int, head: int) -> list[LoggedEvent]:
-    """The newest events that pass, found by looking back in growing steps."""
-    window = count
+def _newest(conn: Connection, reading: Reading, head: int) -> list[LoggedEvent]:
+    """The newest events that pass, searched backwards in growing steps."""
+    window = reading.newest
     while True:
-        events = read(conn, topic, after=max(head - window, 0), limit=window, namespace=session.namespace)
-        found = [event for event in events if wanted.passes(event) and event.position <= head]
-        if len(found) >= count or len(events) < window or window >= LOOK_BACK_MAX:
-            return found[-count:]
-        window = min(window * 8, LOOK_BACK_MAX)
+        events = read_log(conn, reading.topic, after=max(head - window, 0), limit=window, namespace=reading.namespace)
+        matches = [event for event in events if reading.passes(event) and event.position <= head]
+        if len(matches) >= reading.newest or len(events) < window or window >= SEARCH_MAX:
+            return matches[-reading.newest :]
+        window = min(window * 8, SEARCH_MAX)
 
 
-def _to_the_end(session: Session, conn: Connection, topic: str, after: int) -> Iterator[LoggedEvent]:
-    while events := read(conn, topic, after=after, namespace=session.namespace):
+def _read_to_end(conn: Connection, reading: Reading, after: int) -> Iterator[LoggedEvent]:
+    while events := read_log(conn, reading.topic, after=after, namespace=reading.namespace):
         yield from events
         after = events[-1].position
 
@@ -135,13 +136,8 @@ def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: 
     elif session.json:
         json_line({"shard": target.name} | msgspec.to_builtins(event))
     else:
-        _print_line(session, target, event)
-
-
-def _print_line(session: Session, target: Target, event: LoggedEvent) -> None:
-    shard = f"{target.name} " if len(session.targets) > 1 else ""
-    when = event.emitted_at.isoformat(sep=" ", timespec="milliseconds")
-    place = f"{shard}{event.partition}/{event.position}"
-    payload: JSON = event.payload
-    line = f"{when}  {place:>12}  {event.type}  {event.key or '–'}  {to_json(payload)}"
-    console().print(line, markup=False, soft_wrap=True)
+        shard = f"{target.name} " if len(session.targets) > 1 else ""
+        time = event.emitted_at.isoformat(sep=" ", timespec="milliseconds")
+        place = f"{shard}{event.partition}/{event.position}"
+        line = f"{time}  {place:>12}  {event.type}  {event.key or '–'}  {to_json(event.payload)}"
+        console().print(line, markup=False, soft_wrap=True)

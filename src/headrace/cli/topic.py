@@ -1,66 +1,52 @@
-"""`headrace topic`: create, change, list, show and drop topics; their retention."""
+"""`headrace topic`: topics and their retention."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from operator import attrgetter
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import typer
 
+from headrace import log
 from headrace.archive import keep_until_archived
-from headrace.cli.output import console, json_line, table
-from headrace.cli.session import Session, command
-from headrace.consume import ConsumerLag, consumer_lag
+from headrace.cli.options import TopicName, Yes
+from headrace.cli.output import console, table
+from headrace.cli.session import Session, command, facts_table
+from headrace.consume import consumer_lag
 from headrace.core import TopicExists
 from headrace.db import Target, parse_interval, parse_time
-from headrace.log import (
-    Clock,
-    Expired,
-    Topic,
-    alter_topic,
-    create_topic,
-    drop_expired,
-    drop_topic,
-    get_topic,
-    list_topics,
-    maintain,
-)
-from headrace.spark.pipeline import Engine, set_engine
 
 group = typer.Typer(help="Topics: named logs with partitions and a retention.")
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
-Width = Literal["day", "week", "month"]
-Retention = Annotated[str | None, typer.Option(help="How long events are kept, such as '30 days'.", show_default="for ever")]
+Width: TypeAlias = Literal["day", "week", "month"]
+Engine: TypeAlias = Literal["database", "spark"]
 
 
 @command(group, "create")
 def create(
     session: Session,
-    name: Name,
+    name: TopicName,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Parts that are worked on side by side; a key stays in one.")
+        int, typer.Option("--partitions", "-p", help="Number of partitions, consumed in parallel; a key stays in one.")
     ] = 1,
-    retention: Retention = None,
-    time_partition: Annotated[Width, typer.Option(help="The log is cut, and dropped, in pieces of this width.")] = "month",
-    clock: Annotated[
-        Clock, typer.Option(help="Whose time the log has: the server's, or that of the events themselves.")
-    ] = "server",
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
+    retention: Annotated[str | None, typer.Option(help="How long to keep events: '30 days'.", show_default="forever")] = None,
+    time_partition: Annotated[Width, typer.Option(help="The log is split, and dropped, in time partitions.")] = "month",
+    clock: Annotated[log.Clock, typer.Option(help="Time of the log: the server's clock, or the events' own time.")] = "server",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
 ) -> None:
     """Create a topic, on every shard.
 
     Example: headrace topic create orders --partitions 4 --retention '90 days'
     """
-    made = []
+    created_on = []
     for target, conn in session.shards():
-        kept = parse_interval(conn, retention) if retention else None
         try:
-            create_topic(
+            log.create_topic(
                 conn,
                 name,
                 partitions=partitions,
-                retention=kept,
+                retention=parse_interval(conn, retention) if retention else None,
                 time_partition=time_partition,
                 clock=clock,
                 namespace=session.namespace,
@@ -69,31 +55,32 @@ def create(
             if not if_not_exists:
                 raise
             continue
-        made.append(target.name)
-    session.done(f"topic {name} created" if made else f"topic {name} was already there", {"topic": name, "created_on": made})
+        created_on.append(target.name)
+    message = f"topic {name} created" if created_on else f"topic {name} exists already"
+    session.done(message, {"topic": name, "created_on": created_on})
 
 
 @command(group, "alter")
 def alter(
     session: Session,
-    name: Name,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="More partitions than now.")] = None,
-    retention: Annotated[str | None, typer.Option(help="Such as '30 days'; 'forever' keeps everything.")] = None,
+    name: TopicName,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New, higher number of partitions.")] = None,
+    retention: Annotated[str | None, typer.Option(help="How long to keep events: '30 days', or 'forever'.")] = None,
     archive: Annotated[
-        bool | None, typer.Option("--archive/--no-archive", help="Retention drops only what the archive holds.")
+        bool | None, typer.Option("--archive/--no-archive", help="Let retention drop only what is archived.")
     ] = None,
 ) -> None:
     """Raise the number of partitions, or change the retention, on every shard.
 
-    Works while the topic is in use; each key keeps its order.
+    It works while the topic is in use; the order of each key is kept.
 
     Example: headrace topic alter orders --partitions 8 --retention forever
     """
     if partitions is None and retention is None and archive is None:
-        raise typer.BadParameter("say what to change: --partitions, --retention or --archive")
+        raise typer.BadParameter("nothing to change; add --partitions, --retention or --archive")
     for _, conn in session.shards():
-        kept = parse_interval(conn, "0" if retention == "forever" else retention) if retention else None
-        alter_topic(conn, name, partitions=partitions, retention=kept, namespace=session.namespace)
+        interval = parse_interval(conn, "0" if retention == "forever" else retention) if retention else None
+        log.alter_topic(conn, name, partitions=partitions, retention=interval, namespace=session.namespace)
         if archive is not None:
             keep_until_archived(conn, name, archive=archive, namespace=session.namespace)
     changed = {"topic": name, "partitions": partitions, "retention": retention, "archive": archive}
@@ -103,131 +90,129 @@ def alter(
 @command(group, "engine")
 def engine(
     session: Session,
-    name: Name,
-    engine: Annotated[Engine, typer.Argument(metavar="database|spark", help="Where its rules and correlators run.")],
+    name: TopicName,
+    engine: Annotated[Engine, typer.Argument(metavar="database|spark", help="Where rules and correlators run.")],
 ) -> None:
-    """Move the rules and correlators of a topic to another engine, on every shard, while it is in use.
+    """Move the rules and correlators of a topic to another engine.
 
-    Nothing is lost or repeated, and every correlator goes on from where its keys stand. On spark they run
-    where `headrace pipeline run` does.
+    It works on every shard, while the topic is in use. Nothing is lost or repeated, and every correlator keeps the state of its
+    keys. On spark they run where `headrace pipeline run` does.
 
     Example: headrace topic engine orders spark
     """
+    from headrace.spark.pipeline import set_engine
+
     moved = [target.name for target, conn in session.shards() if set_engine(conn, name, engine, namespace=session.namespace)]
-    told = f"topic {name} runs on {engine}" if moved else f"topic {name} ran on {engine} already"
-    session.done(told, {"topic": name, "engine": engine, "moved_on": moved})
+    message = f"topic {name} {'now' if moved else 'already'} runs on {engine}"
+    session.done(message, {"topic": name, "engine": engine, "moved_on": moved})
 
 
 @command(group, "list")
 def list_(session: Session) -> None:
-    """List the topics of the namespace, with how full they are."""
-    found = session.found(lambda conn: list_topics(conn, namespace=session.namespace))
-    columns = [
-        "topic",
-        "partitions",
-        "events",
-        "newest position",
-        "in outbox",
-        "consumers",
-        "retention",
-        "engine",
-        "last event at",
-    ]
-    session.show(columns, found, _row, facts=_facts)
+    """List the topics of the namespace with their sizes."""
+    topics = session.collect(lambda conn: log.list_topics(conn, namespace=session.namespace))
+    columns = ["topic", "partitions", "events", "last position", "in outbox", "consumers", "retention", "engine", "last event at"]
+    session.show(columns, topics, _row, facts=_facts)
 
 
-def _row(topic: Topic) -> list[object]:
+def _row(topic: log.Topic) -> list[object]:
     counts = [topic.partitions, topic.events, topic.last_position, topic.waiting, topic.consumers]
-    return [topic.topic, *counts, topic.retention or "for ever", topic.engine, topic.last_appended_at]
+    return [topic.topic, *counts, topic.retention or "forever", topic.engine, topic.last_appended_at]
 
 
 @command(group, "show")
-def show(session: Session, name: Name) -> None:
+def show(session: Session, name: TopicName) -> None:
     """Show one topic and its consumers."""
-    found = [
-        (target, get_topic(conn, name, namespace=session.namespace), consumer_lag(conn, topic=name, namespace=session.namespace))
+    topics = [
+        (
+            target,
+            log.get_topic(conn, name, namespace=session.namespace),
+            consumer_lag(conn, topic=name, namespace=session.namespace),
+        )
         for target, conn in session.shards()
     ]
-    if session.json:
-        json_line([{"shard": target.name} | _facts(topic) | {"cursors": cursors} for target, topic, cursors in found])
-        return
-    for target, topic, cursors in found:
-        _print_topic(target, topic, cursors)
+    parts = []
+    for target, topic, cursors in topics:
+        parts.append(facts_table(f"topic {topic.topic}", target, _labels(topic)))
+        if cursors:
+            row = attrgetter("consumer", "partition", "position", "lag_events", "lag_s", "state")
+            columns = ["consumer", "partition", "position", "lag (events)", "lag (s)", "state"]
+            parts.append(table(columns, map(row, cursors)))
+    facts = [{"shard": target.name} | _facts(topic) | {"cursors": cursors} for target, topic, cursors in topics]
+    session.print(facts, *parts)
 
 
-def _print_topic(target: Target, topic: Topic, cursors: list[ConsumerLag]) -> None:
-    facts = [
-        ("namespace", topic.namespace),
-        ("partitions", topic.partitions),
-        ("positions", f"{topic.first_position} to {topic.last_position}" if topic.events else "none yet"),
-        ("events in the log", topic.events),
-        ("waiting in the outbox", topic.waiting),
-        ("last event at", topic.last_appended_at),
-        ("retention", topic.retention or "for ever"),
-        ("kept until archived", topic.archive),
-        ("time partition", topic.time_partition),
-        ("rules and correlators run on", topic.engine),
-    ]
-    console().print(table([f"topic {topic.topic}", f"on {target}"], facts))
-    if cursors:
-        rows = [(one.consumer, one.partition, one.position, one.lag_events, one.lag_s, one.state) for one in cursors]
-        console().print(table(["consumer", "partition", "position", "lag (events)", "lag (s)", "state"], rows))
+def _labels(topic: log.Topic) -> dict[str, object]:
+    return {
+        "namespace": topic.namespace,
+        "partitions": topic.partitions,
+        "positions": f"{topic.first_position} to {topic.last_position}" if topic.events else "none yet",
+        "events in the log": topic.events,
+        "waiting in the outbox": topic.waiting,
+        "last event at": topic.last_appended_at,
+        "retention": topic.retention or "forever",
+        "kept until archived": topic.archive,
+        "time partition": topic.time_partition,
+        "rules and correlators run on": topic.engine,
+    }
+
+
+def _facts(topic: log.Topic) -> dict[str, object]:
+    return {**msgspec.to_builtins(topic), "events": topic.events}
 
 
 @command(group, "drop")
 def drop(
     session: Session,
-    name: Name,
-    force: Annotated[bool, typer.Option("--force", help="Also when it has consumers.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: TopicName,
+    force: Annotated[bool, typer.Option("--force", help="Drop it even if it has consumers.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Drop a topic with its log and what waits in its outbox, on every shard."""
-    held = sum(get_topic(conn, name, namespace=session.namespace).events for _, conn in session.shards())
-    session.confirm(f"Drop topic {name} with {held} events in its log?", yes=yes)
-    for _, conn in session.shards():
-        drop_topic(conn, name, force=force, namespace=session.namespace)
-    session.done(f"topic {name} dropped", {"topic": name, "events": held})
+    """Drop a topic with its log and its outbox, on every shard."""
+    events = sum(session.on_every_shard(lambda conn: log.get_topic(conn, name, namespace=session.namespace).events))
+    session.confirm(f"Drop topic {name} with {events} events in its log?", yes=yes)
+    session.on_every_shard(lambda conn: log.drop_topic(conn, name, force=force, namespace=session.namespace))
+    session.done(f"topic {name} dropped", {"topic": name, "events": events})
 
 
 @command(group, "maintain", common=("dsn", "json"))
 def maintain_(session: Session) -> None:
-    """Apply every topic's retention now, and make time partitions ahead. A running node does it by itself."""
-    _print_expired(session, session.found(maintain))
+    """Apply the retention of all topics and create time partitions ahead.
+
+    A running node does it by itself.
+    """
+    _print_expired(session, session.collect(log.maintain_log))
 
 
 @command(group, "drop-expired")
 def drop_expired_(
     session: Session,
-    name: Name,
+    name: TopicName,
     before: Annotated[str, typer.Option(help="Drop time partitions that ended before this time.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Also what a consumer has not handled yet.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask when --force is given.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drop also events that a consumer has not handled yet.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask for confirmation.")] = False,
 ) -> None:
-    """Drop a topic's old time partitions, whatever its retention says.
+    """Drop old time partitions of a topic, whatever its retention.
 
-    What a consumer has not handled stays, unless forced.
+    Time partitions with events that a consumer has not handled are kept, unless you add --force.
 
     Example: headrace topic drop-expired orders --before 2026-01-01
     """
     if force:
         session.confirm(f"Drop events of {name} before {before}, also those a consumer has not handled?", yes=yes)
-    found = []
-    for target, conn in session.shards():
-        expired = drop_expired(conn, name, before=parse_time(conn, before), force=force, namespace=session.namespace)
-        found += [(target, one) for one in expired]
-    _print_expired(session, found)
+    expired = session.collect(
+        lambda conn: log.drop_expired(conn, name, before=parse_time(conn, before), force=force, namespace=session.namespace)
+    )
+    _print_expired(session, expired)
 
 
-def _print_expired(session: Session, found: list[tuple[Target, Expired]]) -> None:
-    if found or session.json:
-        session.show(["topic", "time partition", "events", "outcome", "kept for"], found, _expired_row)
+def _print_expired(session: Session, expired: list[tuple[Target, log.ExpiredPartition]]) -> None:
+    if expired or session.json:
+        session.show(["topic", "time partition", "events", "outcome", "kept for"], expired, _expired_row)
     else:
         console().print("nothing has expired")
 
 
-def _expired_row(one: Expired) -> list[object]:
-    return [one.topic, one.name, one.events, "dropped" if one.dropped else "kept", one.kept_for]
-
-
-def _facts(topic: Topic) -> dict[str, object]:
-    return {**msgspec.to_builtins(topic), "events": topic.events}
+def _expired_row(partition: log.ExpiredPartition) -> list[object]:
+    outcome = "dropped" if partition.dropped else "kept"
+    return [partition.topic, partition.name, partition.events, outcome, partition.kept_for]

@@ -1,4 +1,4 @@
-"""Consumers: what they are (frozen descriptions), and how they stand in the database."""
+"""Consumers: their description, and their registration, lag and cursors in the database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Failure:
-    """What happens when the handler raises. Use `stop`, `retry` or `dead_letter`."""
+    """What happens when the handler raises. Create it with `stop`, `retry` or `dead_letter`."""
 
     attempts: int | None
     backoff_s: float
@@ -46,12 +46,12 @@ class Failure:
 
     @classmethod
     def stop(cls) -> Self:
-        """The partition stops at the event until `headrace consumer resume`; nothing is passed over."""
+        """The partition stops at the event until `headrace consumer resume`; nothing is skipped."""
         return cls(1, 1, 300, "stop")
 
     @classmethod
     def retry(cls, *, attempts: int | None = None, backoff_s: float = 1, backoff_max_s: float = 300) -> Self:
-        """The event is tried again with growing pauses: for ever, or so often and then the partition stops."""
+        """The event is retried with growing pauses: forever, or `attempts` times, and then the partition stops."""
         return cls(attempts, backoff_s, backoff_max_s, "stop")
 
     @classmethod
@@ -63,9 +63,10 @@ class Failure:
         backoff_max_s: float = 300,
         key_order: Literal["hold", "skip"] = "hold",
     ) -> Self:
-        """The event is tried so often, then put aside, and the partition goes on.
+        """The event is tried `attempts` times, then moved to the dead letters, and the partition goes on.
 
-        `hold`: later events of its key are put aside behind it, in order. `skip`: they go on, and the order is given up."""
+        `hold`: later events of its key wait behind it among the dead letters, in order. `skip`: they are delivered, out of
+        order."""
         return cls(attempts, backoff_s, backoff_max_s, "dead_letter", key_order)
 
 
@@ -77,18 +78,18 @@ class Consumer:
     name: str
     handler: Handler
     batch: Batch | None = None
-    """None: the handler gets one event at a time."""
+    """None: the handler gets a single event per call."""
     ordered_by: Literal["partition", "topic"] = "partition"
     start: Literal["earliest", "latest"] = "earliest"
     failure: Failure = field(default_factory=Failure.retry)
     concurrency: int = 4
-    """How many partitions one node handles side by side."""
+    """How many partitions one node handles concurrently."""
     namespace: str | None = None
 
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """How far one partition of a consumer is behind, and how it does."""
+    """How far one partition of a consumer is behind, and its state."""
 
     topic: str
     consumer: str
@@ -102,29 +103,33 @@ class ConsumerLag:
     lag_s: float
 
 
+@dataclass(frozen=True)
+class Seek:
+    """The move of one partition's cursor. `events` > 0 will be handled again, < 0 will be skipped."""
+
+    partition: int
+    from_position: int
+    to_position: int
+    events: int
+
+
+CREATE_CONSUMER = """select headrace.create_consumer(
+    %s, %s, p_start => %s, p_ordered_by => %s, p_attempts_max => %s, p_backoff_s => %s, p_backoff_max_s => %s,
+    p_when_exhausted => %s, p_key_order => %s, p_namespace => %s)"""
+
+
+def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...]:
+    """The parameters of CREATE_CONSUMER."""
+    failure = consumer.failure
+    policy = (failure.attempts, failure.backoff_s, failure.backoff_max_s, failure.then, failure.key_order)
+    return (consumer.topic, consumer.name, consumer.start, consumer.ordered_by, *policy, consumer.namespace)
+
+
 def create_consumer(conn: Connection, consumer: Consumer) -> int:
-    """Makes the consumer known to the database, or changes its failure policy; returns its id. It keeps its place."""
+    """Registers the consumer, or changes its failure policy; returns its id. An existing consumer keeps its cursors."""
     with map_database_errors():
-        row = conn.execute(query("consume/create_consumer"), create_parameters(consumer)).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def create_parameters(consumer: Consumer) -> dict[str, str | int | float | None]:
-    """The parameters of queries/consume/create_consumer.sql."""
-    policy = consumer.failure
-    return {
-        "topic": consumer.topic,
-        "consumer": consumer.name,
-        "start": consumer.start,
-        "ordered_by": consumer.ordered_by,
-        "attempts_max": policy.attempts,
-        "backoff_s": policy.backoff_s,
-        "backoff_max_s": policy.backoff_max_s,
-        "when_exhausted": policy.then,
-        "key_order": policy.key_order,
-        "namespace": consumer.namespace,
-    }
+        [(consumer_id,)] = conn.execute(CREATE_CONSUMER, create_parameters(consumer)).fetchall()
+    return int(consumer_id)
 
 
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:
@@ -136,15 +141,31 @@ def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str
 def consumer_lag(
     conn: Connection, *, topic: str | None = None, consumer: str | None = None, namespace: str | None = None
 ) -> list[ConsumerLag]:
-    """The lag of every partition of every consumer, or of those named."""
+    """The lag of each partition, for all consumers of the namespace or only those of a topic or a name."""
     with map_database_errors(), conn.cursor(row_factory=class_row(ConsumerLag)) as cursor:
-        given = {"topic": topic, "consumer": consumer, "namespace": namespace}
-        return cursor.execute(query("consume/lag"), given).fetchall()
+        parameters = {"topic": topic, "consumer": consumer, "namespace": namespace}
+        return cursor.execute(query("consume/lag"), parameters).fetchall()
 
 
 def resume_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> int:
-    """Lets stopped or waiting partitions try again at once; returns how many there were."""
+    """Lets stopped and retrying partitions try again at once; returns how many there were."""
     with map_database_errors():
-        row = conn.execute("select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)).fetchone()
-    assert row is not None
-    return int(row[0])
+        [(partitions,)] = conn.execute("select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)).fetchall()
+    return int(partitions)
+
+
+def seek_consumer(
+    conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
+) -> list[Seek]:
+    """Moves a consumer to 'earliest', 'latest', a position (the next one handled) or a time; `preview` moves nothing."""
+    statement = "select partition, from_position, to_position, events from headrace.seek(%s, %s, %s, %s, %s)"
+    with map_database_errors(), conn.cursor(row_factory=class_row(Seek)) as cursor:
+        return cursor.execute(statement, (topic, consumer, target, preview, namespace)).fetchall()
+
+
+def seek_position(conn: Connection, topic: str, target: str, *, namespace: str | None = None) -> int:
+    """The position after which reading starts for 'earliest', 'latest', a position or a time."""
+    statement = "select headrace.seek_position(headrace.topic_id(%s, %s), %s)"
+    with map_database_errors():
+        [(position,)] = conn.execute(statement, (topic, namespace, target)).fetchall()
+    return int(position)

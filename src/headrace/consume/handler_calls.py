@@ -1,12 +1,18 @@
-"""Calling handlers: async functions on the loop, plain functions in a thread, both in the same open transaction.
+"""Handler calls: the one place where handlers run, those of consumers and those of actions.
 
-Promises: a handler that ends that transaction, or leaves it aborted, raises; what it did never counts as done."""
+Async functions run on the event loop, plain functions in a thread, both in the transaction that is open on the connection.
+Promises: a handler that ends that transaction, or leaves it aborted, raises; its effects never count as done."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -14,27 +20,76 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
-from headrace.consume.consumer import Handler
-from headrace.core import Conflict, LoggedEvent, decode
+from headrace.core import Conflict, decode
 from headrace.db import AsyncConnection, Connection
 
-_faces: WeakKeyDictionary[AsyncConnection, Connection] = WeakKeyDictionary()
+ADVICE = "leave commit and rollback to headrace"
+
+_sync_views: WeakKeyDictionary[AsyncConnection, Connection] = WeakKeyDictionary()
 
 
-async def call(handler: Handler, given: LoggedEvent | Sequence[LoggedEvent], conn: AsyncConnection) -> None:
-    """Runs a handler with an event, or a batch of them, and the transaction that is open on the connection."""
-    with TransactionGuard(conn):
-        if asyncio.iscoroutinefunction(handler):
-            await cast(Any, handler)(given, conn)
+@dataclass(frozen=True, kw_only=True)
+class HandlerGroup:
+    """Handlers that run one after the other with the same argument: an action, an event or a batch of events."""
+
+    handlers: tuple[Callable[..., Any], ...]
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Callable[..., Any], bool], ...]:
+        """Each handler, and whether it is an async function."""
+        return tuple((handler, inspect.iscoroutinefunction(handler)) for handler in self.handlers)
+
+    @cached_property
+    def is_sync(self) -> bool:
+        """Are all handlers plain functions? Then one thread may run many calls in a row."""
+        return not any(is_async for _, is_async in self.steps)
+
+
+HandlerCall: TypeAlias = tuple[HandlerGroup, object]
+"""The handlers to call and their argument."""
+
+
+async def call_handlers(calls: Sequence[HandlerCall], conn: AsyncConnection) -> list[float]:
+    """Makes the calls in order, in the transaction open on the connection; returns the seconds that each took."""
+    durations_s: list[float] = []
+    # A hop into a thread costs more than many handlers: consecutive calls of plain functions share one hop.
+    for is_sync, run in groupby(calls, key=lambda call: call[0].is_sync):
+        if is_sync:
+            durations_s += await asyncio.to_thread(_call_sync, list(run), sync_view(conn))
         else:
-            await asyncio.to_thread(cast(Any, handler), given, sync_view(conn))
+            durations_s += [await _call(group, argument, conn) for group, argument in run]
+    return durations_s
+
+
+async def _call(group: HandlerGroup, argument: object, conn: AsyncConnection) -> float:
+    began = time.perf_counter()
+    guard = TransactionGuard(conn)
+    for handler, is_async in group.steps:
+        with guard:
+            if is_async:
+                await handler(argument, conn)
+            else:
+                await asyncio.to_thread(handler, argument, sync_view(conn))
+    return time.perf_counter() - began
+
+
+def _call_sync(calls: Sequence[HandlerCall], conn: Connection) -> list[float]:
+    durations_s: list[float] = []
+    guard = TransactionGuard(conn)
+    for group, argument in calls:
+        began = time.perf_counter()
+        for handler in group.handlers:
+            with guard:
+                handler(argument, conn)
+        durations_s.append(time.perf_counter() - began)
+    return durations_s
 
 
 class TransactionGuard:
-    """Around handlers: raises where one did not leave the transaction as it was given, open and sound.
+    """Around a handler: raises unless the handler leaves the transaction open and not aborted.
 
-    May be entered again and again. Costs no round trip: the client knows its transaction's status. A class, since it is entered
-    for every action, and a generator would take several microseconds each time."""
+    Reusable. Costs no round trip, since the client knows its transaction's status. A class and not a generator, because it is
+    entered for every action and a generator would add several microseconds."""
 
     __slots__ = ("_pgconn",)
 
@@ -42,22 +97,20 @@ class TransactionGuard:
         self._pgconn = conn.pgconn
 
     def __enter__(self) -> None:
-        """Nothing is to be done before a handler."""
+        """Nothing to do before a handler."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, psycopg.Rollback):
-            # Whoever opened the transaction would take it for an own one and go on as if all were done.
-            raise Conflict(
-                "the handler raised psycopg.Rollback; leave commit and rollback to headrace, raise another error"
-            ) from error
+            # Our own transaction block would take it as a request to roll back silently and go on as if all were done.
+            raise Conflict(f"the handler raised psycopg.Rollback; {ADVICE}, raise another error") from error
         if error is None:
             self._check()
 
     def _check(self) -> None:
-        # A lost connection has another status; the next statement finds it.
+        # A lost connection has another status; the next statement fails on it.
         status = self._pgconn.transaction_status
         if status == TransactionStatus.IDLE:
-            raise Conflict("the handler ended the transaction it was given; leave commit and rollback to headrace")
+            raise Conflict(f"the handler ended its transaction; {ADVICE}")
         if status == TransactionStatus.INERROR:
             raise Conflict(
                 "the handler caught a database error and went on, but the transaction is aborted; "
@@ -66,32 +119,32 @@ class TransactionGuard:
 
 
 class SyncView(psycopg.Connection[TupleRow]):
-    """psycopg's plain interface to a connection whose transaction is not the handler's to end."""
+    """psycopg's sync interface to an async connection. The handler may not end the transaction."""
 
     def commit(self) -> None:
-        self._refuse("commit")
+        self._reject("commit")
 
     def rollback(self) -> None:
-        self._refuse("rollback")
+        self._reject("rollback")
 
     def close(self) -> None:
-        self._refuse("close")
+        self._reject("close")
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise Conflict(f"the handler called {what} on the connection it was given; leave commit and rollback to headrace")
+    def _reject(self, method: str) -> NoReturn:
+        raise Conflict(f"the handler called {method} on its connection; {ADVICE}")
 
 
 def sync_view(conn: AsyncConnection) -> Connection:
-    """The same connection, and so the same transaction, with psycopg's plain interface.
+    """The same connection, and so the same transaction, with psycopg's sync interface.
 
-    Safe because only one side works at a time: the loop waits for the thread."""
-    face = _faces.get(conn)
-    if face is None:
-        face = SyncView(conn.pgconn)
-        # As its other face. Else psycopg would begin anew after a commit sent as text, and nobody would notice.
-        face._autocommit = True  # The property is refused inside a transaction.
-        set_json_loads(decode, face)
-        # Both faces number the statements they prepare from 0 on, and the server knows only one of each name.
-        face.prepare_threshold = None
-        _faces[conn] = face
-    return face
+    Safe because only one side works at a time: the event loop waits for the thread."""
+    view = _sync_views.get(conn)
+    if view is None:
+        view = SyncView(conn.pgconn)
+        # Like the async connection. Otherwise psycopg would begin a new transaction after a commit sent as text, unnoticed.
+        view._autocommit = True  # psycopg forbids setting the property inside a transaction.
+        set_json_loads(decode, view)
+        # Both interfaces number their prepared statements from 0, and the server knows each name once.
+        view.prepare_threshold = None
+        _sync_views[conn] = view
+    return view

@@ -1,4 +1,4 @@
-"""Runner: carries claimed events to a consumer's handler.
+"""Runner: delivers the events of a topic to a consumer's handler.
 
 Owns: one consumer on one node. Promises: events of a partition reach the handler in order, one batch at a time; the cursor
 moves in the handler's transaction, so effects made through it happen exactly once; a dead process holds nothing."""
@@ -19,32 +19,30 @@ import psycopg.errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
-from headrace.consume.consumer import Consumer, create_parameters
-from headrace.consume.handler_calls import call
+from headrace.consume.consumer import CREATE_CONSUMER, Consumer, create_parameters
+from headrace.consume.handler_calls import HandlerGroup, call_handlers
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Pool, Subscription, as_lost, is_transient, query, retry_until_connected
-from headrace.log import logged_event
+from headrace.db import AsyncConnection, Pool, Subscription, connection_lost_error, is_transient, query, retry_until_connected
+from headrace.log import logged_event_row
 
 logger = logging.getLogger(__name__)
 
 SINGLE_MAX = 100
-"""Events a one-at-a-time handler gets per transaction; each runs in a savepoint of its own."""
+"""Most events per transaction for a handler of single events; each runs in its own savepoint."""
 GATHER_S, GATHER_MAX_S = 0.00005, 0.05
-"""Pause after a batch that was not full, by the square of its events, and at most: at a high rate batches fill up and their cost
-is shared, at a low one nobody waits."""
-REDRIVE_LOOK_S = 0.1
-"""Shortest time between two looks for dead letters to be tried again."""
+"""Pause after a batch that was not full: this times the square of its events, up to the maximum. At a high rate batches fill up
+and share their cost; at a low rate nobody waits."""
+REDRIVE_POLL_S = 0.1
+"""Shortest time between two checks for dead letters to redrive."""
 IDLE_S = 1.0
-"""Longest wait without a notification: for retries that fall due, and for a ring lost with a connection."""
+"""Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
-_CLAIM = query("consume/claim")
-_READ_PARTITION = query("consume/read_partition")
-_READ_TOPIC = query("consume/read_topic")
-_READ_DEAD_LETTER = query("consume/read_dead_letter")
-_HELD = query("consume/held_positions")
-_HOLD_BACK = "select headrace_internal.hold_back(%s, %s, %s, %s)"
+_CLAIM = "select partition, position, upto, events from headrace.claim(%s, p_max => %s, p_min => %s, p_wait_s => %s)"
+_HOLD_BACK = "select headrace.hold_back(%s, %s, %s, %s)"
 _ADVANCE = "select headrace.advance(%s, %s, %s)"
-_END_REDRIVE = "select headrace_internal.end_redrive(%s, %s)"
+_FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s)"
+_CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
+_END_REDRIVE = "select headrace.end_redrive(%s, %s)"
 
 
 @dataclass(frozen=True)
@@ -55,27 +53,24 @@ class Claim:
     position: int
     upto: int
     events: int
-    attempts: int
 
 
 @dataclass(frozen=True)
-class Failed:
-    """The handler raised on the events after `position` up to `upto`; those up to `position` are done."""
+class HandlerFailure:
+    """The handler raised on these events; those of the claim before them are done."""
 
-    partition: int
-    position: int
-    upto: int
-    events: int
+    events: Claim
     error: str
 
 
 class ConsumerRunner:
-    """Runs one consumer on one database until told to stop, with `concurrency` workers side by side."""
+    """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
-    def __init__(self, consumer: Consumer, pool: Pool, bell: Subscription, stop: asyncio.Event) -> None:
+    def __init__(self, consumer: Consumer, pool: Pool, subscription: Subscription, stop: asyncio.Event) -> None:
         self._consumer = consumer
+        self._handlers = HandlerGroup(handlers=(consumer.handler,))
         self._pool = pool
-        self._bell = bell
+        self._subscription = subscription
         self._stop = stop
         self._consumer_id = 0
         self._topic_id = 0
@@ -84,7 +79,7 @@ class ConsumerRunner:
         self.handled = 0
         """How many events this runner has handled."""
         self.failures = 0
-        self._redrive_looked_at = 0.0
+        self._redrive_checked_at = 0.0
 
     @property
     def name(self) -> str:
@@ -98,64 +93,64 @@ class ConsumerRunner:
                 group.create_task(self._work())
 
     async def register(self) -> None:
-        """Makes the consumer known to the database."""
+        """Registers the consumer with the database."""
         async with self._pool.connection() as conn:
-            made = await conn.execute(query("consume/create_consumer"), create_parameters(self._consumer))
-            self._consumer_id = (await made.fetchone() or (0,))[0]
-            given = (self._consumer.topic, self._consumer.namespace)
-            found = await conn.execute("select headrace_internal.topic_id(%s, %s)", given)
-            self._topic_id = (await found.fetchone() or (0,))[0]
-        self._bell.word = str(self._topic_id)
+            cursor = await conn.execute(CREATE_CONSUMER, create_parameters(self._consumer))
+            self._consumer_id = (await cursor.fetchone() or (0,))[0]
+            topic = (self._consumer.topic, self._consumer.namespace)
+            cursor = await conn.execute("select headrace.topic_id(%s, %s)", topic)
+            self._topic_id = (await cursor.fetchone() or (0,))[0]
+        self._subscription.filter = str(self._topic_id)
 
     async def _work(self) -> None:
-        woken = False
+        is_notified = False
         while not self._stop.is_set():
-            events = await retry_until_connected(self.name, partial(self.handle_once, woken=woken))
-            woken = False
+            events = await retry_until_connected(self.name, partial(self.handle_once, is_notified=is_notified))
+            is_notified = False
             if events >= self._max:
                 continue
             if events:
                 await asyncio.sleep(min(GATHER_S * events**2, GATHER_MAX_S))
             elif not await self._redrive():
-                woken = await self._bell.wait(self._idle_s())
-        self._bell.ring()
+                is_notified = await self._subscription.wait(self._idle_s())
+        self._subscription.notify()
 
     async def _redrive(self) -> bool:
-        if time.monotonic() - self._redrive_looked_at < REDRIVE_LOOK_S:
+        if time.monotonic() - self._redrive_checked_at < REDRIVE_POLL_S:
             return False
-        redriven = await retry_until_connected(self.name, self.redrive_once)
-        self._redrive_looked_at = 0.0 if redriven else time.monotonic()
-        return redriven
+        is_redriven = await retry_until_connected(self.name, self.redrive_once)
+        self._redrive_checked_at = 0.0 if is_redriven else time.monotonic()
+        return is_redriven
 
     def _idle_s(self) -> float:
         batch = self._consumer.batch
         return min(IDLE_S, max(batch.wait_s / 2, 0.01)) if batch and batch.min > 1 else IDLE_S
 
-    async def handle_once(self, *, woken: bool = False) -> int:
-        """Handles one batch, if one is due; says how many events it had. `woken`: other workers may be needed as well."""
+    async def handle_once(self, *, is_notified: bool = False) -> int:
+        """Handles one batch if one is due; returns its number of events. After a notification it wakes another worker too."""
         try:
-            return await self._handle_once(woken)
+            return await self._handle_once(is_notified)
         except psycopg.Rollback as error:
-            # It comes out where the connection broke before the rollback; the server has rolled back by itself.
-            raise as_lost(error) from None
+            # psycopg lets it out when the connection broke before the rollback; the server has rolled back by itself.
+            raise connection_lost_error(error) from None
 
-    async def _handle_once(self, woken: bool) -> int:
-        failed: Failed | None = None
+    async def _handle_once(self, is_notified: bool) -> int:
+        failure: HandlerFailure | None = None
         async with self._pool.connection() as conn:
             async with AsyncExitStack() as transaction:
                 # Begin travels with the claim, commit with the cursor's move: two round trips less per batch.
                 # Not conn.transaction(): in a pipeline that would keep the pipeline open around the handler.
                 async with conn.pipeline():
                     await transaction.enter_async_context(psycopg.AsyncTransaction(conn))
-                    claimed = await self._claim(conn)
-                claim = await claimed.fetchone()
+                    cursor = await self._claim(conn)
+                claim = await cursor.fetchone()
                 if claim is None:
                     return 0
-                if woken or claim.events == self._max:
-                    self._bell.ring()  # There is more: the other workers may take other partitions.
+                if is_notified or claim.events == self._max:
+                    self._subscription.notify()  # There may be more: another worker can claim another partition.
                 events, held = await self._read(conn, claim)
-                failed = await self._deliver(conn, events, held, claim)
-                moved_to = failed.position if failed else claim.upto
+                failure = await self._deliver(conn, events, held, claim)
+                moved_to = failure.events.position if failure else claim.upto
                 if moved_to == claim.position:
                     raise psycopg.Rollback
                 try:
@@ -165,27 +160,22 @@ class ConsumerRunner:
                 except psycopg.Error as error:
                     if is_transient(error):
                         raise
-                    # What the handler wrote does not hold, such as a deferred constraint.
-                    failed, moved_to = _all_failed(claim, _told(conn, error)), claim.position
+                    # The commit rejected what the handler wrote, for example by a deferred constraint.
+                    failure, moved_to = HandlerFailure(claim, _error_text(conn, error)), claim.position
                     await conn.rollback()
-            self.handled += sum(event.position <= moved_to for event in events) if failed else len(events)
-            if failed:
-                await self._fail(conn, failed)
+            self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
+            if failure:
+                await self._fail(conn, failure)
         return claim.events
 
     async def _claim(self, conn: AsyncConnection) -> psycopg.AsyncCursor[Claim]:
         batch = self._consumer.batch
-        given = {
-            "consumer_id": self._consumer_id,
-            "max": self._max,
-            "min": batch.min if batch else 1,
-            "wait_s": batch.wait_s if batch else 0,
-        }
-        return await conn.cursor(row_factory=class_row(Claim)).execute(_CLAIM, given)
+        parameters = (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0)
+        return await conn.cursor(row_factory=class_row(Claim)).execute(_CLAIM, parameters)
 
     async def _read(self, conn: AsyncConnection, claim: Claim) -> tuple[list[LoggedEvent], set[int]]:
-        """The claimed events, without those whose key is held back by a dead letter; and the positions of those."""
-        given = {
+        """The claimed events to handle, and the positions of those that wait behind a dead letter of their key."""
+        parameters = {
             "consumer_id": self._consumer_id,
             "topic": self._consumer.topic,
             "topic_id": self._topic_id,
@@ -196,20 +186,23 @@ class ConsumerRunner:
         held: set[int] = set()
         if self._holds_keys:
             await conn.execute(_HOLD_BACK, (self._consumer_id, claim.partition, claim.position, claim.upto))
-            held = {row[0] for row in await (await conn.execute(_HELD, given)).fetchall()}
-        async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
-            read = _READ_TOPIC if claim.partition < 0 else _READ_PARTITION
-            events = await (await cursor.execute(read, given)).fetchall()
+            rows = await (await conn.execute(query("consume/held_positions"), parameters)).fetchall()
+            held = {position for (position,) in rows}
+        async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
+            statement = query("consume/read_topic" if claim.partition < 0 else "consume/read_partition")
+            events = await (await cursor.execute(statement, parameters)).fetchall()
         return [event for event in events if event.position not in held] if held else events, held
 
-    async def _deliver(self, conn: AsyncConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim) -> Failed | None:
+    async def _deliver(
+        self, conn: AsyncConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim
+    ) -> HandlerFailure | None:
         if not events:
             return None
         if self._consumer.batch:
             try:
                 await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return _all_failed(claim, _told(conn, error))
+                return HandlerFailure(claim, _error_text(conn, error))
             return None
         done = claim.position
         for event in events:
@@ -217,67 +210,64 @@ class ConsumerRunner:
                 async with conn.transaction():
                     await self._call(conn, event)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                told = _told(conn, error)
+                error_text = _error_text(conn, error)
                 if conn.info.transaction_status != TransactionStatus.INTRANS:
-                    return _all_failed(claim, told)  # What the events before it did is no longer ours to commit.
-                # Those held back before it are put aside already, and the cursor passes them with their letters.
+                    # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
+                    return HandlerFailure(claim, error_text)
+                # Held events before this one are among the dead letters already, so the cursor passes them.
                 passed = max((position for position in held if position < event.position), default=done)
-                return Failed(claim.partition, max(done, passed), event.position, 1, told)
+                return HandlerFailure(Claim(claim.partition, max(done, passed), event.position, 1), error_text)
             done = event.position
         return None
 
-    async def _call(self, conn: AsyncConnection, given: LoggedEvent | Sequence[LoggedEvent]) -> None:
-        await call(self._consumer.handler, given, conn)
+    async def _call(self, conn: AsyncConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
+        await call_handlers([(self._handlers, argument)], conn)
 
-    async def _fail(self, conn: AsyncConnection, failed: Failed) -> None:
+    async def _fail(self, conn: AsyncConnection, failure: HandlerFailure) -> None:
         self.failures += 1
-        given = (self._consumer_id, failed.partition, failed.position, failed.upto, failed.events, failed.error)
-        row = await (await conn.execute("select headrace.fail(%s, %s, %s, %s, %s, %s)", given)).fetchone()
-        follows = row[0] if row else None
-        last_line = failed.error.strip().rsplit("\n", 1)[-1]
-        logger.warning("%s failed at position %s: %s; %s", self.name, failed.upto, last_line, _FOLLOWS.get(follows, follows))
+        events = failure.events
+        parameters = (self._consumer_id, events.partition, events.position, events.upto, events.events, failure.error)
+        row = await (await conn.execute(_FAIL, parameters)).fetchone()
+        outcome = row[0] if row else None
+        last_line = failure.error.strip().rsplit("\n", 1)[-1]
+        logger.warning("%s failed at position %s: %s; %s", self.name, events.upto, last_line, _OUTCOMES.get(outcome, outcome))
 
     async def redrive_once(self) -> bool:
-        """Handles one dead letter that is to be tried again, if there is one; says whether there was."""
+        """Handles one dead letter marked for redrive; returns False if there is none."""
         async with self._pool.connection() as conn:
             letter_id = None
             try:
                 async with conn.transaction():
-                    claimed = await conn.execute("select * from headrace_internal.claim_redrive(%s)", (self._consumer_id,))
-                    row = await claimed.fetchone()
+                    row = await (await conn.execute(_CLAIM_REDRIVE, (self._consumer_id,))).fetchone()
                     if row is None:
                         return False
-                    async with conn.cursor(row_factory=logged_event, binary=True) as cursor:
-                        letter = await (await cursor.execute(_READ_DEAD_LETTER, {"dead_letter_id": row[0]})).fetchone()
-                    assert letter is not None
+                    async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
+                        await cursor.execute(query("consume/read_dead_letter"), {"dead_letter_id": row[0]})
+                        event = await cursor.fetchone()
+                    assert event is not None
                     letter_id = row[0]
-                    await self._call(conn, [letter] if self._consumer.batch else letter)
+                    await self._call(conn, [event] if self._consumer.batch else event)
                     await conn.execute(_END_REDRIVE, (letter_id, None))
             except Exception as error:
                 if letter_id is None:
                     raise
-                await conn.execute(_END_REDRIVE, (letter_id, _told(conn, error)))
+                await conn.execute(_END_REDRIVE, (letter_id, _error_text(conn, error)))
         return True
 
 
-_FOLLOWS = {
-    "single": "its batch is handled one by one now",
-    "retry": "it will be tried again",
-    "dead_letter": "it was put aside as a dead letter",
+_OUTCOMES = {
+    "single": "its batch is now handled event by event",
+    "retry": "it will be retried",
+    "dead_letter": "it was moved to the dead letters",
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
 
 
-def _all_failed(claim: Claim, error: str) -> Failed:
-    """Nothing of the claim is done: of several events nobody knows yet which one is at fault."""
-    return Failed(claim.partition, claim.position, claim.upto, claim.events, error)
-
-
-def _told(conn: AsyncConnection, error: Exception) -> str:
-    """The traceback of a handler's own error. What is the database's doing is raised again: it does not count."""
+def _error_text(conn: AsyncConnection, error: Exception) -> str:
+    """The traceback of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
     if conn.broken or conn.closed:
-        raise as_lost(error) from error
+        raise connection_lost_error(error) from error
     if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         raise error
     return "".join(traceback.format_exception(error))

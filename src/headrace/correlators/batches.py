@@ -1,29 +1,25 @@
-"""One batch of a correlator: in the database for a simple table, by the compiled table's own function for any other.
+"""One batch of a correlator: in the database for a simple table, by the node's own stepping for any other.
 
-Promises: instances, outputs and cursor in the caller's transaction; reads and writes in sets. Both ways give the same answers."""
+Promises: instances, outputs and cursor change in the caller's transaction; reads and writes are by sets. Both ways give the same
+answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg import sql
 from psycopg.rows import class_row
 
-from headrace.correlators.instances import (
-    deliver_correlations_async,
-    instance_of,
-    read_instances_async,
-    to_us,
-    write_instances_async,
-)
-from headrace.correlators.stepping import TICKS_MAX, Batch, Classified
+from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
 from headrace.correlators.symbols import symbols_name
 from headrace.db import AsyncConnection, query
-from headrace.lang.ecl import Table, from_json
+from headrace.lang.condition import micros_of
+from headrace.lang.ecl import TICKS_MAX, Batch, Instance, Table, from_json
 
 SIMPLE_BATCH = 100_000
-"""Events of one batch in the database: a key's row is written once per batch, so larger ones cost less."""
+"""Events of one batch in the database: a key's row is written once per batch, so larger batches cost less."""
 STEPPED_BATCH = 5_000
 """Events of one batch that a node steps."""
 DUE_BATCH = 1_000
@@ -32,7 +28,7 @@ DUE_BATCH = 1_000
 
 @dataclass(frozen=True)
 class WatchedCorrelator:
-    """A correlator in force, and the reserved consumer that runs it."""
+    """A correlator with an active version, and the internal consumer that runs it."""
 
     correlator_id: int
     version_id: int
@@ -45,7 +41,7 @@ class WatchedCorrelator:
 
     @property
     def batch(self) -> int:
-        """How many events one batch has at most."""
+        """The maximum number of events in one batch."""
         return SIMPLE_BATCH if self.simple else STEPPED_BATCH
 
     def __str__(self) -> str:
@@ -53,89 +49,87 @@ class WatchedCorrelator:
 
 
 @dataclass(frozen=True)
-class _Running:
-    """A version's table, and what else its stepping needs."""
-
-    table: Table
-    evidence_max: int
-    forgets: bool
-
-
-@dataclass(frozen=True)
-class Correlated:
-    """What one batch did: events passed, tokens pushed, and the position it came to."""
+class BatchResult:
+    """The result of one batch: events passed, tokens pushed, and the position it reached."""
 
     events: int
     outputs: int
     position: int
 
 
+async def write_instances_async(conn: AsyncConnection, correlator_id: int, instances: Sequence[Instance]) -> None:
+    if instances:
+        await conn.execute(WRITE, instance_parameters(correlator_id, instances))
+
+
 class Stepper:
-    """Steps correlators, and remembers their compiled tables."""
+    """Steps correlators, and caches their compiled tables."""
 
     def __init__(self, *, ticks_max: int = TICKS_MAX) -> None:
         self._ticks_max = ticks_max
-        self._tables: dict[int, tuple[int, _Running]] = {}
+        self._tables: dict[int, tuple[int, tuple[Table, int, bool]]] = {}
 
-    async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> Correlated | None:
+    async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> BatchResult | None:
         """The next events, at most so many, in the caller's transaction; None when nothing is due here."""
+        parameters = {"correlator_id": watched.correlator_id, "max": most}
         if watched.simple:
-            return await _simple(conn, watched, most)
-        return await self._stepped(conn, watched, most)
-
-    async def _stepped(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> Correlated | None:
-        statement = "select consumer_id, version_id, from_position, upto from headrace_internal.claim_correlator(%s, %s)"
-        claim = await (await conn.execute(statement, (watched.correlator_id, most))).fetchone()
+            async with conn.cursor(row_factory=class_row(BatchResult)) as cursor:
+                statement = "select events, outputs, position from headrace_internal.correlate(%(correlator_id)s, %(max)s)"
+                return await (await cursor.execute(statement, parameters)).fetchone()
+        statement = """select consumer_id, version_id, from_position, upto
+            from headrace_internal.claim_correlator(%(correlator_id)s, %(max)s)"""
+        claim = await (await conn.execute(statement, parameters)).fetchone()
         if claim is None:
             return None
         consumer_id, version_id, position, upto = claim
         batch = await self._batch(conn, watched, version_id)
-        read = sql.SQL(query("correlators/read_symbols")).format(function=sql.Identifier(symbols_name(watched.correlator_id)))
-        async with conn.cursor(row_factory=class_row(Classified)) as cursor:
-            events = await (await cursor.execute(read, {"after": position, "upto": upto})).fetchall()
-        keys = list(dict.fromkeys(event.key for event in events))
-        batch.know(await read_instances_async(conn, watched.correlator_id, keys))
-        for event in events:
-            if not batch.take(event):
-                upto = event.position - 1
-                break
-        await self._keep(conn, watched, version_id, batch)
+        upto = await _step_events(conn, watched, batch, position, upto)
+        await _write_back(conn, watched, version_id, batch)
         if upto > position:
             await conn.execute("select headrace.advance(%s, -1, %s)", (consumer_id, upto))
-        return Correlated(upto - position, len(batch.outputs), upto)
+        return BatchResult(upto - position, len(batch.outputs), upto)
 
-    async def fire(self, conn: AsyncConnection, watched: WatchedCorrelator, settled: datetime) -> Correlated:
-        """Fires timers due by a settled time, in the caller's transaction; `events` says of how many keys."""
-        given = {"correlator_id": watched.correlator_id, "settled": settled, "max": DUE_BATCH}
-        claim = await (await conn.execute(query("correlators/claim_timers"), given)).fetchone()
+    async def fire(self, conn: AsyncConnection, watched: WatchedCorrelator, settled: datetime) -> BatchResult:
+        """Fires timers due by a settled time, in the caller's transaction; `events` counts the keys."""
+        parameters = {"correlator_id": watched.correlator_id, "settled": settled, "max": DUE_BATCH}
+        statement = "select version_id from headrace_internal.claim_timers(%(correlator_id)s, %(settled)s)"
+        claim = await (await conn.execute(statement, parameters)).fetchone()
         if claim is None:
-            return Correlated(0, 0, 0)
+            return BatchResult(0, 0, 0)
         batch = await self._batch(conn, watched, claim[0])
-        due = [instance_of(row) for row in await (await conn.execute(query("correlators/due_instances"), given)).fetchall()]
-        batch.know(due)
-        for one in due:
-            if not batch.tick(one.key, to_us(settled)):
+        rows = await (await conn.execute(query("correlators/due_instances"), parameters)).fetchall()
+        due = [instance_of(row) for row in rows]
+        batch.load(due)
+        for instance in due:
+            if not batch.tick(instance.key, micros_of(settled)):
                 break
-        await self._keep(conn, watched, claim[0], batch)
-        return Correlated(len(due), len(batch.outputs), 0)
+        await _write_back(conn, watched, claim[0], batch)
+        return BatchResult(len(due), len(batch.outputs), 0)
 
     async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> Batch:
-        known = self._tables.get(watched.correlator_id)
-        if known is None or known[0] != version_id:
-            given = {"correlator_id": watched.correlator_id}
-            row = await (await conn.execute(query("correlators/table_in_force"), given)).fetchone()
+        cached = self._tables.get(watched.correlator_id)
+        if cached is None or cached[0] != version_id:
+            parameters = {"correlator_id": watched.correlator_id}
+            row = await (await conn.execute(query("correlators/active_table"), parameters)).fetchone()
             assert row is not None
-            known = self._tables[watched.correlator_id] = (version_id, _Running(from_json(row[0]), row[1], row[2]))
-        running = known[1]
-        return Batch(running.table, running.evidence_max, running.forgets, ticks_left=self._ticks_max)
-
-    async def _keep(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: Batch) -> None:
-        await write_instances_async(conn, watched.correlator_id, batch.changed)
-        await deliver_correlations_async(conn, version_id, batch.outputs)
+            cached = self._tables[watched.correlator_id] = (version_id, (from_json(row[0]), row[1], row[2]))
+        return Batch(*cached[1], ticks_left=self._ticks_max)
 
 
-async def _simple(conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> Correlated | None:
-    """One batch of a correlator with a simple table, in the database."""
-    async with conn.cursor(row_factory=class_row(Correlated)) as cursor:
-        given = {"correlator_id": watched.correlator_id, "max": most}
-        return await (await cursor.execute(query("correlators/correlate"), given)).fetchone()
+async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: Batch, after: int, upto: int) -> int:
+    """Steps the events after a position up to another; returns the position that it reached."""
+    read = sql.SQL(query("correlators/read_symbols")).format(function=sql.Identifier(symbols_name(watched.correlator_id)))
+    events = await (await conn.execute(read, {"after": after, "upto": upto})).fetchall()
+    parameters = {"correlator_id": watched.correlator_id, "keys": list(dict.fromkeys(event[1] for event in events))}
+    rows = await (await conn.execute(query("correlators/read_instances"), parameters)).fetchall()
+    batch.load(instance_of(row) for row in rows)
+    for position, key, symbol, symbols, appended_at in events:
+        if not batch.step(key, position, (symbol,) if symbols is None else tuple(symbols), micros_of(appended_at)):
+            return int(position) - 1
+    return upto
+
+
+async def _write_back(conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: Batch) -> None:
+    await write_instances_async(conn, watched.correlator_id, batch.changed)
+    if batch.outputs:
+        await conn.execute(DELIVER, output_parameters(version_id, batch.outputs))

@@ -1,7 +1,7 @@
-"""Compiler of correlators: takes them as they were written and puts them into force.
+"""Compiles the pending versions of correlators and activates them.
 
-Owns: the status of their versions, and what becomes of the keys. Promises: a version is in force from a stated position on; what
-is invalid is marked with its error and never run, its keys wait where they stand; the others go on."""
+Owns: the status of versions, and what happens to the keys. Promises: a version is active from a stated position on; an invalid one
+is marked with its error and never runs, and its keys keep their state; the other correlators continue."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.core import FeedbackLoop, HeadraceError, UnknownName, encode
-from headrace.correlators.carrying import Carried, carrying
+from headrace.core import JSON, FeedbackLoop, HeadraceError, UnregisteredName, encode
+from headrace.correlators.change import KeyEffect, map_states
 from headrace.correlators.feedback import feedback, links_in, links_of
-from headrace.correlators.instances import literal
+from headrace.correlators.instances import array_literal
 from headrace.correlators.symbols import symbols_body, symbols_function
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import Flat, Table, compile, from_json, parse, to_json
+from headrace.lang.ecl import SimpleTable, Table, compile, from_json, parse, to_json
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _FEEDBACK_LOCK = 0x6865616472616302
 
 @dataclass(frozen=True)
 class PendingVersion:
-    """A version as it was written."""
+    """A version as written."""
 
     version_id: int
     namespace: str
@@ -46,7 +46,7 @@ class PendingVersion:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What became of a version's text: a table with a word of warning, or an error."""
+    """The result of compiling a version: a table, perhaps with a warning, or an error."""
 
     table: Table | None = None
     warning: str | None = None
@@ -54,33 +54,33 @@ class Compiled:
 
 
 async def pending_correlators(conn: AsyncConnection) -> list[int]:
-    """The correlators with versions to compile."""
+    """The ids of correlators with versions to compile."""
     return [row[0] for row in await (await conn.execute(query("correlators/pending_correlators"))).fetchall()]
 
 
 async def compile_correlator(conn: AsyncConnection, correlator_id: int) -> int:
-    """Compiles a correlator's pending versions and puts the last one into force; returns how many there were."""
+    """Compiles the pending versions of a correlator and activates the last one; returns how many there were."""
     async with conn.transaction():
         row = await (await conn.execute("select headrace_internal.begin_correlator(%s)", (correlator_id,))).fetchone()
         position = row[0] if row else None
         async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
-            given = {"correlator_id": correlator_id}
-            found = await (await cursor.execute(query("correlators/pending_correlator_versions"), given)).fetchall()
-        for version in found[:-1]:
-            # Replaced before it came into force: told for the record.
+            parameters = {"correlator_id": correlator_id}
+            versions = await (await cursor.execute(query("correlators/pending_correlator_versions"), parameters)).fetchall()
+        for version in versions[:-1]:
+            # Replaced before it was ever active: compiled for the record only.
             await _mark(conn, version, compile_pattern(version))
-        if found:
-            await _take_effect(conn, correlator_id, found[-1], position)
-    return len(found)
+        if versions:
+            await _activate(conn, correlator_id, versions[-1], position)
+    return len(versions)
 
 
 def compile_pattern(version: PendingVersion) -> Compiled:
-    """The table of a version, or its error. A fault of ours must not hold up others, so it is an error like any other."""
+    """The table of a version, or its error. A bug of ours becomes an error too: it must not stop the other correlators."""
     try:
         table = compile(parse(version.pattern))
         if version.key is not None:
             parse_scalar(version.key)
-        return Compiled(table, _oddities(version, table))
+        return Compiled(table, _output_warning(version, table))
     except HeadraceError as error:
         return Compiled(error=str(error))
     except Exception as error:
@@ -88,29 +88,29 @@ def compile_pattern(version: PendingVersion) -> Compiled:
         return Compiled(error=f"could not be compiled: {type(error).__name__}: {error}")
 
 
-def _oddities(version: PendingVersion, table: Table) -> str | None:
-    """Tokens that become nothing, and outputs of tokens that are never pushed: refused, told or allowed, as unknown names are."""
+def _output_warning(version: PendingVersion, table: Table) -> str | None:
+    """Tokens without an output, and outputs of tokens that are never pushed: rejected, a warning or allowed, as unknown names are."""
     if version.unknown_names == "allow":
         return None
     silent = [token for token in table.tokens if token not in version.outputs]
     idle = [token for token in version.outputs if token not in table.tokens]
-    told = "; ".join(
+    warning = "; ".join(
         [f"token {token} becomes nothing: give it an output" for token in silent]
         + [f"output {token} is of a token that the pattern does not push" for token in idle]
     )
-    if told and version.unknown_names == "refuse":
-        raise UnknownName(told)
-    return told or None
+    if warning and version.unknown_names == "refuse":
+        raise UnregisteredName(warning)
+    return warning or None
 
 
 async def _mark(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> None:
     canonical = compiled.table.pattern if compiled.table else None
     error = None if version.dropped else compiled.error
-    given = (version.version_id, error, canonical, compiled.warning)
-    await conn.execute("select headrace_internal.mark_correlator(%s, %s, %s, %s)", given)
+    parameters = (version.version_id, error, canonical, compiled.warning)
+    await conn.execute("select headrace_internal.mark_correlator(%s, %s, %s, %s)", parameters)
 
 
-async def _take_effect(conn: AsyncConnection, correlator_id: int, version: PendingVersion, position: int | None) -> None:
+async def _activate(conn: AsyncConnection, correlator_id: int, version: PendingVersion, position: int | None) -> None:
     compiled = compile_pattern(version)
     if compiled.table and version.active:
         compiled = await _without_feedback(conn, version, compiled)
@@ -121,13 +121,13 @@ async def _take_effect(conn: AsyncConnection, correlator_id: int, version: Pendi
         await _mark(conn, version, compiled)
         await conn.execute("select headrace_internal.halt_correlator(%s, %s)", (correlator_id, position))
     else:
-        carried = await _carry(conn, correlator_id, version, compiled.table)
+        effect = await _carry_keys(conn, correlator_id, version, compiled.table)
         body = symbols_body(version.topic_id, version.key, compiled.table)
         await conn.execute(symbols_function(correlator_id, body))
         program = encode(program_of(compiled.table))
-        told = (compiled.table.pattern, compiled.warning, program, carried.carried, carried.restarted)
+        parameters = (version.version_id, position, compiled.table.pattern, compiled.warning, program)
         statement = "select headrace_internal.start_correlator(%s, %s, %s, %s, %s::jsonb, %s, %s)"
-        await conn.execute(statement, (version.version_id, position, *told))
+        await conn.execute(statement, (*parameters, effect.carried, effect.restarted))
 
 
 async def _without_feedback(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> Compiled:
@@ -135,54 +135,47 @@ async def _without_feedback(conn: AsyncConnection, version: PendingVersion, comp
     own = links_of(version.correlator, version.topic, compiled.table, version.outputs)
     if version.allow_feedback or not own:
         return compiled
-    # Two compilers, each with one half of a loop, would not see it: one after the other.
+    # One compiler at a time: two that each compile one half of a loop would not see it.
     await conn.execute("select pg_advisory_xact_lock(%s)", (_FEEDBACK_LOCK,))
-    given = {"correlator": version.correlator, "namespace": version.namespace}
-    rows = await (await conn.execute(query("correlators/other_correlators"), given)).fetchall()
+    parameters = {"correlator": version.correlator, "namespace": version.namespace}
+    rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
     loop = feedback(own, links_in(rows))
     return compiled if loop is None else Compiled(error=str(FeedbackLoop(loop)))
 
 
-async def _carry(conn: AsyncConnection, correlator_id: int, version: PendingVersion, table: Table) -> Carried:
-    given = {"correlator": version.correlator, "namespace": version.namespace}
-    before = await (await conn.execute(query("correlators/running_table"), given)).fetchone()
+async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: PendingVersion, table: Table) -> KeyEffect:
+    """Maps the states of the keys to the new table; a key whose state has no equivalent starts afresh."""
+    parameters = {"correlator": version.correlator, "namespace": version.namespace}
+    before = await (await conn.execute(query("correlators/running_table"), parameters)).fetchone()
     old: list[str] = []
     new: list[str] = []
     timers: list[int | None] = []
     if before is not None and before[1] == version.key and not version.restart:
-        goes_on = carrying(version.correlator, from_json(before[0]), table)
-        if goes_on is None:
-            statement = "select count(*) from headrace_internal.correlator_instance where correlator_id = %s"
-            counted = await conn.execute(statement, (correlator_id,))
-            return Carried(int((await counted.fetchone() or (0,))[0]), 0)
-        old = [literal(units) for units in goes_on.units]
-        new = [literal(units) for units in goes_on.units.values()]
-        timers = list(goes_on.timers)
+        mapping = map_states(version.correlator, from_json(before[0]), table)
+        if mapping is None:
+            statement = "select count(*) from headrace.correlator_instance where correlator_id = %s"
+            row = await (await conn.execute(statement, (correlator_id,))).fetchone()
+            return KeyEffect(int(row[0]) if row else 0, 0)
+        old = [array_literal(units) for units in mapping.units]
+        new = [array_literal(units) for units in mapping.units.values()]
+        timers = list(mapping.timers)
     statement = "select carried, restarted from headrace_internal.carry_instances(%s, %s::text[], %s::text[], %s::integer[])"
     row = await (await conn.execute(statement, (correlator_id, old, new, timers))).fetchone()
-    return Carried(*row) if row else Carried(0, 0)
+    return KeyEffect(*row) if row else KeyEffect(0, 0)
 
 
-def program_of(table: Table) -> dict[str, str | bool | int | list[int] | list[list[str]]]:
-    """A table as headrace_internal.correlator_table keeps it; the arrays only for a simple one."""
+def program_of(table: Table) -> dict[str, JSON]:
+    """A table as headrace.correlator_table stores it; the arrays only for a simple one."""
     compiled = to_json(table).decode()
     if not table.simple:
         return {"compiled": compiled, "simple": False, "symbols": 0}
-    (unit,) = table.units
-    assert isinstance(unit, Flat)
-    marks = [_mark_of(unit, cell) for cell in range(len(unit.next))]
-    idle = [s for s in range(unit.symbols) if not any(marks[s :: unit.symbols])]
+    simple = SimpleTable.of(table)
     return {
         "compiled": compiled,
         "simple": True,
-        "symbols": unit.symbols,
-        "rows": [following * unit.symbols for following in unit.next],
-        "marks": marks,
-        "idle": idle,
-        "tokens": [[table.tokens[token] for token in tokens] for tokens, _ in table.actions],
+        "symbols": simple.width,
+        "rows": [following * simple.width for following in simple.following],
+        "marks": list(simple.marks),
+        "idle": list(simple.idle),
+        "tokens": [list(tokens) for tokens in simple.tokens],
     }
-
-
-def _mark_of(unit: Flat, cell: int) -> int:
-    moved = unit.next[cell] != cell // unit.symbols or unit.action[cell] != 0
-    return unit.action[cell] * 4 + (2 if moved and unit.next[cell] == 0 else 0) + moved

@@ -1,14 +1,14 @@
-"""The database as an engine of the ECL corpus: patterns run as correlators over real rows of a log.
+"""The database as an engine of the ECL corpus: patterns run as correlators over rows of a real log.
 
-Promises: an event goes the way it goes in life (classified, stepped, delivered), and nothing is left behind: it all happens in
-one transaction that is rolled back, in a namespace of its own."""
+Promises: an event takes its usual way (classified, stepped, delivered), and nothing is left behind: everything happens in one
+transaction that is rolled back, in a namespace of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
@@ -17,52 +17,43 @@ from psycopg.rows import class_row
 
 from headrace.correlators.batches import Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.correlators.instances import from_us, to_us
+from headrace.correlators.instances import moment_at
 from headrace.db import AsyncConnection, query
-from headrace.lang.condition import Subject, jsonb_text
-from headrace.lang.ecl import Case, Event, Output, Status, TableState, difference, from_json, status_of
+from headrace.lang.condition import Subject, jsonb_text, micros_of
+from headrace.lang.ecl import Case, Event, Observation, TableState, difference, from_json, outputs_by_event, status_of
 
-_BASE = to_us(datetime(2001, 1, 1, tzinfo=UTC))
+_START = micros_of(datetime(2001, 1, 1, tzinfo=UTC))
 _GAP_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class Run:
-    """A pattern, events for it (their subjects are those of the condition language), and a silence after the last one."""
+    """A pattern, events for it (with subjects of the condition language), and a silence after the last one."""
 
     pattern: str
     events: Sequence[Event]
     silence_us: int = 0
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What was seen: outputs per event (those of timers due by it first), those in the silence, and the status at the end."""
-
-    outputs: tuple[tuple[Output, ...], ...]
-    late: tuple[Output, ...]
-    status: Status
-
-
 async def run_cases(conn: AsyncConnection, cases: Sequence[Case]) -> list[str | None]:
-    """What differs from each case's answers when the database runs it, or None."""
-    seen = await observe(conn, [Run(case.pattern, case.events) for case in cases])
-    return [difference(case, "database", one.outputs, one.status) for case, one in zip(cases, seen, strict=True)]
+    """The difference between the database's answers and those of each case, or None."""
+    observations = await observe(conn, [Run(case.pattern, case.events) for case in cases])
+    return [difference(case, "database", seen) for case, seen in zip(cases, observations, strict=True)]
 
 
-async def observe(conn: AsyncConnection, runs: Sequence[Run]) -> list[Observed]:
+async def observe(conn: AsyncConnection, runs: Sequence[Run]) -> list[Observation]:
     """Runs patterns in the database, each over its own events, and rolls back."""
-    seen: list[Observed] = []
-    stage = _Stage(conn, runs)
+    observations: list[Observation] = []
+    topic = _CorpusTopic(conn, runs)
     async with conn.transaction():
-        await stage.build()
+        await topic.create()
         for number in range(len(runs)):
-            seen.append(await stage.observe(number))
+            observations.append(await topic.observe(number))
         raise psycopg.Rollback
-    return seen
+    return observations
 
 
-class _Stage:
+class _CorpusTopic:
     """A topic whose log holds the events of all runs, one run after the other in position and in time."""
 
     def __init__(self, conn: AsyncConnection, runs: Sequence[Run]) -> None:
@@ -73,84 +64,75 @@ class _Stage:
         self._before: list[int] = []
         """The position before each run's first event."""
         self._shift_us: list[int] = []
-        """How far each run's time is moved: the log's time never goes back."""
+        """How far each run's time is shifted: the time of a log never goes back."""
         self._watched: dict[str, WatchedCorrelator] = {}
 
-    async def build(self) -> None:
+    async def create(self) -> None:
         await self._conn.execute("select headrace.create_namespace(%s)", (self._name,))
         await self._conn.execute("update headrace.namespace set unknown_names = 'allow' where namespace = %s", (self._name,))
-        made = await self._conn.execute("select headrace.create_topic(%s, p_namespace => %s)", (self._name, self._name))
-        topic_id = int((await made.fetchone() or (0,))[0])
-        await self._one_partition(topic_id)
-        await self._fill(topic_id)
-        given = {
+        cursor = await self._conn.execute("select headrace.create_topic(%s, p_namespace => %s)", (self._name, self._name))
+        topic_id = int((await cursor.fetchone() or (0,))[0])
+        await self._make_one_partition(topic_id)
+        await self._copy_events(topic_id)
+        parameters = {
             "namespace": self._name,
             "names": [f"run{number}" for number in range(len(self._runs))],
             "patterns": [run.pattern for run in self._runs],
             "positions": self._before,
         }
-        for (correlator_id,) in await (await self._conn.execute(query("correlators/corpus_correlators"), given)).fetchall():
+        for (correlator_id,) in await (await self._conn.execute(query("correlators/corpus_correlators"), parameters)).fetchall():
             await compile_correlator(self._conn, correlator_id)
-        await self._conn.execute(query("correlators/corpus_cursors"), given)
-        async with self._conn.cursor(row_factory=class_row(WatchedCorrelator)) as cursor:
-            found = await (await cursor.execute(query("correlators/watched_correlators"))).fetchall()
-        self._watched = {one.correlator: one for one in found if one.namespace == self._name}
+        await self._conn.execute(query("correlators/corpus_cursors"), parameters)
+        async with self._conn.cursor(row_factory=class_row(WatchedCorrelator)) as watched:
+            rows = await (await watched.execute(query("correlators/watched_correlators"))).fetchall()
+        self._watched = {row.correlator: row for row in rows if row.namespace == self._name}
 
-    async def _one_partition(self, topic_id: int) -> None:
-        """The runs are of any time, so the log has one time partition for all of it."""
-        log = sql.Identifier("headrace_internal", f"log_{topic_id}")
-        parts = await self._conn.execute(query("correlators/corpus_partitions"), {"log": f"headrace_internal.log_{topic_id}"})
-        for (part,) in await parts.fetchall():
-            await self._conn.execute(sql.SQL("drop table {}").format(sql.Identifier("headrace_internal", part)))
-        whole = sql.Identifier("headrace_internal", f"log_{topic_id}_all")
-        create = sql.SQL("create table {} partition of {} for values from (minvalue) to (maxvalue)")
-        await self._conn.execute(create.format(whole, log))
+    async def _make_one_partition(self, topic_id: int) -> None:
+        """The runs have any time, so the log gets one time partition for all of it."""
+        log = f"log_{topic_id}"
+        partitions = await self._conn.execute(query("correlators/corpus_partitions"), {"log": f"headrace_internal.{log}"})
+        for (partition,) in await partitions.fetchall():
+            await self._conn.execute(sql.SQL("drop table {}").format(sql.Identifier("headrace_internal", partition)))
+        whole, parent = (sql.Identifier("headrace_internal", name) for name in (f"{log}_all", log))
+        statement = sql.SQL("create table {} partition of {} for values from (minvalue) to (maxvalue)")
+        await self._conn.execute(statement.format(whole, parent))
 
-    async def _fill(self, topic_id: int) -> None:
-        position, now = 0, _BASE
+    async def _copy_events(self, topic_id: int) -> None:
+        position, now = 0, _START
         async with self._conn.cursor() as cursor, cursor.copy(query("correlators/corpus_copy")) as copy:
             for run in self._runs:
-                begin = run.events[0].time if run.events else 0
+                first, last = (run.events[0].time, run.events[-1].time) if run.events else (0, 0)
                 self._before.append(position)
-                self._shift_us.append(now - begin)
+                self._shift_us.append(now - first)
                 for event in run.events:
                     position += 1
-                    at = from_us(event.time + self._shift_us[-1])
                     subject = cast(Subject, event.subject)
-                    payload, headers = jsonb_text(subject.payload), jsonb_text(dict(subject.headers))
-                    emitted_at = subject.emitted_at
-                    await copy.write_row(
-                        (position, at, emitted_at, topic_id, 0, uuid4(), event.type, subject.key, payload, headers)
-                    )
-                end = run.events[-1].time if run.events else begin
-                now += end - begin + run.silence_us + _GAP_US
+                    times = moment_at(event.time + self._shift_us[-1]), subject.emitted_at
+                    texts = event.type, subject.key, jsonb_text(subject.payload), jsonb_text(dict(subject.headers))
+                    await copy.write_row((position, *times, topic_id, 0, uuid4(), *texts))
+                now += last - first + run.silence_us + _GAP_US
 
-    async def observe(self, number: int) -> Observed:
-        run, name, shift_us = self._runs[number], f"run{number}", self._shift_us[number]
-        watched = self._watched.get(name)
+    async def observe(self, number: int) -> Observation:
+        run, shift_us = self._runs[number], self._shift_us[number]
+        watched = self._watched.get(f"run{number}")
         if watched is None:
-            row = await (
-                await self._conn.execute(query("correlators/corpus_error"), {"namespace": self._name, "name": name})
-            ).fetchone()
-            raise AssertionError(f"{run.pattern}: {row[0] if row else 'not compiled'}")
+            error = await self._fetch("correlators/corpus_error", namespace=self._name, name=f"run{number}")
+            raise AssertionError(f"{run.pattern}: {error[0][0] if error else 'not compiled'}")
         if run.events:
             await self._stepper.step(self._conn, watched, len(run.events))
-        if run.silence_us and run.events and not watched.simple:
-            await self._stepper.fire(self._conn, watched, from_us(run.events[-1].time + run.silence_us + shift_us))
-        found = {"version_id": watched.version_id}
-        rows = await (await self._conn.execute(query("correlators/corpus_outputs"), found)).fetchall()
-        outputs: list[list[Output]] = [[] for _ in range(len(run.events) + 1)]
-        for position, at, token in rows:
-            time = to_us(at) - shift_us
-            by_time = sum(event.time < time for event in run.events)
-            outputs[by_time if position is None else position - 1 - self._before[number]].append(Output(token, time))
-        status = await self._status(watched)
-        return Observed(tuple(map(tuple, outputs[:-1])), tuple(outputs[-1]), status)
+            if run.silence_us and not watched.simple:
+                end = moment_at(run.events[-1].time + run.silence_us + shift_us)
+                await self._stepper.fire(self._conn, watched, end)
+        before = self._before[number] + 1
+        rows = await self._fetch("correlators/corpus_outputs", version_id=watched.version_id)
+        outputs = outputs_by_event(
+            run.events,
+            [(None if position is None else position - before, micros_of(at) - shift_us, token) for position, at, token in rows],
+        )
+        ((compiled, units),) = await self._fetch("correlators/corpus_state", correlator_id=watched.correlator_id)
+        table = from_json(compiled)
+        status = status_of(table, TableState(tuple(units) if units is not None else table.start_units))
+        return Observation(outputs[:-1], status, outputs[-1])
 
-    async def _status(self, watched: WatchedCorrelator) -> Status:
-        row = await (
-            await self._conn.execute(query("correlators/corpus_state"), {"correlator_id": watched.correlator_id})
-        ).fetchone()
-        assert row is not None
-        table = from_json(row[0])
-        return status_of(table, TableState(tuple(row[1]) if row[1] is not None else table.start_units))
+    async def _fetch(self, statement: str, /, **parameters: str | int) -> list[tuple[Any, ...]]:
+        return await (await self._conn.execute(query(statement), parameters)).fetchall()

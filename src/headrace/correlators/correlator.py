@@ -1,4 +1,4 @@
-"""Correlators: what they are, and how they are written and read. The table headrace.correlator is the truth; this is its face."""
+"""Creates, changes, drops and reads correlators. The table headrace.correlator holds them; nothing is kept here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.core import CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
-from headrace.correlators.carrying import Carried, carrying
-from headrace.correlators.feedback import Link, feedback, links_in, links_of
+from headrace.correlators.change import KeyEffect, map_states
+from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import state_row
@@ -19,7 +19,7 @@ from headrace.lang.ecl import Pattern, Table, compile, from_json, parse
 
 @dataclass(frozen=True, kw_only=True)
 class Correlator:
-    """An ECL pattern over a topic: one machine per key, and what its tokens become."""
+    """An ECL pattern over a topic: one machine per key, and the outputs of its tokens."""
 
     name: str
     topic: str
@@ -35,7 +35,7 @@ class Correlator:
 
 @dataclass(frozen=True)
 class CorrelatorState:
-    """A correlator as it stands: its status, its error, from which position it is in force, and what became of its keys."""
+    """A correlator with its state: status, error, the position since which its version is active, and what happened to its keys."""
 
     correlator: Correlator
     correlator_id: int
@@ -54,41 +54,40 @@ class CorrelatorState:
 
 
 def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
-    """Writes a new correlator and returns its id.
+    """Creates a correlator and returns its id.
 
-    Before anything is written: PatternError, ConditionError, FeedbackLoop. CorrelatorExists, UnknownTopic, UnknownName."""
-    _checked(conn, correlator, namespace)
+    Raises PatternError, ConditionError and FeedbackLoop before anything is written; CorrelatorExists, UnknownTopic, UnregisteredName."""
+    _check(conn, correlator, namespace)
     with map_database_errors():
-        given = _parameters(correlator, namespace, source, restart=False)
-        row = conn.execute(query("correlators/create_correlator"), given).fetchone()
+        parameters = _parameters(correlator, namespace, source, restart=False)
+        row = conn.execute(query("correlators/create_correlator"), parameters).fetchone()
     if row is None:
-        raise CorrelatorExists(f"correlator {correlator.name!r} is already there; change it, or choose another name")
+        raise CorrelatorExists(f"correlator {correlator.name!r} already exists; change it, or choose another name")
     return int(row[0])
 
 
 def alter_correlator(
     conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql", restart: bool = False
-) -> Carried:
-    """Gives the correlator of this name a new definition, and says what that means for its keys as they stand now.
+) -> KeyEffect:
+    """Gives the correlator of this name a new definition, and says what that means for its keys in their present state.
 
-    A key whose state is provably equivalent to one of the new pattern goes on from there; the others start afresh with their
-    next event; with `restart` all do. What it came to is in `list_correlators`. Raises as create_correlator does, and
+    A key whose state is provably equivalent to a state of the new pattern continues from there; the others start afresh with
+    their next event; with `restart` all do. `list_correlators` shows the final numbers. Raises as create_correlator does, and
     UnknownCorrelator."""
-    pattern = _checked(conn, correlator, namespace)
-    told = _carried(conn, correlator, compile(pattern), namespace, restart)
+    effect = _effect(conn, correlator, compile(_check(conn, correlator, namespace)), namespace, restart)
     with map_database_errors():
-        given = _parameters(correlator, namespace, source, restart=restart)
-        changed = conn.execute(query("correlators/alter_correlator"), given).rowcount
+        parameters = _parameters(correlator, namespace, source, restart=restart)
+        changed = conn.execute(query("correlators/alter_correlator"), parameters).rowcount
     if not changed:
         raise _unknown(conn, correlator.name, namespace)
-    return told
+    return effect
 
 
 def drop_correlator(conn: Connection, name: str, *, namespace: str | None = None) -> None:
-    """Deletes a correlator with the state of its keys; versions and outputs stay on record. Raises UnknownCorrelator."""
+    """Drops a correlator with the state of its keys; versions and outputs stay on record. Raises UnknownCorrelator."""
     with map_database_errors():
-        given = {"correlator": name, "namespace": namespace}
-        dropped = conn.execute(query("correlators/drop_correlator"), given).rowcount
+        parameters = {"correlator": name, "namespace": namespace}
+        dropped = conn.execute(query("correlators/drop_correlator"), parameters).rowcount
     if not dropped:
         raise _unknown(conn, name, namespace)
 
@@ -98,53 +97,50 @@ def list_correlators(
 ) -> list[CorrelatorState]:
     """The correlators of a namespace with their state, by name: all, those of a topic, or the one named."""
     with map_database_errors(), conn.cursor(row_factory=state_row(Correlator, _state)) as cursor:
-        given = {"topic": topic, "correlator": name, "namespace": namespace}
-        return cursor.execute(query("correlators/correlators"), given).fetchall()
+        parameters = {"topic": topic, "correlator": name, "namespace": namespace}
+        return cursor.execute(query("correlators/correlators"), parameters).fetchall()
 
 
 def get_correlator(conn: Connection, name: str, *, namespace: str | None = None) -> CorrelatorState:
     """The correlator of this name. Raises UnknownCorrelator."""
-    found = list_correlators(conn, name=name, namespace=namespace)
-    if not found:
+    states = list_correlators(conn, name=name, namespace=namespace)
+    if not states:
         raise _unknown(conn, name, namespace)
-    return found[0]
+    return states[0]
 
 
 def parse_texts(correlator: Correlator) -> Pattern:
-    """The pattern, once the key has been looked at too. Raises PatternError, ConditionError."""
+    """The pattern, after a check of the key. Raises PatternError, ConditionError."""
     pattern = parse(correlator.pattern)
     if correlator.key is not None:
         parse_scalar(correlator.key)
     return pattern
 
 
-def _checked(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:
+def _check(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:
     pattern = parse_texts(correlator)
     if correlator.active and not correlator.allow_feedback:
         links = links_of(correlator.name, correlator.topic, compile(pattern), encode_outputs(correlator.outputs))
-        loop = feedback(links, _other_links(conn, correlator.name, namespace))
+        parameters = {"correlator": correlator.name, "namespace": namespace}
+        with map_database_errors():
+            others = links_in(conn.execute(query("correlators/other_correlators"), parameters).fetchall())
+        loop = feedback(links, others)
         if loop is not None:
             raise FeedbackLoop(loop)
     return pattern
 
 
-def _other_links(conn: Connection, name: str, namespace: str | None) -> list[Link]:
+def _effect(conn: Connection, correlator: Correlator, table: Table, namespace: str | None, restart: bool) -> KeyEffect:
+    parameters = {"correlator": correlator.name, "namespace": namespace}
     with map_database_errors():
-        rows = conn.execute(query("correlators/other_correlators"), {"correlator": name, "namespace": namespace}).fetchall()
-    return links_in(rows)
-
-
-def _carried(conn: Connection, correlator: Correlator, table: Table, namespace: str | None, restart: bool) -> Carried:
-    given = {"correlator": correlator.name, "namespace": namespace}
-    with map_database_errors():
-        before = conn.execute(query("correlators/running_table"), given).fetchone()
-        counts = conn.execute(query("correlators/instance_counts"), given).fetchall()
+        before = conn.execute(query("correlators/running_table"), parameters).fetchone()
+        counts = conn.execute(query("correlators/instance_counts"), parameters).fetchall()
     total = sum(count for _, count in counts)
     if before is None or restart or not correlator.active or before[1] != correlator.key:
-        return Carried(0, total)
-    goes_on = carrying(correlator.name, from_json(before[0]), table)
-    carried = total if goes_on is None else sum(count for units, count in counts if tuple(units) in goes_on.units)
-    return Carried(carried, total - carried)
+        return KeyEffect(0, total)
+    mapping = map_states(correlator.name, from_json(before[0]), table)
+    carried = total if mapping is None else sum(count for units, count in counts if tuple(units) in mapping.units)
+    return KeyEffect(carried, total - carried)
 
 
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
@@ -155,14 +151,9 @@ def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
 def _parameters(
     correlator: Correlator, namespace: str | None, source: str, *, restart: bool
 ) -> dict[str, str | int | bool | bytes | timedelta | None]:
-    plain = {name: getattr(correlator, name) for name in Correlator.__dataclass_fields__ if name != "outputs"}
-    return {
-        **plain,
-        "outputs": encode(encode_outputs(correlator.outputs)),
-        "namespace": namespace,
-        "source": source,
-        "restart": restart,
-    }
+    fields = {name: getattr(correlator, name) for name in Correlator.__dataclass_fields__}
+    outputs = encode(encode_outputs(correlator.outputs))
+    return fields | {"outputs": outputs, "namespace": namespace, "source": source, "restart": restart}
 
 
 def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownCorrelator:

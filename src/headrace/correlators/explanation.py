@@ -1,4 +1,4 @@
-"""Explain: where the machine of a key stands, what it waits for, and what would make it fire."""
+"""Explains the instance state of a key: what it waits for, and what would make it push a token."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.correlators.correlator import get_correlator
-from headrace.correlators.instances import Instance, from_us, read_instances, to_us
+from headrace.correlators.instances import moment_at, read_instances
 from headrace.db import Connection, map_database_errors, query
+from headrace.lang.condition import micros_of
 from headrace.lang.ecl import (
     StateLimitExceeded,
     Status,
@@ -23,7 +24,7 @@ from headrace.lang.ecl import (
 
 @dataclass(frozen=True)
 class KeyState:
-    """Where a key stands. `known`: it has begun and left a trace; else it is as one that has seen nothing."""
+    """The instance state of a key. `known`: it is stored; otherwise it is the state of a key without events."""
 
     correlator: str
     version: int
@@ -36,44 +37,45 @@ class KeyState:
     evidence: tuple[int, ...]
     evidence_total: int
     waits_for: Waits
-    """What can move it: classes of events, and deadlines in microseconds since 1970."""
+    """What can change it: classes of events, and deadlines in microseconds since 1970."""
     deadlines: tuple[datetime, ...]
     shortest: Trace | None
-    """The shortest sequence of events, with times from now, that makes it push something. None: there is none."""
+    """The shortest sequence of events, with times from now, that makes it push a token; None where there is none."""
     pushed: int
     """How many tokens it has pushed so far."""
 
 
 def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | None = None) -> KeyState | None:
-    """Where a key of a correlator stands ('' for one without a key); None while no version runs. Raises UnknownCorrelator."""
-    found = get_correlator(conn, name, namespace=namespace)
-    given = {"correlator": name, "namespace": namespace, "correlator_id": found.correlator_id, "key": key}
+    """The state of a key ('' for a correlator without a key); None while no version runs. Raises UnknownCorrelator."""
+    correlator = get_correlator(conn, name, namespace=namespace)
+    parameters = {"correlator": name, "namespace": namespace, "correlator_id": correlator.correlator_id, "key": key}
     with map_database_errors(), conn.transaction():
-        row = conn.execute(query("correlators/running_table"), given).fetchone()
-        instances = read_instances(conn, found.correlator_id, [key])
-        moment, pushed = conn.execute(query("correlators/key_pushed"), given).fetchone() or (None, 0)
+        row = conn.execute(query("correlators/running_table"), parameters).fetchone()
+        instances = read_instances(conn, correlator.correlator_id, [key])
+        moment, pushed = conn.execute(query("correlators/key_pushed"), parameters).fetchone() or (None, 0)
     if row is None or moment is None:
         return None
-    table, now = from_json(row[0]), to_us(moment)
-    instance = instances[0] if instances else Instance(key, start_state(table, now), now, now)
+    table, now = from_json(row[0]), micros_of(moment)
+    instance = instances[0] if instances else None
+    state = instance.state if instance else start_state(table, now)
     try:
-        shortest = shortest_to_output(table, instance.state, now=now)
+        shortest = shortest_to_output(table, state, now=now)
     except StateLimitExceeded:
         shortest = None
-    waits = waits_for(table, instance.state)
+    waits = waits_for(table, state)
     return KeyState(
         correlator=name,
-        version=found.version,
+        version=correlator.version,
         key=key,
-        known=bool(instances),
-        status=status_of(table, instance.state),
-        units=instance.state.units,
-        started_at=from_us(instance.started_at) if instances else None,
-        seen_at=from_us(instance.seen_at) if instances else None,
-        evidence=instance.evidence,
-        evidence_total=instance.evidence_total,
+        known=instance is not None,
+        status=status_of(table, state),
+        units=state.units,
+        started_at=moment_at(instance.started_at) if instance else None,
+        seen_at=moment_at(instance.seen_at) if instance else None,
+        evidence=tuple(instance.evidence) if instance else (),
+        evidence_total=instance.evidence_total if instance else 0,
         waits_for=waits,
-        deadlines=tuple(from_us(time) for time in waits.deadlines),
+        deadlines=tuple(moment_at(time) for time in waits.deadlines),
         shortest=shortest,
         pushed=pushed,
     )

@@ -1,7 +1,7 @@
-"""Feedback: correlators whose derived events lead back to themselves.
+"""Finds feedback: correlators whose own events lead back to them.
 
 A token that becomes an event feeds every token, of every correlator on that topic, that events of its type can influence. Rules
-end in actions, and what a handler publishes is its own code's affair: so they close no loop that could be seen here."""
+end in actions, and what a handler publishes is up to its code, so they close no loop that could be found here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.lang.ecl import StateLimitExceeded, Table, dependencies, from_json
 
 @dataclass(frozen=True)
 class Link:
-    """A token that becomes an event, and the events of its correlator's topic that can bring it about."""
+    """A token that becomes an event, and the events of its correlator's topic that can lead to it."""
 
     correlator: str
     token: str
@@ -32,30 +32,30 @@ class Link:
 
 def links_of(correlator: str, topic: str, table: Table, outputs: Mapping[str, Mapping[str, object]]) -> list[Link]:
     """The tokens of a correlator that become events."""
-    wanted = {token: output for token, output in outputs.items() if "event" in output and token in table.tokens}
-    if not wanted:
+    event_outputs = {token: output for token, output in outputs.items() if "event" in output and token in table.tokens}
+    if not event_outputs:
         return []
     try:
-        found = {one.token: one for one in dependencies(table)}
+        known = {dependency.token: dependency for dependency in dependencies(table)}
     except StateLimitExceeded:
-        # Too large to look into: any event may matter.
-        found = {}
+        # Too large to analyse: any event may matter.
+        known = {}
     return [
         Link(
             correlator,
             token,
             topic,
-            frozenset(found[token].types) if token in found else frozenset(),
-            found[token].any_type if token in found else True,
+            frozenset(known[token].types) if token in known else frozenset(),
+            known[token].any_type if token in known else True,
             str(output["topic"]),
             str(output["event"]),
         )
-        for token, output in wanted.items()
+        for token, output in event_outputs.items()
     ]
 
 
 def links_in(rows: Iterable[tuple[str, str, str, Mapping[str, Mapping[str, object]]]]) -> list[Link]:
-    """The links of rows of queries/correlators/other_correlators.sql."""
+    """The links in rows of queries/correlators/other_correlators.sql."""
     return [
         link
         for correlator, topic, compiled, outputs in rows
@@ -64,18 +64,18 @@ def links_in(rows: Iterable[tuple[str, str, str, Mapping[str, Mapping[str, objec
 
 
 def feedback(own: Sequence[Link], others: Sequence[Link]) -> str | None:
-    """The shortest loop through one of the links of one's own, in words; None when there is none."""
+    """The shortest loop through one of the own links, in words; None when there is none."""
     every = [*own, *others]
     for link in own:
-        ways: list[list[Link]] = [[link]]
-        seen = {link}
-        for way in ways:
-            last = way[-1]
+        paths: list[list[Link]] = [[link]]
+        visited = {link}
+        for path in paths:
+            last = path[-1]
             if link.reads(last.writes_topic, last.writes_type):
-                told = "; ".join(str(step) for step in way)
-                return f"it feeds itself: {told}, which leads to {link.token} again; change an output, or allow feedback"
+                steps = "; ".join(str(step) for step in path)
+                return f"it feeds itself: {steps}, which leads to {link.token} again; change an output, or allow feedback"
             for following in every:
-                if following not in seen and following.reads(last.writes_topic, last.writes_type):
-                    seen.add(following)
-                    ways.append([*way, following])
+                if following not in visited and following.reads(last.writes_topic, last.writes_type):
+                    visited.add(following)
+                    paths.append([*path, following])
     return None

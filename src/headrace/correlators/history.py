@@ -1,4 +1,4 @@
-"""History: what correlators have pushed, and from which evidence."""
+"""The history of a correlator's outputs, each with its evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.db import Connection, map_database_errors, query
 
 @dataclass(frozen=True)
 class PastOutput:
-    """A token on record: when, by which event (none: by a timer), from which evidence, and what it became."""
+    """A recorded output: its time, its event (None: a timer), its evidence, and the action or event it became."""
 
     correlator: str
     version: int
@@ -34,10 +34,10 @@ class PastOutput:
 def list_correlations(
     conn: Connection, name: str, *, key: str | None = None, limit: int = 100, namespace: str | None = None
 ) -> list[PastOutput]:
-    """The newest outputs of a correlator, in their order. Raises UnknownCorrelator where nothing of that name ever ran."""
-    given = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
+    """The newest outputs of a correlator, oldest first. Raises UnknownCorrelator where nothing of that name ever ran."""
+    parameters = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
     with map_database_errors(), conn.cursor(row_factory=class_row(PastOutput)) as cursor:
-        found = cursor.execute(query("correlators/correlations"), given).fetchall()
-    if not found:
+        outputs = cursor.execute(query("correlators/correlations"), parameters).fetchall()
+    if not outputs:
         get_correlator(conn, name, namespace=namespace)
-    return found
+    return outputs

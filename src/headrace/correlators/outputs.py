@@ -1,4 +1,4 @@
-"""Outputs: what the tokens of a correlator become, and how that stands in its table."""
+"""Outputs: the action or event that each token of a correlator becomes, and its JSON form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headrace.core import BadOutputs
+from headrace.core import InvalidOutputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class ActionOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class EventOutput:
-    """A token becomes an event of this type on a topic of the namespace; with the instance's key unless told otherwise."""
+    """A token becomes an event of this type on a topic of the namespace; with the instance's key unless `keyed` is false."""
 
     event: str
     topic: str
@@ -32,23 +32,23 @@ Output = ActionOutput | EventOutput
 
 
 def read_outputs(outputs: object) -> dict[str, Output]:
-    """The outputs of a correlator out of their JSON. Raises BadOutputs."""
+    """Reads the outputs of a correlator from their JSON. Raises InvalidOutputs."""
     if not isinstance(outputs, dict):
-        raise BadOutputs('outputs are an object of tokens; write {"token": {"action": "NAME"}}')
+        raise InvalidOutputs('outputs are an object of tokens; write {"token": {"action": "NAME"}}')
     return {token: _read_output(token, value) for token, value in outputs.items()}
 
 
 def _read_output(token: str, value: object) -> Output:
-    wanted: type[Output] = EventOutput if isinstance(value, dict) and "event" in value else ActionOutput
+    kind: type[Output] = EventOutput if isinstance(value, dict) and "event" in value else ActionOutput
     try:
-        if isinstance(value, dict) and (unknown := set(value) - set(wanted.__dataclass_fields__)):
+        if isinstance(value, dict) and (unknown := set(value) - set(kind.__dataclass_fields__)):
             raise msgspec.ValidationError(f"unknown {', '.join(sorted(unknown))}")
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         hint = 'write {"action": "NAME", "priority": 0, "delay_s": 0} or {"event": "type", "topic": "name", "keyed": true}'
-        raise BadOutputs(f"the output of token {token!r}: {error}; {hint}") from None
+        raise InvalidOutputs(f"the output of token {token!r}: {error}; {hint}") from None
 
 
 def encode_outputs(outputs: Mapping[str, Output]) -> dict[str, dict[str, str | int | bool]]:
-    """Outputs as they stand in the table."""
+    """Outputs as headrace.correlator stores them."""
     return {token: {name: getattr(output, name) for name in output.__dataclass_fields__} for token, output in outputs.items()}

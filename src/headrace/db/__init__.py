@@ -1,13 +1,13 @@
-"""Databases: connections, migrations, SQL files, errors by SQLSTATE, the embedded server.
+"""Databases: connections, migrations, SQL files, notifications, shards, the embedded server.
 
-Owns the way to PostgreSQL. Promises: errors of the database come out as errors of our tree; passwords never come out."""
+Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
 
+from headrace.core import map_database_errors, map_error
 from headrace.db.connections import (
     AsyncConnection,
     Connection,
     Pool,
     Target,
-    address,
     configured_targets,
     connect,
     connect_arrow,
@@ -20,16 +20,14 @@ from headrace.db.connections import (
 )
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
-from headrace.db.pgmq_install import install_pgmq
-from headrace.db.retry import TRANSIENT, as_lost, end_loops, is_transient, retry_until_connected
-from headrace.db.server import Server, embedded_bin, free_port
+from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
+from headrace.db.server import Server, free_port
 from headrace.db.shards import Shards
 from headrace.db.sql_files import package_sql, query
-from headrace.db.sqlstate import map_database_errors, map_error
 from headrace.db.times import parse_interval, parse_time
 
 __all__ = [
-    "TRANSIENT",
+    "TRANSIENT_ERRORS",
     "AsyncConnection",
     "Connection",
     "Listener",
@@ -39,19 +37,16 @@ __all__ = [
     "Shards",
     "Subscription",
     "Target",
-    "address",
-    "as_lost",
+    "cancel_tasks",
     "configured_targets",
     "connect",
     "connect_arrow",
     "connect_async",
+    "connection_lost_error",
     "create_pool",
     "data_folder",
-    "embedded_bin",
     "embedded_server",
-    "end_loops",
     "free_port",
-    "install_pgmq",
     "is_transient",
     "map_connection_errors",
     "map_database_errors",

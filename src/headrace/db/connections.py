@@ -1,7 +1,7 @@
-"""Where the databases are, and connections to them.
+"""The addresses of the databases, and connections to them.
 
-Owns: reading HEADRACE_DSN and DATABASE_URL, the embedded server's place. With nothing configured the embedded PostgreSQL
-starts in a data folder and runs on, so that several commands share it."""
+Owns: HEADRACE_DSN, DATABASE_URL and the folder of the embedded server. If no database is configured, the embedded PostgreSQL is
+started in a data folder and keeps running, so that several commands share it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import platformdirs
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool
 
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
 from headrace.db.server import Server
@@ -26,26 +24,27 @@ from headrace.db.sql_files import query
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection as ArrowConnection
+    from psycopg_pool import AsyncConnectionPool
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
-Pool: TypeAlias = AsyncConnectionPool[AsyncConnection]
+Pool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
 
 APPLICATION_NAME = "headrace"
 
 _PARAMETERS: Mapping[str, str | int] = {
     "fallback_application_name": APPLICATION_NAME,
     "connect_timeout": 10,
-    # A partner that vanished without a word is noticed after 25 s; left to the system it takes two hours.
+    # A peer that vanishes without closing the connection is noticed after 25 s; by default it takes two hours.
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-# Keepalives rest while data waits to be sent; the system tries that for a quarter of an hour. For nodes, which can begin again:
-# it also ends a connection whose partner lives and reads nothing for so long, as a server may during a command's large COPY.
+# Keepalives pause while data waits to be sent, and the system retries that for 15 minutes. Only for nodes, which can start again:
+# the timeout also ends a connection whose live peer reads nothing for so long, as a server may during a command's large COPY.
 _NODE_PARAMETERS = {**_PARAMETERS, "tcp_user_timeout": 30_000}
-# The same for the server's side, where a vanished node's transactions hold their locks.
+# The same on the server, where the transactions of a vanished node hold their locks.
 _NODE_SETTINGS = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -68,87 +67,87 @@ class Target:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the embedded server keeps its data: HEADRACE_DATA, else the user's data folder (/var/lib for root)."""
-    if given := environ.get("HEADRACE_DATA"):
-        return Path(given)
+    """The data folder of the embedded server: HEADRACE_DATA, else the user's data folder (/var/lib for root)."""
+    if folder := environ.get("HEADRACE_DATA"):
+        return Path(folder)
     if os.geteuid() == 0:
-        # Root's home is closed to the user the server runs as.
+        # The server runs as another user, who cannot read root's home.
         return Path("/var/lib/headrace")
+    import platformdirs
+
     return platformdirs.user_data_path("headrace")
 
 
 def embedded_server(environ: Mapping[str, str] = os.environ) -> Server:
-    """The embedded PostgreSQL that serves where no database is configured. Not started."""
+    """The embedded PostgreSQL, which is used if no database is configured. Not started."""
     return Server(data_folder(environ) / "pg18")
 
 
 def configured_targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
-    """The configured databases; the embedded one, started, when none is configured.
+    """The configured databases; without configuration the embedded one, which is started.
 
-    HEADRACE_DSN (or DATABASE_URL) holds one address, or several as `name=address` separated by white space: the shards."""
+    HEADRACE_DSN (or DATABASE_URL) holds one address, or several shards as `name=address`, separated by white space."""
     configured = environ.get("HEADRACE_DSN") or environ.get("DATABASE_URL")
-    if not configured:
-        server = embedded_server(environ)
-        server.start()
-        return [Target("embedded", server.dsn())]
-    return parse_targets(configured)
+    if configured:
+        return parse_targets(configured)
+    server = embedded_server(environ)
+    server.start()
+    return [Target("embedded", server.dsn())]
 
 
 def parse_targets(text: str) -> list[Target]:
-    """One address, or several named ones. A key=value connection string counts as one address."""
-    words = text.split()
-    named = [word.partition("=") for word in words]
-    if not all("://" in address and "://" not in name for name, _, address in named):
-        return [_checked(Target("main", text.strip()))]
-    names = [name for name, _, _ in named]
+    """One address, or several named ones. A key=value connection string is one address."""
+    shards = [word.partition("=") for word in text.split()]
+    if not all("://" in dsn and "://" not in name for name, _, dsn in shards):
+        return [_check_dsn(Target("main", text.strip()))]
+    names = [name for name, _, _ in shards]
     if len(set(names)) < len(names):
-        raise Invalid(f"HEADRACE_DSN names a shard twice: {', '.join(names)}; every shard needs a name of its own")
-    return [_checked(Target(name, address)) for name, _, address in named]
+        raise Invalid(f"HEADRACE_DSN names a shard twice: {', '.join(names)}; give every shard its own name")
+    return [_check_dsn(Target(name, dsn)) for name, _, dsn in shards]
 
 
-def _checked(target: Target) -> Target:
+def _check_dsn(target: Target) -> Target:
     try:
         conninfo_to_dict(target.dsn)
     except psycopg.ProgrammingError as error:
         raise Invalid(
-            f"the address of database {target.name!r} cannot be read: {str(error).strip()}; "
-            "write postgresql://user@host:5432/database"
+            f"the address of database {target.name!r} is invalid: {str(error).strip()}; write postgresql://user@host:5432/database"
         ) from None
     return target
 
 
 def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
-    """The address with parameters it does not have itself."""
+    """The address with those of the parameters that it does not set itself."""
     return make_conninfo("", **{**parameters, **conninfo_to_dict(target.dsn)})
 
 
-def address(target: Target, *, application_name: str = APPLICATION_NAME) -> str:
-    """The address with the parameters of our connections where it has none of its own."""
+def connection_string(target: Target, *, application_name: str = APPLICATION_NAME) -> str:
+    """The address with our connection parameters, for drivers that connect by themselves. The address's own values win."""
     return _conninfo(target, {**_PARAMETERS, "fallback_application_name": application_name})
 
 
 @contextmanager
 def connect(target: Target) -> Iterator[Connection]:
-    """A connection in autocommit mode: transactions are made with `conn.transaction()`."""
+    """A connection in autocommit mode; use `conn.transaction()` for transactions."""
     with map_connection_errors(target):
-        conn = psycopg.connect(address(target), autocommit=True)
+        conn = psycopg.connect(connection_string(target), autocommit=True)
     set_json_loads(decode, conn)
     with conn:
         yield conn
 
 
 def connect_arrow(target: Target, *, application_name: str) -> ArrowConnection:
-    """A connection of the Arrow driver, in a transaction; the caller closes it. Raises ImportError where it is not installed."""
+    """A connection of the Arrow driver, in a transaction; the caller closes it. Raises ImportError if it is not installed."""
     from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
 
     with map_connection_errors(target):
-        conn: ArrowConnection = dbapi.connect(address(target, application_name=application_name))
+        conn: ArrowConnection = dbapi.connect(connection_string(target, application_name=application_name))
     return conn
 
 
 @contextmanager
 def map_connection_errors(database: Target | str) -> Iterator[None]:
-    """A connection that breaks without a word of the server, so without an SQLSTATE, is a database that cannot be reached."""
+    """Raises DatabaseUnavailable for a connection error without a SQLSTATE, that is, without an answer of the server."""
     try:
         yield
     except _operational_errors() as error:
@@ -159,7 +158,7 @@ def map_connection_errors(database: Target | str) -> Iterator[None]:
 
 
 def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:
-    """Those of the drivers that are in use: one that was never imported raises nothing."""
+    """Those of the drivers in use: a driver that was never imported raises nothing."""
     arrow = sys.modules.get("adbc_driver_manager.dbapi")
     return (psycopg.OperationalError, *([arrow.OperationalError] if arrow else []))
 
@@ -175,6 +174,7 @@ def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None
     """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
 
     `settings` are set on every connection."""
+    from psycopg_pool import AsyncConnectionPool
 
     async def configure(conn: AsyncConnection) -> None:
         set_json_loads(decode, conn)
@@ -187,7 +187,7 @@ def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None
         open=False,
         configure=configure,
         kwargs={"autocommit": True},
-        # The loops retry by themselves; a pool that waited long would only hide an outage from them.
+        # The loops retry by themselves; a pool that waited longer would hide an outage from them.
         reconnect_timeout=5,
         timeout=15,
     )

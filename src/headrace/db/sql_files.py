@@ -1,4 +1,4 @@
-"""Loads SQL files of the package."""
+"""Loads the SQL files of the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import LiteralString
 
 
 def package_sql() -> Traversable:
-    """The folder of the package's SQL files."""
+    """The folder with the package's SQL files."""
     return files("headrace") / "sql"
 
 
@@ -19,18 +19,12 @@ def query(name: str) -> LiteralString:
     return (package_sql() / "queries" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def sql_files(folder: Traversable) -> list[tuple[str, LiteralString]]:
-    """Name (without ending) and text of every SQL file below a folder, in the order of their names; none when it is missing."""
-    return [(name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for name, file in sorted(_walk(folder, ""))]
-
-
-def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return []
-    files_below: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
+def sql_files(folder: Traversable, prefix: str = "") -> list[tuple[str, LiteralString]]:
+    """Name (without suffix) and text of every SQL file below a folder, ordered by name; none if the folder is missing."""
+    texts: list[tuple[str, LiteralString]] = []
+    for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.is_dir():
-            files_below.extend(_walk(entry, f"{prefix}{entry.name}/"))
+            texts += sql_files(entry, f"{prefix}{entry.name}/")
         elif entry.name.endswith(".sql"):
-            files_below.append((prefix + entry.name, entry))
-    return files_below
+            texts.append((prefix + entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8")))
+    return sorted(texts)

@@ -1,16 +1,15 @@
-"""Times and spans as people write them, read by PostgreSQL, so that they mean the same everywhere."""
+"""Times and intervals as people write them. PostgreSQL parses them, so that they mean the same everywhere."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from headrace.core import Invalid
+from headrace.core import Invalid, map_database_errors
 from headrace.db.connections import Connection
-from headrace.db.sqlstate import map_database_errors
 
 
 def parse_time(conn: Connection, text: str) -> datetime:
-    """The moment written, such as `2026-01-31T12:00:00Z` or `yesterday`; without an offset it is in the session's time zone."""
+    """The time that a text names, such as `2026-01-31T12:00:00Z` or `yesterday`; without an offset in the session's time zone."""
     with map_database_errors():
         row = conn.execute("select %s::timestamptz", (text,)).fetchone()
     assert row is not None and isinstance(row[0], datetime)
@@ -18,10 +17,10 @@ def parse_time(conn: Connection, text: str) -> datetime:
 
 
 def parse_interval(conn: Connection, text: str) -> timedelta:
-    """The span written, such as `30 days` or `P1M` (a month counts as 30 days). Not negative."""
+    """The interval that a text names, such as `30 days` or `P1M` (a month counts as 30 days). Not negative."""
     with map_database_errors():
         row = conn.execute("select %s::interval", (text,)).fetchone()
     assert row is not None and isinstance(row[0], timedelta)
     if row[0] < timedelta(0):
-        raise Invalid(f"a span of {text!r} is negative; write it without the minus")
+        raise Invalid(f"interval {text!r} is negative; write it without the minus")
     return row[0]

@@ -1,12 +1,12 @@
-"""Definitions: what rules, correlators and schedules share: versions, files, plan and apply, the names a namespace knows.
+"""Definitions: what rules, correlators and schedules share.
 
-Owns: files of definitions, plans, the registries of event types and actions, and the loops that compile and run definitions.
-Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
+Owns: files of definitions, plan and apply, the registries of event types and actions, and the loops in which a node compiles
+and runs definitions. Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
 
-from headrace.definitions.definition import state_row
+from headrace.definitions.definition import AnyKind, Definition, DefinitionKind, StoredDefinition, state_row
 from headrace.definitions.failures import Failures
-from headrace.definitions.files import FileKind
-from headrace.definitions.loops import IDLE_S, Watch
+from headrace.definitions.files import load_definitions
+from headrace.definitions.loops import IDLE_S, DefinitionLoops
 from headrace.definitions.names import (
     ActionName,
     EventType,
@@ -17,20 +17,27 @@ from headrace.definitions.names import (
     unregister_action,
     unregister_event_type,
 )
-from headrace.definitions.plans import Change, Plan, compare
+from headrace.definitions.plans import AppliedChange, Change, Operation, Plan, apply, plan
 
 __all__ = [
     "IDLE_S",
     "ActionName",
+    "AnyKind",
+    "AppliedChange",
     "Change",
+    "Definition",
+    "DefinitionKind",
+    "DefinitionLoops",
     "EventType",
     "Failures",
-    "FileKind",
+    "Operation",
     "Plan",
-    "Watch",
-    "compare",
+    "StoredDefinition",
+    "apply",
     "list_actions",
     "list_event_types",
+    "load_definitions",
+    "plan",
     "register_action",
     "register_event_type",
     "state_row",

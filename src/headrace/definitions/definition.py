@@ -1,14 +1,16 @@
-"""Definitions: rules and correlators as they are written; a state is a definition with what became of it."""
+"""Definitions as somebody wrote them, and kinds of definitions: what plan and apply know about rules, correlators and schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any, ClassVar, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_type_hints
 
+import msgspec
 from psycopg import Cursor
 
-State = TypeVar("State")
+from headrace.db import Connection
 
 
 class Definition(Protocol):
@@ -20,23 +22,105 @@ class Definition(Protocol):
     def name(self) -> str: ...
 
 
-def names_of(definition: type[Definition] | Definition) -> tuple[str, ...]:
-    """What a definition is made of."""
+State = TypeVar("State")
+AnyDefinition = TypeVar("AnyDefinition", bound=Definition)
+
+
+@dataclass(frozen=True)
+class StoredDefinition(Generic[AnyDefinition]):
+    """A definition as the database has it, and the source that owns it: a file's name, or `sql`."""
+
+    definition: AnyDefinition
+    source: str
+
+
+class DefinitionKind(ABC, Generic[AnyDefinition]):
+    """A kind of definition. A file holds the definitions of a kind in a list named after it, such as `rules`."""
+
+    noun: str
+    type: type[AnyDefinition]
+    usual_fields: str
+    """The fields that an entry usually has, for error messages."""
+    readers: ClassVar[Mapping[str, Callable[[object], object]]] = {}
+    """Fields that are read from a file by a function of their own."""
+
+    @property
+    def list_name(self) -> str:
+        return f"{self.noun}s"
+
+    def read(self, entry: Mapping[str, object]) -> AnyDefinition:
+        """Builds a definition from an entry of a file. Raises msgspec.ValidationError with the name of the field."""
+        hints = get_type_hints(self.type)
+        values: dict[str, object] = {}
+        for field in fields(self.type):
+            if field.name not in entry:
+                if field.default is MISSING and field.default_factory is MISSING:
+                    raise msgspec.ValidationError(f"missing required field `{field.name}`")
+                continue
+            value = entry[field.name]
+            try:
+                reader = self.readers.get(field.name)
+                values[field.name] = reader(value) if reader else msgspec.convert(value, hints[field.name])
+            except msgspec.ValidationError as error:
+                raise msgspec.ValidationError(f"{field.name}: {error}") from None
+        return self.type(**values)
+
+    def shard_key(self, definition: AnyDefinition) -> str | None:
+        """The key that decides the one shard a definition belongs to; None where every shard has it."""
+        return None
+
+    @abstractmethod
+    def check(self, definition: AnyDefinition) -> None:
+        """Raises where a text of the definition is wrong."""
+
+    @abstractmethod
+    def summary(self, definition: AnyDefinition) -> str:
+        """What the definition does, in one line."""
+
+    @abstractmethod
+    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[AnyDefinition]]:
+        """All definitions of this kind in a namespace."""
+
+    @abstractmethod
+    def create(self, conn: Connection, definition: AnyDefinition, *, namespace: str | None, source: str) -> None: ...
+
+    @abstractmethod
+    def alter(
+        self,
+        conn: Connection,
+        before: AnyDefinition,
+        after: AnyDefinition,
+        *,
+        namespace: str | None,
+        source: str,
+        restart: bool,
+    ) -> Mapping[str, int]:
+        """Changes a definition; returns counts of what that affects, such as the keys that start afresh."""
+
+    @abstractmethod
+    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None: ...
+
+
+AnyKind: TypeAlias = DefinitionKind[Any]
+
+
+def field_names(definition: type[Definition] | Definition) -> tuple[str, ...]:
+    """The names of a definition's fields."""
     return tuple(field.name for field in fields(definition))
 
 
 def state_row(
-    definition: type[Definition], make: Callable[[dict[str, Any], dict[str, Any]], State]
+    definition: type[Definition], build: Callable[[dict[str, Any], dict[str, Any]], State]
 ) -> Callable[[Cursor[Any]], Callable[[Sequence[Any]], State]]:
-    """A row factory of states: `make` gets the columns of the definition, and the others."""
-    own = names_of(definition)
+    """A row factory of states: `build` gets the columns of the definition, and the other columns."""
+    own = field_names(definition)
 
     def factory(cursor: Cursor[Any]) -> Callable[[Sequence[Any]], State]:
         columns = [column.name for column in cursor.description or ()]
 
         def row(values: Sequence[Any]) -> State:
-            given = dict(zip(columns, values, strict=True))
-            return make({name: given.pop(name) for name in own}, given)
+            others = dict(zip(columns, values, strict=True))
+            return build({name: others.pop(name) for name in own}, others)
 
         return row
 

@@ -1,4 +1,4 @@
-"""Failures: batches that the database refuses."""
+"""Failures: batches that the database rejects."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ logger = logging.getLogger(__name__)
 
 
 class Failures:
-    """Counts them, and keeps them from ending a loop."""
+    """Counts failed batches, and keeps them from ending a loop."""
 
     def __init__(self) -> None:
         self.count = 0
 
     @asynccontextmanager
-    async def recorded(self, conn: AsyncConnection, thing: InternalConsumer) -> AsyncIterator[None]:
-        """A batch that is refused in here is tried again, event by event and with growing pauses; the others go on.
+    async def recorded(self, conn: AsyncConnection, consumer: InternalConsumer) -> AsyncIterator[None]:
+        """A batch that fails in here is tried again, event by event and with growing pauses; other consumers go on.
 
-        To be entered outside of the batch's transaction. An error that waiting may mend passes: `persist` knows what to do."""
+        Enter it outside of the batch's transaction. A transient error passes: `retry_until_connected` handles it."""
         try:
             yield
         except psycopg.Error as error:
             if is_transient(error):
                 raise
             self.count += 1
-            given = {"topic_id": thing.topic_id, "consumer_id": thing.consumer_id, "max": thing.batch, "error": str(error)}
-            await conn.execute(query("definitions/fail"), given)
-            logger.error("%s failed: %s; the batch will be tried again", thing, error)
+            parameters = {
+                "topic_id": consumer.topic_id,
+                "consumer_id": consumer.consumer_id,
+                "max": consumer.batch,
+                "error": str(error),
+            }
+            await conn.execute(query("definitions/fail"), parameters)
+            logger.error("%s failed: %s; the batch will be tried again", consumer, error)

@@ -1,94 +1,105 @@
-"""Definitions kept in a file: YAML with a list of them, or Python with a variable of the list's name.
+"""Files of definitions: YAML with a list per kind, or Python with a variable per list.
 
-Promises: a file is taken whole or not at all; what is wrong is told with its name, and nothing is written."""
+Promises: a file is read whole or not at all; an error names the file, the entry and the field."""
 
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final
 
 import msgspec
-import yaml
 
-from headrace.core import BadRuleFile, HeadraceError
-from headrace.definitions.definition import Definition, names_of
+from headrace.core import HeadraceError, InvalidDefinitionFile
+from headrace.definitions.definition import AnyKind, Definition, field_names
 
-DEFINITIONS_MAX = 100_000
+DEFINITIONS_MAX: Final = 100_000
+FILE_LISTS: Final = ("rules", "correlators", "schedules")
+"""The lists that a file may have; a reader of some kinds ignores the lists of the others."""
 
-Written = TypeVar("Written", bound=Definition)
+
+def load_definitions(path: Path | str, kinds: Sequence[AnyKind]) -> tuple[Definition, ...]:
+    """The definitions of these kinds in a file (.yaml, .yml, .py), checked.
+
+    Raises InvalidDefinitionFile, and ConditionError, PatternError or what else a kind's check raises, with a note of the place."""
+    path = Path(path)
+    if path.suffix not in (".yaml", ".yml", ".py"):
+        raise InvalidDefinitionFile(f"{path.name} is neither YAML nor Python; name it .yaml, .yml or .py")
+    if not path.is_file():
+        raise InvalidDefinitionFile(f"there is no file {path}")
+    content = _run_python(path) if path.suffix == ".py" else _read_yaml(path)
+    names = [kind.list_name for kind in kinds]
+    if not any(name in content for name in names):
+        raise InvalidDefinitionFile(f"{path.name} has no list `{'` or `'.join(names)}`; {_form(kinds[0])}")
+    return tuple(
+        definition
+        for kind in kinds
+        if kind.list_name in content
+        for definition in _read_list(path, kind, content[kind.list_name])
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileKind(Generic[Written]):
-    """How one kind of definition stands in a file, in a list named after its noun."""
+def _form(kind: AnyKind) -> str:
+    return f"write `{kind.list_name}:` and below it a list of entries with {kind.usual_fields}"
 
-    noun: str
-    type: type[Written]
-    usual: str
-    """The fields that an entry usually has, told to whoever wrote none."""
-    convert: Callable[[Mapping[str, object]], Written]
-    """Makes a definition of an entry. May raise msgspec.ValidationError."""
-    check: Callable[[Written], object]
-    """Raises where the text in a definition is wrong."""
 
-    def load(self, path: Path | str) -> tuple[Written, ...]:
-        """The definitions of a file, checked. Raises BadRuleFile, and what `check` raises with a note of the place."""
-        path = Path(path)
-        read = {".yaml": self._from_yaml, ".yml": self._from_yaml, ".py": self._from_python}.get(path.suffix)
-        if read is None:
-            raise BadRuleFile(f"{path.name} is neither YAML nor Python; name it .yaml, .yml or .py")
-        if not path.is_file():
-            raise BadRuleFile(f"there is no file {path}")
-        found = tuple(read(path))
-        self._check_all(path.name, found)
-        return found
+def _read_yaml(path: Path) -> Mapping[str, object]:
+    import yaml
 
-    def _from_yaml(self, path: Path) -> Sequence[Written]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidDefinitionFile(f"{path.name} is not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidDefinitionFile(
+            f"{path.name} has no list `rules`, `correlators` or `schedules`; write the name above the list"
+        )
+    if unknown := sorted(map(str, content.keys() - set(FILE_LISTS))):
+        raise InvalidDefinitionFile(f"{path.name}: unknown list {', '.join(unknown)}; known are {', '.join(FILE_LISTS)}")
+    return content
+
+
+def _run_python(path: Path) -> Mapping[str, object]:
+    try:
+        return runpy.run_path(str(path))
+    except Exception as error:  # The file is the user's code: report whatever it raises, and from which file.
+        raise InvalidDefinitionFile(f"{path.name} cannot be run: {type(error).__name__}: {error}") from error
+
+
+def _read_list(path: Path, kind: AnyKind, entries: object) -> list[Definition]:
+    if not isinstance(entries, list | tuple):
+        raise InvalidDefinitionFile(f"{path.name}: `{kind.list_name}` is not a list; {_form(kind)}")
+    if len(entries) > DEFINITIONS_MAX:
+        raise InvalidDefinitionFile(f"{path.name} has {len(entries)} {kind.list_name}, at most {DEFINITIONS_MAX} are allowed")
+    definitions: list[Definition] = []
+    names: set[str] = set()
+    for number, entry in enumerate(entries, 1):
+        definition = entry if isinstance(entry, kind.type) else _read_entry(f"{path.name}, {kind.noun} {number}", kind, entry)
+        if definition.name in names:
+            raise InvalidDefinitionFile(f"{path.name}: {kind.noun} {definition.name!r} is there twice; give one another name")
+        names.add(definition.name)
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRuleFile(f"{path.name} is not YAML: {error}") from None
-        listed = content.get(f"{self.noun}s") if isinstance(content, dict) else None
-        if not isinstance(listed, list):
-            room = self.type.__module__.rpartition(".")[0]
-            raise BadRuleFile(f"{path.name} has no list `{self.noun}s` of {room}.{self.type.__name__}")
-        return [self._entry(f"{path.name}, {self.noun} {number}", entry) for number, entry in enumerate(listed, 1)]
+            kind.check(definition)
+        except HeadraceError as error:
+            error.add_note(f"in {path.name}, {kind.noun} {definition.name!r}")
+            raise
+        definitions.append(definition)
+    return definitions
 
-    def _entry(self, place: str, entry: object) -> Written:
-        if not isinstance(entry, dict):
-            raise BadRuleFile(f"{place}: not a mapping of names to values")
-        place = f"{place} ({entry.get('name')})"
-        known = names_of(self.type)
-        if unknown := sorted(map(str, set(entry) - set(known))):
-            raise BadRuleFile(f"{place}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
-        try:
-            return self.convert(entry)
-        except msgspec.ValidationError as error:
-            raise BadRuleFile(f"{place}: {error}") from None
 
-    def _from_python(self, path: Path) -> Sequence[Written]:
-        try:
-            found = runpy.run_path(str(path)).get(f"{self.noun}s")
-        except Exception as error:  # The file is the user's code: whatever it raises is told, with where it came from.
-            raise BadRuleFile(f"{path.name} cannot be run: {type(error).__name__}: {error}") from error
-        if not isinstance(found, list | tuple) or not all(isinstance(one, self.type) for one in found):
-            room = self.type.__module__.rpartition(".")[0]
-            raise BadRuleFile(f"{path.name} has no list `{self.noun}s` of {room}.{self.type.__name__}")
-        return found
-
-    def _check_all(self, file: str, found: Sequence[Written]) -> None:
-        if len(found) > DEFINITIONS_MAX:
-            raise BadRuleFile(f"{file} has {len(found)} {self.noun}s, at most {DEFINITIONS_MAX} are allowed")
-        seen: set[str] = set()
-        for one in found:
-            if one.name in seen:
-                raise BadRuleFile(f"{file}: {self.noun} {one.name!r} is there twice; give one another name")
-            seen.add(one.name)
-            try:
-                self.check(one)
-            except HeadraceError as error:
-                error.add_note(f"in {file}, {self.noun} {one.name!r}")
-                raise
+def _read_entry(place: str, kind: AnyKind, entry: object) -> Definition:
+    if not isinstance(entry, dict):
+        raise InvalidDefinitionFile(f"{place}: not a {kind.type.__name__} and not a mapping of names to values; {_form(kind)}")
+    place = f"{place} ({entry.get('name')})"
+    known = field_names(kind.type)
+    if unknown := sorted(map(str, entry.keys() - set(known))):
+        raise InvalidDefinitionFile(f"{place}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+    try:
+        definition: Definition = kind.read(entry)
+    except msgspec.ValidationError as error:
+        raise InvalidDefinitionFile(f"{place}: {error}") from None
+    except HeadraceError as error:
+        error.add_note(f"in {place}")
+        raise
+    return definition

@@ -1,4 +1,4 @@
-"""Names that a namespace knows: event types and actions. What becomes of others is the namespace's setting `unknown_names`."""
+"""Registries of a namespace: its event types and actions. Its setting `unknown_names` says how other names are treated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.core import UnknownName
+from headrace.core import UnregisteredName
 from headrace.db import Connection, map_database_errors, query
 
 
@@ -44,28 +44,30 @@ def list_actions(conn: Connection, *, namespace: str | None = None) -> list[Acti
 
 
 def register_event_type(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
-    """Makes an event type known; one that is known gets the description."""
+    """Registers an event type; one that is registered gets the description."""
     with map_database_errors():
         conn.execute(query("definitions/register_event_type"), {"name": name, "description": description, "namespace": namespace})
 
 
 def register_action(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
-    """Makes an action known; one that is known gets the description."""
+    """Registers an action; one that is registered gets the description."""
     with map_database_errors():
         conn.execute(query("definitions/register_action"), {"name": name, "description": description, "namespace": namespace})
 
 
 def unregister_event_type(conn: Connection, name: str, *, namespace: str | None = None) -> None:
-    """Makes an event type unknown; rules that name it stay. Raises UnknownName."""
-    with map_database_errors():
-        gone = conn.execute(query("definitions/unregister_event_type"), {"name": name, "namespace": namespace}).rowcount
-    if not gone:
-        raise UnknownName(f"event type {name!r} is not registered; see: headrace event-type list")
+    """Removes an event type from the registry; rules that name it stay. Raises UnregisteredName."""
+    _unregister(conn, "event_type", name, namespace)
 
 
 def unregister_action(conn: Connection, name: str, *, namespace: str | None = None) -> None:
-    """Makes an action unknown; rules that name it stay. Raises UnknownName."""
+    """Removes an action from the registry; rules that name it stay. Raises UnregisteredName."""
+    _unregister(conn, "action", name, namespace)
+
+
+def _unregister(conn: Connection, registry: str, name: str, namespace: str | None) -> None:
     with map_database_errors():
-        gone = conn.execute(query("definitions/unregister_action"), {"name": name, "namespace": namespace}).rowcount
-    if not gone:
-        raise UnknownName(f"action {name!r} is not registered; see: headrace action list")
+        rows = conn.execute(query(f"definitions/unregister_{registry}"), {"name": name, "namespace": namespace}).rowcount
+    if not rows:
+        noun, group = registry.replace("_", " "), registry.replace("_", "-")
+        raise UnregisteredName(f"{noun} {name!r} is not registered; see: headrace {group} list")

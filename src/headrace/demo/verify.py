@@ -1,4 +1,4 @@
-"""The proof: do the numbers add up?"""
+"""The checks: do the numbers add up?"""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from headrace.actions import queue_state
-from headrace.consume import consumer_lag, list_dead_letters
+from headrace.actions import list_dead_letters, queue_state
+from headrace.consume import consumer_lag
 from headrace.core import Event
 from headrace.db import Connection, query
 from headrace.demo.application import DELAYS, LATE_MIN
-from headrace.demo.correlators import Correlated, correlator_figures
+from headrace.demo.correlators import ExpectedOutputs, correlator_totals
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, TOPIC
-from headrace.demo.rules import Expected, rule_figures
-from headrace.demo.watch import look
+from headrace.demo.progress import read_progress
+from headrace.demo.rules import ExpectedFirings, rule_totals
 from headrace.log import get_topic
 
 
 @dataclass(frozen=True)
-class Proof:
-    """One thing that must hold: what it should be and what it is."""
+class Check:
+    """A number that must be as expected."""
 
     what: str
     expected: int
-    found: int
+    actual: int
 
     @property
     def holds(self) -> bool:
-        return self.expected == self.found
+        return self.expected == self.actual
 
 
 @dataclass(frozen=True)
 class Airport:
-    """One airport as the consumer has counted it."""
+    """One airport as the consumer counted it."""
 
     airport: str
     departures: int
@@ -45,8 +45,8 @@ class Airport:
 
 
 @dataclass
-class Tally:
-    """What was published, counted by the publisher."""
+class PublishedCounts:
+    """The published events, counted by the publisher."""
 
     departures: int = 0
     arrivals: int = 0
@@ -73,8 +73,8 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class LogFacts:
-    """One row of queries/demo/log_facts.sql."""
+class LogTotals:
+    """One row of queries/demo/log_totals.sql."""
 
     events: int
     first_position: int
@@ -84,70 +84,70 @@ class LogFacts:
     out_of_order: int
 
 
-def _log_facts(conn: Connection) -> LogFacts:
-    with conn.cursor(row_factory=class_row(LogFacts)) as cursor:
-        facts = cursor.execute(query("demo/log_facts")).fetchone()
-    assert facts is not None
-    return facts
+def _log_totals(conn: Connection) -> LogTotals:
+    with conn.cursor(row_factory=class_row(LogTotals)) as cursor:
+        totals = cursor.execute(query("demo/log_totals")).fetchone()
+    assert totals is not None
+    return totals
 
 
-def verify(conn: Connection, tally: Tally, rolled_back: Sequence[UUID]) -> list[Proof]:
-    """Everything the demo promises, counted at both ends."""
-    seen = look(conn)
-    log = _log_facts(conn)
-    row = conn.execute(query("demo/airport_facts")).fetchone() or (0, 0, 0, 0)
-    unwanted = conn.execute(query("demo/seen"), {"ids": list(rolled_back)}).fetchone() or (0,)
-    behind = sum(one.lag_events for one in consumer_lag(conn))
+def verify(conn: Connection, published: PublishedCounts, rolled_back: Sequence[UUID]) -> list[Check]:
+    """Publishing, log and consumers: the publisher's counts against those of the database."""
+    progress = read_progress(conn)
+    log = _log_totals(conn)
+    row = conn.execute(query("demo/airport_totals")).fetchone() or (0, 0, 0, 0)
+    unwanted = conn.execute(query("demo/count_logged"), {"ids": list(rolled_back)}).fetchone() or (0,)
+    behind = sum(lag.lag_events for lag in consumer_lag(conn))
     waiting = get_topic(conn, TOPIC).waiting + get_topic(conn, DELAYS).waiting
     return [
-        Proof("events in the log", tally.events, log.events),
-        Proof("distinct ids", tally.events, log.ids),
-        Proof("newest position (no gaps)", tally.events, log.last_position - log.first_position + 1),
-        Proof("distinct positions", tally.events, log.positions),
-        Proof("events out of order", 0, log.out_of_order),
-        Proof("rolled back, yet in the log", 0, unwanted[0]),
-        Proof("departures counted", tally.departures, row[0]),
-        Proof("arrivals counted", tally.arrivals, row[1]),
-        Proof("cancellations counted", tally.cancelled, row[2]),
-        Proof("minutes of delay counted", tally.delay_min, row[3]),
-        Proof(f"departures {LATE_MIN} min late", tally.late, seen.late),
-        Proof("notices to passengers", tally.late, seen.told),
-        Proof("left in the outbox", 0, waiting),
-        Proof("not handled yet", 0, behind),
-        Proof("dead letters of consumers", 0, len(list_dead_letters(conn))),
+        Check("events in the log", published.events, log.events),
+        Check("distinct ids", published.events, log.ids),
+        Check("newest position (no gaps)", published.events, log.last_position - log.first_position + 1),
+        Check("distinct positions", published.events, log.positions),
+        Check("events out of order", 0, log.out_of_order),
+        Check("rolled back, but in the log", 0, unwanted[0]),
+        Check("departures counted", published.departures, row[0]),
+        Check("arrivals counted", published.arrivals, row[1]),
+        Check("cancellations counted", published.cancelled, row[2]),
+        Check("minutes of delay counted", published.delay_min, row[3]),
+        Check(f"departures {LATE_MIN} min late", published.late, progress.late),
+        Check("notices to passengers", published.late, progress.notices),
+        Check("still in the outbox", 0, waiting),
+        Check("not handled yet", 0, behind),
+        Check("dead letters of consumers", 0, len(list_dead_letters(conn, kind="event"))),
     ]
 
 
-def verify_rules(conn: Connection, tally: Tally, expected: Expected) -> list[Proof]:
-    """What rules and handlers did, against what the flights themselves say."""
-    found = {one.rule: one for one in rule_figures(conn)}
-    outcome = conn.execute(query("demo/outcome_facts")).fetchone() or (0, 0, 0)
+def verify_rules(conn: Connection, published: PublishedCounts, expected: ExpectedFirings) -> list[Check]:
+    """Rules and handlers, against the counts from the flights."""
+    totals = {total.rule: total for total in rule_totals(conn)}
+    outcome = conn.execute(query("demo/outcome_totals")).fetchone() or (0, 0, 0)
     state = queue_state(conn)
     return [
-        Proof("rule long delay fired", expected.long_delay, found["long delay"].fired),
-        Proof("rule diverted fired", expected.diverted, found["diverted"].fired),
-        Proof("rule cancelled fired", expected.cancelled, found["cancelled"].fired),
-        Proof("events matched", expected.fired, outcome[0]),
-        Proof("events unmatched", tally.events - expected.fired, outcome[1]),
-        Proof("actions carried out", expected.fired - expected.dead, sum(one.done for one in found.values())),
-        Proof("effects of handlers", expected.fired - expected.dead, outcome[2]),
-        Proof("dead letters of actions", expected.dead, state.dead),
-        Proof("left in the action queue", 0, state.due + state.in_flight + state.delayed),
+        Check("rule long delay fired", expected.long_delay, totals["long delay"].firings),
+        Check("rule diverted fired", expected.diverted, totals["diverted"].firings),
+        Check("rule cancelled fired", expected.cancelled, totals["cancelled"].firings),
+        Check("events matched", expected.total, outcome[0]),
+        Check("events unmatched", published.events - expected.total, outcome[1]),
+        Check("actions carried out", expected.total - expected.dead, sum(total.done for total in totals.values())),
+        Check("effects of handlers", expected.total - expected.dead, outcome[2]),
+        Check("dead letters of actions", expected.dead, state.dead),
+        Check("still in the action queue", 0, state.due + state.in_flight + state.delayed),
     ]
 
 
-def verify_correlators(conn: Connection, expected: Correlated) -> list[Proof]:
-    """What correlators pushed and what came of it, against a count by hand."""
-    figures = correlator_figures(conn)
-    pushed = {one.token: one.pushed for one in figures}
+def verify_correlators(conn: Connection, expected: ExpectedOutputs) -> list[Check]:
+    """Correlators and their actions, against the counts from the events."""
+    totals = correlator_totals(conn)
+    outputs = {total.token: total.outputs for total in totals}
     dispatched = conn.execute("select count(*) from dispatch").fetchone() or (0,)
     return [
-        Proof("aircraft whose delays grow", expected.grows, pushed.get("grows", 0)),
-        Proof("aircraft overdue after 12 h", expected.overdue, pushed.get("overdue", 0)),
-        Proof("calm airports where nothing leaves", expected.odd, pushed.get("odd", 0)),
-        Proof("airports held in a storm", expected.hold, pushed.get("hold", 0)),
-        Proof("correlators' actions and events done", expected.actions + expected.hold, sum(one.done for one in figures)),
-        Proof("effects of their handlers", expected.actions, dispatched[0]),
+        Check("aircraft whose delays grow", expected.grows, outputs.get("grows", 0)),
+        Check("aircraft overdue after 12 h", expected.overdue, outputs.get("overdue", 0)),
+        Check("calm airports where nothing departs", expected.odd, outputs.get("odd", 0)),
+        Check("airports held in a storm", expected.hold, outputs.get("hold", 0)),
+        Check("correlators' actions and events done", expected.actions + expected.hold, sum(total.done for total in totals)),
+        Check("effects of their handlers", expected.actions, dispatched[0]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Retention: dropping old time partitions, never what a consumer has not passed unless told so."""
+"""Retention: drops old time partitions, but nothing that a consumer has not passed, unless forced."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, map_database_errors
 
 
 @dataclass(frozen=True)
-class Expired:
-    """A time partition that is old enough to go: dropped, or kept for the consumers named."""
+class ExpiredPartition:
+    """A time partition that is old enough to be dropped: dropped, or kept for the consumers named."""
 
     topic: str
     name: str
@@ -21,16 +21,19 @@ class Expired:
     kept_for: str | None
 
 
-def maintain(conn: Connection) -> list[Expired]:
-    """Makes time partitions ahead and applies every topic's retention."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Expired)) as cursor:
+def maintain_log(conn: Connection) -> list[ExpiredPartition]:
+    """Creates time partitions ahead and applies the retention of every topic."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(ExpiredPartition)) as cursor:
         return cursor.execute("select topic, name, events, dropped, kept_for from headrace.maintain_log()").fetchall()
 
 
 def drop_expired(
     conn: Connection, topic: str, *, before: datetime, force: bool = False, namespace: str | None = None
-) -> list[Expired]:
-    """Drops a topic's time partitions that ended before a moment. `force` drops also what consumers have not passed."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Expired)) as cursor:
-        given = {"topic": topic, "namespace": namespace, "before": before, "force": force}
-        return cursor.execute(query("log/drop_expired"), given).fetchall()
+) -> list[ExpiredPartition]:
+    """Drops a topic's time partitions that ended before a time. `force` also drops what consumers have not passed."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(ExpiredPartition)) as cursor:
+        return cursor.execute(
+            """select %(topic)s::text as topic, d.name, d.events, d.dropped, d.kept_for
+               from headrace.drop_expired(headrace.topic_id(%(topic)s, %(namespace)s), %(before)s, %(force)s) d""",
+            {"topic": topic, "namespace": namespace, "before": before, "force": force},
+        ).fetchall()

@@ -1,12 +1,12 @@
-"""Sequencer: moves committed outbox rows into the topics' logs.
+"""Sequencer: moves committed outbox rows into the logs of their topics.
 
 Owns: the moment an event gets its position. Promises: per topic, positions rise by one and never change; a batch is one
-transaction; a second sequencer skips a topic while the first holds its lock. Any number may run; one per node does.
+transaction; a second sequencer skips a topic while the first holds its lock. Any number may run; every node runs one.
 
-How it sleeps: while events flow, it looks every few milliseconds and nobody has to call it. After a moment of quiet it marks
-the topics as asleep; from then on a publisher rings at commit, once, and the sequencer is there within milliseconds. A
-transaction that published before the mark and commits after it does not ring, so while one is open the sequencer keeps watch.
-What is left, a ring lost with a connection, is found by a look every second."""
+How it sleeps: while events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment it marks the topics as
+asleep; from then on a publisher notifies it once, at commit, and it answers within milliseconds. A transaction that published
+before the mark and commits after it does not notify, so the sequencer keeps polling while one is open. A notification lost with
+its connection is made good by a poll every second."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, map_database_errors, retry_until_connected
+from headrace.db import Connection, Pool, Subscription, map_database_errors, retry_until_connected
 
 BATCH = 5000
 GATHER_S = 0.0002
-"""Pause per event moved, within the bounds below. A step costs about a millisecond however few events it moves: at a low rate
-steps are small and soon, at a high rate they are large and their cost is shared."""
+"""Pause per event moved, within the bounds below. A step costs about a millisecond, however few events it moves: at a low rate
+steps are small and frequent, at a high rate they are large and share the cost."""
 GATHER_MIN_S, GATHER_MAX_S = 0.004, 0.02
-LOOK_S = (0.002, 0.004, 0.008, 0.016, 0.025)
-"""Pauses between looks that found nothing, while topics are awake."""
+POLL_S = (0.002, 0.004, 0.008, 0.016, 0.025)
+"""Pauses between polls that found nothing, while topics are awake."""
 QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
 WATCH_S = 0.025
 SLEEP_S = 1.0
 TRIM_S = 5.0
 
+_SEQUENCE = "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s)"
+
 
 @dataclass(frozen=True)
-class Sequenced:
+class SequencedTopic:
     """What one step did to one topic."""
 
     topic_id: int
@@ -44,58 +46,59 @@ class Sequenced:
     duplicates: int
 
 
-def sequence(conn: Connection, *, batch: int = BATCH) -> list[Sequenced]:
+def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
     """One step: moves up to a batch per topic, in one transaction."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Sequenced)) as cursor:
-        return cursor.execute("select * from headrace.sequence(%s)", (batch,)).fetchall()
+    with map_database_errors(), conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
+        return cursor.execute(_SEQUENCE, (batch,)).fetchall()
 
 
 class Sequencer:
-    """The loop of one node, until told to stop."""
+    """The sequencer loop of a node. It runs until `stop` is set."""
 
-    def __init__(self, pool: Pool, bell: Subscription, stop: asyncio.Event, *, batch: int = BATCH) -> None:
+    def __init__(self, pool: Pool, subscription: Subscription, stop: asyncio.Event, *, batch: int = BATCH) -> None:
         self._pool = pool
-        self._bell = bell
+        self._subscription = subscription
         self._stop = stop
         self._batch = batch
         self._trimmed_at = time.monotonic()
-        self._idle_looks = 0
+        self._idle_polls = 0
         self.events = 0
-        """How many events this sequencer has moved."""
+        """Number of events this sequencer has moved."""
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            moved = await retry_until_connected("sequencer", self._step)
-            if moved:
-                self._idle_looks = 0
-                if max(one.events for one in moved) < self._batch:
-                    gather_s = GATHER_S * sum(one.events for one in moved)
+            topics = await retry_until_connected("sequencer", self._step)
+            if topics:
+                self._idle_polls = 0
+                if max(topic.events for topic in topics) < self._batch:
+                    gather_s = GATHER_S * sum(topic.events for topic in topics)
                     await asyncio.sleep(min(max(gather_s, GATHER_MIN_S), GATHER_MAX_S))
             else:
                 await self._rest()
             if time.monotonic() - self._trimmed_at > TRIM_S:
                 await retry_until_connected("sequencer", self._trim)
 
-    async def _step(self) -> Sequence[Sequenced]:
-        async with self._pool.connection() as conn:
-            moved = await _sequence(conn, self._batch)
-        self.events += sum(one.events for one in moved)
-        return moved
+    async def _step(self) -> Sequence[SequencedTopic]:
+        async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
+            topics = await (await cursor.execute(_SEQUENCE, (self._batch,))).fetchall()
+        self.events += sum(topic.events for topic in topics)
+        return topics
 
     async def _rest(self) -> None:
-        """Waits for what the state of the topics asks for."""
-        if self._idle_looks < len(LOOK_S):
-            await self._bell.wait(LOOK_S[self._idle_looks])
-            self._idle_looks += 1
+        """Waits as long as the state of the topics allows."""
+        if self._idle_polls < len(POLL_S):
+            await self._subscription.wait(POLL_S[self._idle_polls])
+            self._idle_polls += 1
             return
-        state = await retry_until_connected("sequencer", self._settle)
-        if state == "sleep" and self._idle_looks < 2 * len(LOOK_S):
-            # A publisher that read "awake" a moment ago may only now be writing: look a few times more before the long sleep.
+        state = await retry_until_connected("sequencer", self._mark_asleep)
+        if state == "sleep" and self._idle_polls < 2 * len(POLL_S):
+            # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"
-            self._idle_looks += 1
-        await self._bell.wait({"busy": LOOK_S[-1], "watch": WATCH_S}.get(state, SLEEP_S))
+            self._idle_polls += 1
+        await self._subscription.wait({"busy": POLL_S[-1], "watch": WATCH_S}.get(state, SLEEP_S))
 
-    async def _settle(self) -> str:
+    async def _mark_asleep(self) -> str:
+        """Marks quiet topics as asleep and returns what to do now: busy, watch or sleep."""
         async with self._pool.connection() as conn:
             row = await (await conn.execute("select headrace_internal.sequencer_rest(%s)", (QUIET_S,))).fetchone()
         assert row is not None
@@ -105,8 +108,3 @@ class Sequencer:
         async with self._pool.connection() as conn:
             await conn.execute("select headrace_internal.trim_outbox()")
         self._trimmed_at = time.monotonic()
-
-
-async def _sequence(conn: AsyncConnection, batch: int) -> list[Sequenced]:
-    async with conn.cursor(row_factory=class_row(Sequenced)) as cursor:
-        return await (await cursor.execute("select * from headrace.sequence(%s)", (batch,))).fetchall()

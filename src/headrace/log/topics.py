@@ -1,4 +1,4 @@
-"""Topics: create, change, list, drop."""
+"""Topics: create, alter, list, drop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headrace.db import Connection, map_database_errors, query
 
 TimePartition = Literal["day", "week", "month"]
 Clock = Literal["server", "event"]
-"""Where a log's time comes from: the server, or the events' own emitted_at, for events that happened before they came here."""
+"""The source of a log's time: the server, or the events' own emitted_at, for events of the past."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic and how full it is. Events are estimated from positions: newest minus dropped."""
+    """A topic and its size."""
 
     topic_id: int
     namespace: str
@@ -29,7 +29,7 @@ class Topic:
     engine: str
     """Where its rules and correlators run: database or spark."""
     archive: bool
-    """Retention waits until the archive holds what it drops."""
+    """If true, retention drops only what the archive holds."""
     first_position: int
     last_position: int
     last_appended_at: datetime | None
@@ -54,7 +54,8 @@ def create_topic(
     """Creates a topic and returns its id."""
     with map_database_errors():
         row = conn.execute(
-            "select headrace.create_topic(%s, %s, %s, %s, %s, %s)",
+            """select headrace.create_topic(p_topic => %s, p_partitions => %s, p_retention => %s, p_time_partition => %s,
+                   p_namespace => %s, p_clock => %s)""",
             (topic, partitions, retention, time_partition, namespace, clock),
         ).fetchone()
     assert row is not None
@@ -69,13 +70,13 @@ def alter_topic(
     retention: timedelta | None = None,
     namespace: str | None = None,
 ) -> None:
-    """Raises the number of partitions, or sets the retention (zero: keep for ever); None leaves a thing as it is."""
+    """Raises the number of partitions, or sets the retention (zero: keep for ever). None changes nothing."""
     with map_database_errors():
         conn.execute("select headrace.alter_topic(%s, %s, %s, %s)", (topic, partitions, retention, namespace))
 
 
 def drop_topic(conn: Connection, topic: str, *, force: bool = False, namespace: str | None = None) -> None:
-    """Drops a topic with its log; with `force` also when it has consumers."""
+    """Drops a topic with its log. `force` drops it even if it has consumers."""
     with map_database_errors():
         conn.execute("select headrace.drop_topic(%s, %s, %s)", (topic, force, namespace))
 
@@ -89,7 +90,7 @@ def list_topics(conn: Connection, *, namespace: str | None = None) -> list[Topic
 def get_topic(conn: Connection, topic: str, *, namespace: str | None = None) -> Topic:
     """One topic; raises UnknownTopic."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Topic)) as cursor:
-        conn.execute("select headrace_internal.topic_id(%s, %s)", (topic, namespace))
-        found = cursor.execute(query("log/topics"), {"namespace": namespace, "topic": topic}).fetchone()
-    assert found is not None
-    return found
+        conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
+        row = cursor.execute(query("log/topics"), {"namespace": namespace, "topic": topic}).fetchone()
+    assert row is not None
+    return row

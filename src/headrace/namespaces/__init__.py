@@ -1,7 +1,7 @@
-"""Namespace: logical isolation, and which role may do what in which one.
+"""Namespaces: logical isolation, and which role may do what in which namespace.
 
-Owns: namespaces and the grants in them. Promises: a role of one namespace can neither read nor act in another; what no
-grant allows is refused. The database enforces it, by privileges and row-level security, whatever client is used."""
+Owns: namespaces and the grants in them. Promises: a role of one namespace can neither read nor act in another; without a grant
+nothing is allowed. The database enforces it by privileges and row-level security, whatever client is used."""
 
 from headrace.namespaces.namespace import (
     Grant,

@@ -1,4 +1,4 @@
-"""Namespaces: create, drop, list; grant and revoke."""
+"""Creates, drops and lists namespaces; grants and revokes levels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from psycopg.rows import class_row
 from headrace.db import Connection, map_database_errors, query
 
 Level: TypeAlias = Literal["publish", "consume", "admin"]
-"""What a role may do in a namespace; `admin` is both and all else."""
-
-
+"""What a role may do in a namespace; `admin` includes the others."""
 UnknownNames: TypeAlias = Literal["refuse", "warn", "allow"]
-"""What becomes of a rule that names an event type or an action which is not registered."""
+"""What happens to a rule that uses an event type or an action that is not registered."""
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """A namespace, as far as the current role may see it."""
+    """A namespace, as the current role may see it."""
 
     namespace: str
     created_at: datetime
@@ -59,24 +57,24 @@ def drop_namespace(conn: Connection, namespace: str) -> None:
 
 
 def list_namespaces(conn: Connection) -> list[Namespace]:
-    """The namespaces, by name."""
+    """Lists the namespaces by name."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Namespace)) as cursor:
         return cursor.execute(query("namespaces/namespaces")).fetchall()
 
 
 def grant_namespace(conn: Connection, role: str, namespace: str, level: Level) -> None:
-    """Lets a role publish or consume in a namespace, or administer it."""
+    """Allows a role to publish, consume or administer in a namespace."""
     with map_database_errors():
         conn.execute("select headrace.grant_namespace(%s, %s, %s)", (role, namespace, level))
 
 
 def revoke_namespace(conn: Connection, role: str, namespace: str, level: Level | None = None) -> None:
-    """Takes a level in a namespace away from a role, or all of them."""
+    """Revokes one level or all levels of a role in a namespace."""
     with map_database_errors():
         conn.execute("select headrace.revoke_namespace(%s, %s, %s)", (role, namespace, level))
 
 
 def list_grants(conn: Connection, *, namespace: str | None = None) -> list[Grant]:
-    """Who may do what, by namespace and role."""
+    """Lists who may do what, by namespace and role."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Grant)) as cursor:
         return cursor.execute(query("namespaces/grants"), {"namespace": namespace}).fetchall()

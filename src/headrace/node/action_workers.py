@@ -1,54 +1,70 @@
-"""Hands: the loops of a node that handle actions on one database.
+"""Action workers: the loops of a node that handle actions on one database.
 
-Owns: the workers, their leases, and the sweep for actions nobody handles."""
+Owns: the workers, their leases, and the sweep for actions that no node handles."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, lanes, lease_pool
-from headrace.db import Pool, Subscription, Target, end_loops
-from headrace.node.app import Headrace
-from headrace.node.supervision import supervise
-from headrace.node.sweep import Sweep
+from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool, lease_pool
+from headrace.db import Pool, Subscription, Target, cancel_tasks, retry_until_connected
+from headrace.node.loops import supervise
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 2.0
+AWAY_S = 30.0
+"""A node was away if its last sweep is longer ago. Heartbeats come every 30 s and count for 90 s: a shorter absence is safe."""
+RETURN_S = 60.0
+"""By then every node that is back has sent a heartbeat."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """How a node works on actions."""
+class WorkerSettings:
+    """How a node handles actions."""
 
     lease_s: float = LEASE_S
-    """How long an action is held; made longer by itself while its handler runs."""
+    """How long an action is held; extended while its handler runs."""
     workers: int = WORKERS
-    """How many batches it handles side by side, beside actions with a concurrency of their own."""
+    """How many batches the node handles concurrently, not counting actions with their own concurrency."""
     unhandled_s: float = 10.0
-    """How long an action may be due without any node that handles it, before it is a dead letter."""
+    """How long an action may be due without any node that handles it, before it becomes a dead letter."""
 
 
 class ActionWorkers:
-    """Handles an application's actions until told to stop."""
+    """Handles the actions of a namespace until `stop` is set."""
 
     def __init__(
-        self, app: Headrace, target: Target, pool: Pool, bell: Subscription, stop: asyncio.Event, *, node_id: UUID, work: Work
+        self,
+        worker_pools: Sequence[WorkerPool],
+        target: Target,
+        pool: Pool,
+        subscription: Subscription,
+        stop: asyncio.Event,
+        *,
+        namespace: str | None,
+        node_id: UUID,
+        settings: WorkerSettings,
     ) -> None:
         self._target = target
         self._stop = stop
-        own = lanes(app.handlings, workers=work.workers)
         # Claims are short: a few connections serve many workers.
-        self._leases = lease_pool(target, size=min(4, sum(lane.workers for lane in own)) + 1)
-        self._queue = Queue(self._leases, namespace=app.namespace, node_id=node_id, lease_s=work.lease_s)
-        self._keeper = LeaseExtender(self._queue)
-        self._sweep = Sweep(self._queue, unhandled_s=work.unhandled_s)
-        bell.word = app.namespace
-        self.workers = [ActionWorker(lane, self._queue, pool, self._keeper, bell, stop) for lane in own]
+        self._lease_pool = lease_pool(target, size=min(4, sum(group.workers for group in worker_pools)) + 1)
+        queue = Queue(self._lease_pool, namespace=namespace, node_id=node_id, lease_s=settings.lease_s)
+        self._leases = LeaseExtender(queue)
+        self._sweeper = UnhandledSweeper(queue, unhandled_s=settings.unhandled_s)
+        subscription.filter = namespace
+        self.workers = [ActionWorker(group, queue, pool, self._leases, subscription, stop) for group in worker_pools]
 
     async def run(self) -> None:
-        await self._leases.open()
-        beside = [
-            supervise(f"leases of {self._target}", self._keeper.run),
-            supervise(f"sweep of {self._target}", self._sweep.run),
+        await self._lease_pool.open()
+        background = [
+            supervise(f"leases of {self._target}", self._leases.run),
+            supervise(f"sweep of {self._target}", self._sweeper.run),
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -56,5 +72,35 @@ class ActionWorkers:
                     group.create_task(worker.run())
                 group.create_task(self._stop.wait())
         finally:
-            await end_loops(*beside)
-            await self._leases.close()
+            await cancel_tasks(*background)
+            await self._lease_pool.close()
+
+
+class UnhandledSweeper:
+    """Moves actions that no node handles to the dead letters.
+
+    It buries no action only because nodes were away for a while. A node that was away itself (the database was down, the machine
+    asleep) finds every heartbeat old; it gives the other nodes time for a new one before it buries anything. Uses the database's
+    clock, which goes on while a machine sleeps."""
+
+    def __init__(self, queue: Queue, *, unhandled_s: float) -> None:
+        self._queue = queue
+        self._unhandled_s = unhandled_s
+        self._swept_s: float | None = None
+        self._resumes_s = 0.0
+
+    async def run(self) -> None:
+        """Sweeps until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            buried = await retry_until_connected("sweep", self.sweep_once)
+            if buried:
+                logger.warning("%s actions that no node handles were moved to the dead letters", buried)
+
+    async def sweep_once(self) -> int:
+        """Returns how many actions were buried."""
+        now_s = await self._queue.clock_s()
+        if self._swept_s is not None and now_s - self._swept_s > AWAY_S:
+            self._resumes_s = now_s + RETURN_S
+        self._swept_s = now_s
+        return await self._queue.bury_unhandled(self._unhandled_s) if now_s >= self._resumes_s else 0

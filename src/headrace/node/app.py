@@ -1,4 +1,4 @@
-"""The application: what a node runs, described first and run later."""
+"""The application: the consumers and handlers that a node runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from headrace.actions import ActionHandler, Handling, Pending, Policy, hand_over, send_pending
+from headrace.actions import ActionHandler, ActionHandlers, PendingAction, Policy, deliver_pending, send_pending
 from headrace.consume import Batch, Consumer, Failure, Handler
 from headrace.core import JSON, Conflict
 from headrace.db import AsyncConnection
@@ -16,8 +16,8 @@ A = TypeVar("A", bound=ActionHandler)
 
 
 @dataclass(frozen=True)
-class On:
-    """An event type that is handled directly: a rule without a condition makes it an action. No topic: in all of them."""
+class EventTypeRule:
+    """A rule without a condition that turns every event of a type into an action, in one topic or (None) in all of them."""
 
     event_type: str
     topic: str | None
@@ -32,23 +32,11 @@ class Headrace:
 
     def __init__(self, *, namespace: str | None = None) -> None:
         self.namespace = namespace
-        self._consumers: list[Consumer] = []
-        self._handlings: dict[str, Handling] = {}
-        self._ons: list[On] = []
-
-    @property
-    def consumers(self) -> tuple[Consumer, ...]:
-        return tuple(self._consumers)
-
-    @property
-    def handlings(self) -> tuple[Handling, ...]:
-        """What it does about which action."""
-        return tuple(self._handlings.values())
-
-    @property
-    def ons(self) -> tuple[On, ...]:
-        """The event types it handles directly."""
-        return tuple(self._ons)
+        self.consumers: list[Consumer] = []
+        self.action_handlers: dict[str, ActionHandlers] = {}
+        """The handlers of each action."""
+        self.event_type_rules: list[EventTypeRule] = []
+        """The rules for event types that the application handles directly."""
 
     def consumer(
         self,
@@ -61,7 +49,7 @@ class Headrace:
         failure: Failure | None = None,
         concurrency: int = 4,
     ) -> Callable[[H], H]:
-        """Makes a function a consumer of a topic; the consumer's name is the function's unless given."""
+        """Makes a function a consumer of a topic, by default under the function's name."""
 
         def register(handler: H) -> H:
             self.add(
@@ -82,10 +70,10 @@ class Headrace:
         return register
 
     def add(self, consumer: Consumer) -> None:
-        """Adds a consumer described elsewhere."""
-        if any((known.topic, known.name) == (consumer.topic, consumer.name) for known in self._consumers):
-            raise Conflict(f"consumer {consumer.name!r} of topic {consumer.topic!r} is there twice; give one another name")
-        self._consumers.append(consumer)
+        """Adds a consumer."""
+        if any((known.topic, known.name) == (consumer.topic, consumer.name) for known in self.consumers):
+            raise Conflict(f"consumer {consumer.name!r} of topic {consumer.topic!r} exists twice; rename one of them")
+        self.consumers.append(consumer)
 
     def handler(
         self,
@@ -98,7 +86,7 @@ class Headrace:
         rate_per_s: float | None = None,
         ordered: bool = False,
     ) -> Callable[[A], A]:
-        """Makes a function a handler of an action. Several of one action share a transaction, and so give the same options."""
+        """Makes a function a handler of an action. All handlers of an action share a transaction, so they need the same options."""
         policy = Policy(
             attempts=attempts,
             backoff_s=backoff_s,
@@ -123,36 +111,36 @@ class Headrace:
         concurrency: int | None = None,
         ordered: bool = False,
     ) -> Callable[[A], A]:
-        """Makes a function a handler of an event type, in one topic or in all: a rule without a condition."""
-        on = On(event_type, topic)
-        if on not in self._ons:
-            self._ons.append(on)
-        return self.handler(on.action, attempts=attempts, concurrency=concurrency, ordered=ordered)
+        """Makes a function a handler of an event type, in one topic or in all of them, by a rule without a condition."""
+        rule = EventTypeRule(event_type, topic)
+        if rule not in self.event_type_rules:
+            self.event_type_rules.append(rule)
+        return self.handler(rule.action, attempts=attempts, concurrency=concurrency, ordered=ordered)
 
     def handle(self, action: str, function: ActionHandler, policy: Policy) -> None:
-        """Adds a handler described elsewhere."""
-        known = self._handlings.get(action)
+        """Adds a handler of an action."""
+        known = self.action_handlers.get(action)
         if known is None:
-            self._handlings[action] = Handling(action=action, handlers=(function,), policy=policy)
+            self.action_handlers[action] = ActionHandlers(action=action, handlers=(function,), policy=policy)
             return
         if known.policy != policy:
             raise Conflict(
                 f"the handlers of action {action!r} share a transaction, so they need the same options; give them once"
             )
-        self._handlings[action] = replace(known, handlers=(*known.handlers, function))
+        self.action_handlers[action] = replace(known, handlers=(*known.handlers, function))
 
     async def send_pending(
         self, conn: AsyncConnection, action: str, payload: JSON = None, *, key: str | None = None, hold_s: int = 10
-    ) -> Pending:
-        """Sends an action with the caller's transaction, to be handed over by `hand_over` right after its commit."""
+    ) -> PendingAction:
+        """Sends an action in the caller's transaction; call `deliver_pending` right after its commit."""
         return await send_pending(conn, action, payload, key=key, hold_s=hold_s, namespace=self.namespace)
 
-    async def hand_over(self, conn: AsyncConnection, pending: Pending) -> bool:
-        """Handles a pending action here and now, and takes it out of the queue; False: the queue will deliver it."""
-        return await hand_over(conn, pending, self._handlings)
+    async def deliver_pending(self, conn: AsyncConnection, pending: PendingAction) -> bool:
+        """Handles a pending action in this process and removes it from the queue; False: the queue will deliver it."""
+        return await deliver_pending(conn, pending, self.action_handlers)
 
     async def deliver(self, conn: AsyncConnection, action: str, payload: JSON = None, *, key: str | None = None) -> bool:
-        """Sends an action and hands it over at once; False: that did not work, and the queue will deliver it."""
+        """Sends an action and handles it in this process at once; False: the queue will deliver it."""
         async with conn.transaction():
             pending = await self.send_pending(conn, action, payload, key=key)
-        return await self.hand_over(conn, pending)
+        return await self.deliver_pending(conn, pending)

@@ -1,7 +1,7 @@
 """Node: one process that runs the loops of an application on every database it is given.
 
-Owns: starting and ending the loops. Promises: databases do not wait for each other, so one shard down stops none of the
-others; told to stop, it finishes the batches that run and takes no more."""
+Owns: starting and stopping the loops. Promises: databases do not wait for each other, so an unreachable shard stops none of the
+others; when stopped, the node finishes the running batches and starts no new ones."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from collections.abc import Coroutine, Sequence
 
 import psycopg
 
-from headrace.actions import lanes
+from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Listener, Pool, Target, create_pool, end_loops, map_error, retry_until_connected
+from headrace.db import Listener, Subscription, Target, cancel_tasks, create_pool, map_error, retry_until_connected
 from headrace.log import Sequencer
-from headrace.node.action_workers import ActionWorkers, Work
+from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
+from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
-from headrace.node.supervision import supervise
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
 logger = logging.getLogger(__name__)
 
-MAINTAIN_S = 60.0
 GRACE_S = 30.0
-LEAVE_S = 2.0
+MAINTENANCE_S = 60.0
+DEREGISTER_S = 2.0
 
 
 class Node:
     """Runs an application until `stop`.
 
-    Sequencing, rules, correlators, schedules and maintenance serve every namespace and take the owner's rights; with
-    `sequencer=False` the node leaves them to others and runs its consumers and handlers only, which a role with the level
-    `consume` may."""
+    Sequencing, rules, correlators, schedules and maintenance serve every namespace and need the owner's rights. With
+    `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
+    `consume` may do that."""
 
     def __init__(
         self,
@@ -45,106 +45,114 @@ class Node:
         sequencer: bool = True,
         grace_s: float = GRACE_S,
         identity: Identity | None = None,
-        work: Work | None = None,
+        work: WorkerSettings | None = None,
     ) -> None:
         self.identity = identity or Identity()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
-        self._sides = [
-            DatabaseLoops(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work or Work())
-            for target in targets
+        work = work or WorkerSettings()
+        self._databases = [
+            DatabaseLoops(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work) for target in targets
         ]
 
     @property
     def handled(self) -> int:
         """How many events the consumers of this node have handled."""
-        return sum(runner.handled for side in self._sides for runner in side.runners)
+        return sum(consumer.handled for database in self._databases for consumer in database.consumers)
 
     @property
     def fired(self) -> int:
-        """How many times a rule has fired on this node."""
-        return sum(side.reactor.firings for side in self._sides if side.reactor)
+        """How many times rules have fired on this node."""
+        return sum(database.rules.firings for database in self._databases)
 
     @property
     def pushed(self) -> int:
-        """How many tokens the correlators of this node have pushed."""
-        return sum(side.correlators.outputs for side in self._sides if side.correlators)
+        """How many outputs the correlators of this node have produced."""
+        return sum(database.correlators.outputs for database in self._databases)
 
     @property
     def actions(self) -> int:
         """How many actions this node has handled."""
-        return sum(worker.handled for side in self._sides for worker in side.hands.workers)
+        return sum(worker.handled for database in self._databases for worker in database.actions.workers)
 
     @property
     def sequenced(self) -> int:
         """How many events this node has moved into the log."""
-        return sum(side.sequencer.events for side in self._sides if side.sequencer)
+        return sum(database.sequencer.events for database in self._databases)
 
     def stop(self) -> None:
-        """Ends the node: running batches are finished, nothing new begins."""
+        """Stops the node: running batches are finished, no new ones start."""
         self._stop.set()
-        for side in self._sides:
-            side.ring()
+        for database in self._databases:
+            database.wake()
 
     async def run(self) -> None:
-        """Runs until `stop`; what has not ended by then after the grace time is cancelled, and rolled back."""
-        tasks = [asyncio.create_task(side.run(), name=str(side.target)) for side in self._sides]
+        """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
+        tasks = [asyncio.create_task(database.run(), name=str(database.target)) for database in self._databases]
         stopped = asyncio.create_task(self._stop.wait())
-        # A side ends by itself only with an error that waiting does not mend, such as a topic that is not there.
+        # The loops of a database end by themselves only on a permanent error, such as an unknown topic.
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
         self.stop()
         _, late = await asyncio.wait(tasks, timeout=self._grace_s)
         for task in late:
             logger.warning("%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s)
             task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-        for outcome in ended:
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
-                raise map_error(_only(outcome)) or _only(outcome)
+                error = _unwrap(outcome)
+                raise map_error(error) or error
 
 
-def _only(error: Exception) -> Exception:
-    """The error itself where a task group has wrapped a single one."""
+def _unwrap(error: Exception) -> Exception:
+    """The error inside exception groups that hold only one."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 class DatabaseLoops:
-    """The loops of a node on one database."""
+    """The loops of a node on one database. Sequencer, ticker, rules and correlators run only with `sequencer`."""
 
     def __init__(
-        self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: Work
+        self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: WorkerSettings
     ) -> None:
         self.target = target
         self._stop = stop
-        # A worker holds one connection while it handles; sequencer, maintenance, ticker and heartbeat one each, rules two,
-        # correlators three.
-        busy = sum(consumer.concurrency for consumer in app.consumers) + sum(
-            lane.workers for lane in lanes(app.handlings, workers=work.workers)
-        )
-        self._pool: Pool = create_pool(target, size=busy + 9, settings={"headrace.node": identity.name})
+        self._runs_sequencer = sequencer
         self._listener = Listener(target)
-        channels = ("headrace_outbox", "headrace_schedule", "headrace_rule", "headrace_log", "headrace_action")
-        self._bells = [self._listener.subscribe(channel) for channel in channels]
-        outbox_bell, schedule_bell, rule_bell, log_bell, action_bell = self._bells
-        self.sequencer = Sequencer(self._pool, outbox_bell, stop) if sequencer else None
-        self.ticker = Ticker(self._pool, schedule_bell, stop, target) if sequencer else None
-        self.reactor = RuleEngine(self._pool, rule_bell, log_bell, stop) if sequencer else None
-        written_bell, appended_bell = (self._listener.subscribe(channel) for channel in ("headrace_rule", "headrace_log"))
-        self._bells += [written_bell, appended_bell]
-        self.correlators = CorrelatorEngine(self._pool, written_bell, appended_bell, stop) if sequencer else None
-        self._registry = Registry(app, identity, self._pool)
-        self.hands = ActionWorkers(app, target, self._pool, action_bell, stop, node_id=identity.node_id, work=work)
-        self.runners: list[ConsumerRunner] = []
-        for consumer in app.consumers:
-            bell = self._listener.subscribe("headrace_log")
-            self._bells.append(bell)
-            self.runners.append(ConsumerRunner(consumer, self._pool, bell, stop))
+        self._subscriptions: list[Subscription] = []
+        pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
+        # Each worker holds one connection while it handles. Sequencer, maintenance, ticker and heartbeat need one each, rules
+        # two, correlators three.
+        workers = sum(consumer.concurrency for consumer in app.consumers) + sum(group.workers for group in pools)
+        self._pool = pool = create_pool(target, size=workers + 9, settings={"headrace.node": identity.name})
+        self._registry = Registry(app, identity, pool)
+        subscribe = self._subscribe
+        self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
+        self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
+        self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
+        self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
+        self.consumers = [ConsumerRunner(consumer, pool, subscribe("headrace_log"), stop) for consumer in app.consumers]
+        self.actions = ActionWorkers(
+            pools,
+            target,
+            pool,
+            subscribe("headrace_action"),
+            stop,
+            namespace=app.namespace,
+            node_id=identity.node_id,
+            settings=work,
+        )
 
-    def ring(self) -> None:
-        for bell in self._bells:
-            bell.ring()
+    def _subscribe(self, channel: str) -> Subscription:
+        subscription = self._listener.subscribe(channel)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def wake(self) -> None:
+        """Wakes all loops, so that they see the stop signal."""
+        for subscription in self._subscriptions:
+            subscription.notify()
 
     async def run(self) -> None:
         await self._pool.open()
@@ -153,50 +161,49 @@ class DatabaseLoops:
             try:
                 await self._run_loops()
             finally:
-                await self._leave()
+                await self._deregister()
         finally:
             await self._pool.close()
 
     async def _run_loops(self) -> None:
-        beside = [
+        background = [
             supervise(f"listener of {self.target}", self._listener.run),
             supervise(f"heartbeat of {self.target}", self._registry.run),
         ]
+        loops = [consumer.run() for consumer in self.consumers] + [self.actions.run()]
+        if self._runs_sequencer:
+            background.append(supervise(f"maintenance of {self.target}", self._run_maintenance))
+            loops += [self.sequencer.run(), self.ticker.run(), self.rules.run(), self.correlators.run()]
         try:
             async with asyncio.TaskGroup() as group:
-                if self.sequencer and self.ticker and self.reactor and self.correlators:
-                    beside.append(supervise(f"maintenance of {self.target}", self._keep_maintained))
-                    for loop in (self.sequencer.run(), self.ticker.run(), self.reactor.run(), self.correlators.run()):
-                        group.create_task(self._guarded(loop))
-                for runner in self.runners:
-                    group.create_task(self._guarded(runner.run()))
-                group.create_task(self._guarded(self.hands.run()))
+                for loop in loops:
+                    group.create_task(self._stop_on_error(loop))
                 group.create_task(self._stop.wait())
         finally:
-            await end_loops(*beside)
+            await cancel_tasks(*background)
 
-    async def _guarded(self, loop: Coroutine[object, object, None]) -> None:
-        """A loop whose error ends the others by the stop signal too: where a result comes in at the same moment, Python 3.11's
-        wait_for, and so psycopg, loses the cancellation that the task group sends them."""
+    async def _stop_on_error(self, loop: Coroutine[object, object, None]) -> None:
+        """An error of a loop also ends the others by the stop signal. The cancellation by the task group is not enough: Python
+        3.11's wait_for, which psycopg uses, loses a cancellation that comes together with a result."""
         try:
             await loop
         except Exception:
             self._stop.set()
-            self.ring()
+            self.wake()
             raise
 
-    async def _leave(self) -> None:
-        """Says goodbye, where the database still hears it; else the node is lost after 90 s."""
+    async def _deregister(self) -> None:
+        """Tells the database that the node stops. If it is unreachable, the node counts as lost after 90 s."""
         try:
-            async with asyncio.timeout(LEAVE_S):
+            async with asyncio.timeout(DEREGISTER_S):
                 await self._registry.deregister()
         except (psycopg.Error, TimeoutError) as error:
-            logger.warning("%s did not hear that this node ends: %s", self.target, error)
+            logger.warning("%s could not record that this node stops: %s", self.target, error)
 
-    async def _keep_maintained(self) -> None:
+    async def _run_maintenance(self) -> None:
         while True:
             await retry_until_connected(f"maintenance of {self.target}", self._maintain)
-            await asyncio.sleep(MAINTAIN_S)
+            await asyncio.sleep(MAINTENANCE_S)
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as conn:

@@ -1,28 +1,30 @@
-"""Registry: a node tells the database that it is there, what it handles, and that it lives.
+"""Registry: a node registers with a database what it handles, and sends heartbeats; and the list of nodes.
 
-Owns: the node's row. Promises: a heartbeat every 30 s; after an outage, or when it was forgotten meanwhile, it registers again;
-rules for the event types it handles directly are there, also for topics made later."""
+Owns: the node's row. Promises: a heartbeat every 30 s; after an outage, or if its row was deleted meanwhile, the node registers
+again; the rules for the event types it handles directly exist, also for topics created later."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.metadata import version
+from typing import Literal
 from uuid import UUID
 
+from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Pool, query, retry_until_connected
-from headrace.node.app import Headrace, On
-
-logger = logging.getLogger(__name__)
+from headrace.db import AsyncConnection, Connection, Pool, map_database_errors, query, retry_until_connected
+from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
+
+_REGISTER = "select headrace.register_node(%s, %s, %s, %s::text[], %s, %s::jsonb, %s)"
 
 
 def _default_name() -> str:
@@ -48,44 +50,60 @@ class Registry:
         self._pool = pool
 
     async def register(self) -> None:
-        """Makes the node known, and its rules for event types."""
-        given = {
-            "node_id": self._identity.node_id,
-            "name": self._identity.name,
-            "version": version("headrace"),
-            "handlers": [handling.action for handling in self._app.handlings],
-            "description": self._identity.description,
-            "metadata": encode(self._identity.metadata),
-            "namespace": self._app.namespace,
-        }
+        """Registers the node, and creates the rules for its event types."""
+        identity = self._identity
+        actions = list(self._app.action_handlers)
+        description = (identity.description, encode(identity.metadata), self._app.namespace)
         async with self._pool.connection() as conn, conn.transaction():
-            await conn.execute(query("node/register"), given)
-            await make_rules(conn, self._app.ons, self._app.namespace)
+            await conn.execute(_REGISTER, (identity.node_id, identity.name, version("headrace"), actions, *description))
+            await self._create_rules(conn)
 
     async def heartbeat(self) -> None:
-        """A sign of life."""
+        """Sends a heartbeat; a node that the database does not know registers again."""
         async with self._pool.connection() as conn:
             row = await (await conn.execute("select headrace.heartbeat(%s)", (self._identity.node_id,))).fetchone()
             if row == (True,):
-                await make_rules(conn, self._app.ons, self._app.namespace)
+                await self._create_rules(conn)
                 return
         await self.register()
 
     async def deregister(self) -> None:
-        """The node ends in order."""
+        """Records that the node has stopped."""
         async with self._pool.connection() as conn:
             await conn.execute("select headrace.deregister_node(%s)", (self._identity.node_id,))
 
     async def run(self) -> None:
-        """Heartbeats until cancelled."""
+        """Sends heartbeats until cancelled."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             await retry_until_connected("heartbeat", self.heartbeat)
 
+    async def _create_rules(self, conn: AsyncConnection) -> None:
+        """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
+        for rule in self._app.event_type_rules:
+            parameters = {"topic": rule.topic, "event_type": rule.event_type, "action": rule.action}
+            for statement in ("register_event_type", "register_action", "create_rule"):
+                await conn.execute(query(f"node/{statement}"), parameters | {"namespace": self._app.namespace})
 
-async def make_rules(conn: AsyncConnection, ons: Sequence[On], namespace: str | None) -> None:
-    """Makes a rule without a condition for every event type that is handled directly; one that is there stays as it is."""
-    for on in ons:
-        given = {"namespace": namespace, "topic": on.topic, "event_type": on.event_type, "action": on.action}
-        for statement in ("know_event_type", "know_action", "make_rule"):
-            await conn.execute(query(f"node/{statement}"), given)
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node: `alive`, `lost` (no heartbeat for 90 seconds, and not deregistered) or `stopped`."""
+
+    node_id: UUID
+    namespace: str
+    name: str
+    description: str | None
+    metadata: Mapping[str, JSON]
+    version: str
+    state: Literal["alive", "lost", "stopped"]
+    handlers: list[str]
+    started_at: datetime
+    heartbeat_at: datetime
+    stopped_at: datetime | None
+
+
+def list_nodes(conn: Connection, *, stopped: bool = False, namespace: str | None = None) -> list[NodeState]:
+    """The nodes of a namespace, alive ones first; with `stopped` also those that have stopped."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(NodeState)) as cursor:
+        return cursor.execute(query("node/nodes"), {"all": stopped, "namespace": namespace}).fetchall()

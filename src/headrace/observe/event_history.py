@@ -1,30 +1,78 @@
-"""Story: what became of an event, to the end of its actions. Joins what the rooms below know of it."""
+"""Event history: where an event is, what rules and correlators did with it, and what became of the actions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
+from psycopg.rows import class_row, dict_row
+
 from headrace.actions import Attempt, DeadLetter, Result, list_attempts, list_dead_letters, list_results
-from headrace.db import Connection
-from headrace.observe.lineage import Firing, Trace, trace
+from headrace.core import JSON, UnknownEvent
+from headrace.db import Connection, map_database_errors, query
+from headrace.lang.condition import Sample, decode_json, parse, to_python
+
+
+@dataclass(frozen=True)
+class RuleEvaluation:
+    """A rule version that was active for the event: its answer, and whether it fired."""
+
+    rule: str
+    version: int
+    event_type: str
+    condition: str
+    timing: str
+    answer: bool | None
+    """True, False, or None for unknown; also None if the event has another type."""
+    fired: bool
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A rule version that fired, and the action it sent."""
+
+    firing_id: int
+    rule: str
+    version: int
+    timing: str
+    action: str
+    action_id: UUID
+    fired_at: datetime
+
+
+@dataclass(frozen=True)
+class CorrelatorOutput:
+    """A token that a correlator produced on the event, and the action or event it became."""
+
+    correlation_id: int
+    correlator: str
+    version: int
+    key: str
+    token: str
+    becomes: str | None
+    name: str | None
+    output_id: UUID
+    evidence: list[int]
+    fired_at: datetime
 
 
 @dataclass(frozen=True)
 class ActionHistory:
-    """An action that a rule asked for: the attempts that failed, how it ended each time, and the dead letter it is."""
+    """An action that a rule sent: its failed attempts, its results, and its dead letter."""
 
     firing: Firing
     attempts: tuple[Attempt, ...]
     results: tuple[Result, ...]
     dead_letter_id: int | None
     redriven: bool
-    """Its newest dead letter was sent to the queue again, and it has not ended since."""
+    """Its newest dead letter was redriven, and the action has no result since."""
 
     @property
     def state(self) -> Literal["waiting", "retrying", "done", "dead", "redriven", "purged"]:
-        """`purged`: it was a dead letter that is no longer there."""
+        """`purged`: its dead letter was deleted."""
         if self.redriven:
             return "redriven"
         if not self.results:
@@ -36,41 +84,101 @@ class ActionHistory:
 
 @dataclass(frozen=True)
 class EventHistory:
-    """An event in one topic: its trace, and the actions that followed."""
+    """An event in one topic and everything that followed. Without a position it waits for the sequencer."""
 
-    trace: Trace
+    event_id: UUID
+    namespace: str
+    topic: str
+    position: int | None
+    partition: int | None
+    type: str
+    key: str | None
+    payload: JSON
+    headers: Mapping[str, JSON]
+    emitted_at: datetime
+    appended_at: datetime | None
+    producer: str | None
+    passed: bool
+    """The rules have handled its position."""
+    evaluations: tuple[RuleEvaluation, ...]
+    firings: tuple[Firing, ...]
+    outputs: tuple[CorrelatorOutput, ...]
     actions: tuple[ActionHistory, ...]
+
+    @property
+    def outcome(self) -> str:
+        """`matched`, `unmatched`, `waiting` (for the rules), or `not watched` (its topic had no rule)."""
+        if self.firings or self.outputs:
+            return "matched"
+        if not self.passed:
+            return "waiting" if self.position is None or self.evaluations else "not watched"
+        return "unmatched" if self.evaluations else "not watched"
 
 
 def event_history(conn: Connection, event_id: UUID, *, namespace: str | None = None) -> list[EventHistory]:
-    """The story of an event, one per topic it was published to. Raises UnknownEvent."""
-    return [EventHistory(one, _actions(conn, one)) for one in trace(conn, event_id, namespace=namespace)]
+    """The history of an event, one for each topic it was published to. Raises UnknownEvent."""
+    with map_database_errors(), conn.transaction():
+        with conn.cursor(row_factory=dict_row) as cursor:
+            parameters = {"event_id": event_id, "namespace": namespace}
+            rows = cursor.execute(query("observe/event"), parameters).fetchall()
+        if not rows:
+            raise UnknownEvent(f"there is no event {event_id} in a log or in the outbox; retention may have dropped it")
+        return [_history(conn, row) for row in rows]
 
 
-def _actions(conn: Connection, told: Trace) -> tuple[ActionHistory, ...]:
-    ids = [firing.action_id for firing in told.firings]
+def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
+    # Conditions read payload and headers from their text, so that no digit is lost.
+    payload, headers = decode_json(row.pop("payload_text")), decode_json(row.pop("headers_text"))
+    sample = Sample(
+        payload=payload,
+        type=row["type"],
+        key=row["key"],
+        headers=headers if isinstance(headers, dict) else {},
+        emitted_at=row["emitted_at"],
+    )
+    parameters = {"event_id": row["event_id"], "topic_id": row.pop("topic_id"), "position": row["position"]}
+    with conn.cursor(row_factory=class_row(Firing)) as cursor:
+        firings = tuple(cursor.execute(query("observe/firings"), parameters).fetchall())
+    with conn.cursor(row_factory=class_row(CorrelatorOutput)) as cursor:
+        outputs = tuple(cursor.execute(query("observe/outputs"), parameters).fetchall())
+    evaluations = _evaluations(conn, parameters, sample, firings)
+    actions = _actions(conn, firings, row["namespace"])
+    return EventHistory(**row, evaluations=evaluations, firings=firings, outputs=outputs, actions=actions)
+
+
+def _evaluations(
+    conn: Connection, parameters: Mapping[str, object], sample: Sample, firings: tuple[Firing, ...]
+) -> tuple[RuleEvaluation, ...]:
+    fired = {(firing.rule, firing.version) for firing in firings}
+    evaluations = []
+    for rule, version, event_type, condition, timing in conn.execute(query("observe/rule_versions"), parameters).fetchall():
+        answer = to_python(parse(condition))(sample) if event_type == sample.type else None
+        evaluations.append(RuleEvaluation(rule, version, event_type, condition, timing, answer, (rule, version) in fired))
+    return tuple(evaluations)
+
+
+def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> tuple[ActionHistory, ...]:
+    ids = [firing.action_id for firing in firings]
     if not ids:
         return ()
     attempts, results = list_attempts(conn, ids), list_results(conn, ids)
-    dead = {one.action for one in results if one.outcome == "dead"}
-    letters = [letter for action in dead for letter in _letters(conn, action, told.namespace)]
-    return tuple(_action(firing, attempts, results, letters) for firing in told.firings)
-
-
-def _letters(conn: Connection, action: str, namespace: str) -> list[DeadLetter]:
-    kept = list_dead_letters(conn, action=action, redriven=True, limit=None, namespace=namespace)
-    return kept + list_dead_letters(conn, action=action, limit=None, namespace=namespace)
+    letters = [
+        letter
+        for action in {result.action for result in results if result.outcome == "dead"}
+        for letter in list_dead_letters(conn, action=action, ended=True, limit=None, namespace=namespace)
+    ]
+    return tuple(_action(firing, attempts, results, letters) for firing in firings)
 
 
 def _action(firing: Firing, attempts: list[Attempt], results: list[Result], letters: list[DeadLetter]) -> ActionHistory:
-    own = [one for one in results if one.action_id == firing.action_id]
-    letter = max((one for one in letters if one.action_id == firing.action_id), key=lambda one: one.buried_at, default=None)
-    open_letter = letter is not None and letter.redriven_at is None
-    redriven = letter is not None and letter.redriven_at is not None and own[-1].ended_at < letter.redriven_at
+    own_results = tuple(result for result in results if result.action_id == firing.action_id)
+    own_letters = (letter for letter in letters if letter.original_id == firing.action_id)
+    letter = max(own_letters, key=lambda letter: letter.buried_at, default=None)
+    redriven_at = letter.redriven_at if letter else None
     return ActionHistory(
         firing=firing,
-        attempts=tuple(one for one in attempts if one.action_id == firing.action_id),
-        results=tuple(own),
-        dead_letter_id=letter.dead_letter_id if letter is not None and open_letter else None,
-        redriven=redriven,
+        attempts=tuple(attempt for attempt in attempts if attempt.action_id == firing.action_id),
+        results=own_results,
+        dead_letter_id=int(letter.id) if letter and redriven_at is None else None,
+        redriven=redriven_at is not None and own_results[-1].ended_at < redriven_at,
     )

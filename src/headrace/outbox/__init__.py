@@ -1,6 +1,6 @@
-"""Outbox: publish events in the caller's own transaction, and capture the changes of the user's own tables.
+"""Outbox: publish events in the caller's own transaction, and capture changes of the user's own tables.
 
-Owns: the way into the outbox. Promises: events are written when the caller's transaction commits and vanish when it rolls
+Owns: the way into the outbox. Promises: events become visible when the caller's transaction commits and vanish when it rolls
 back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
 
 from headrace.outbox.captures import Operation, capture, release_capture

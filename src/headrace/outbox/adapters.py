@@ -1,16 +1,14 @@
-"""From a connection to its adapter, by the type of what the caller holds: no driver is imported that is not there.
-
-Promises: a connection of the wrong kind is refused with what to do, before anything is sent."""
+"""Finds the adapter for a connection by the connection's class, so that no driver is imported that the caller does not use."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias
 
 from headrace.core import Invalid
-from headrace.db import map_database_errors
-from headrace.outbox.statements import Answer, Plan, Step
+from headrace.outbox.statements import Parameters, Rows
 
 if TYPE_CHECKING:
     import asyncpg
@@ -33,23 +31,21 @@ if TYPE_CHECKING:
         | sqlalchemy_async.async_scoped_session[sqlalchemy_async.AsyncSession]
     )
 
-T = TypeVar("T")
-
 _SYNC = {
-    "psycopg.Connection": ("psycopg_adapter", "PsycopgAdapter"),
-    "sqlalchemy.Connection": ("sqlalchemy_adapter", "SQLAlchemyAdapter"),
-    "sqlalchemy.Session": ("sqlalchemy_adapter", "SQLAlchemyAdapter"),
-    "sqlalchemy.scoped_session": ("sqlalchemy_adapter", "SQLAlchemyAdapter"),
-    "django.BaseDatabaseWrapper": ("django_adapter", "DjangoAdapter"),
-    "django.ConnectionProxy": ("django_adapter", "DjangoAdapter"),
+    "psycopg.Connection": "psycopg_adapter.PsycopgAdapter",
+    "sqlalchemy.Connection": "sqlalchemy_adapter.SQLAlchemyAdapter",
+    "sqlalchemy.Session": "sqlalchemy_adapter.SQLAlchemyAdapter",
+    "sqlalchemy.scoped_session": "sqlalchemy_adapter.SQLAlchemyAdapter",
+    "django.BaseDatabaseWrapper": "django_adapter.DjangoAdapter",
+    "django.ConnectionProxy": "django_adapter.DjangoAdapter",
 }
 _ASYNC = {
-    "psycopg.AsyncConnection": ("psycopg_adapter", "AsyncPsycopgAdapter"),
-    "asyncpg.Connection": ("asyncpg_adapter", "AsyncpgAdapter"),
-    "asyncpg.PoolConnectionProxy": ("asyncpg_adapter", "AsyncpgAdapter"),
-    "sqlalchemy.AsyncConnection": ("sqlalchemy_adapter", "AsyncSQLAlchemyAdapter"),
-    "sqlalchemy.AsyncSession": ("sqlalchemy_adapter", "AsyncSQLAlchemyAdapter"),
-    "sqlalchemy.async_scoped_session": ("sqlalchemy_adapter", "AsyncSQLAlchemyAdapter"),
+    "psycopg.AsyncConnection": "psycopg_adapter.AsyncPsycopgAdapter",
+    "asyncpg.Connection": "asyncpg_adapter.AsyncpgAdapter",
+    "asyncpg.PoolConnectionProxy": "asyncpg_adapter.AsyncpgAdapter",
+    "sqlalchemy.AsyncConnection": "sqlalchemy_adapter.AsyncSQLAlchemyAdapter",
+    "sqlalchemy.AsyncSession": "sqlalchemy_adapter.AsyncSQLAlchemyAdapter",
+    "sqlalchemy.async_scoped_session": "sqlalchemy_adapter.AsyncSQLAlchemyAdapter",
 }
 _SUPPORTED = (
     "psycopg Connection and AsyncConnection, SQLAlchemy Session, Connection, AsyncSession and AsyncConnection, "
@@ -58,54 +54,47 @@ _SUPPORTED = (
 
 
 class Adapter(Protocol):
-    """Performs steps on one connection."""
+    """Runs statements on one connection of the caller."""
 
-    def together(self) -> AbstractContextManager[None]: ...
-    def perform(self, step: Step) -> Answer: ...
+    def transaction(self) -> AbstractContextManager[object]:
+        """The caller's transaction, or a new one if the connection is in autocommit mode."""
+
+    def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
+
+    def copy(self, chunks: Iterator[bytes]) -> bool:
+        """Sends a COPY into the outbox. Returns False, and sends nothing, if this connection cannot COPY now."""
 
 
 class AsyncAdapter(Protocol):
-    """Performs steps on one asynchronous connection."""
+    """Runs statements on one asynchronous connection of the caller. The methods are those of Adapter."""
 
-    def together(self) -> AbstractAsyncContextManager[None]: ...
-    async def perform(self, step: Step) -> Answer: ...
-
-
-def run(conn: SyncConnection, plan: Plan[T], *, together: bool = False) -> T:
-    """Performs a plan on the caller's connection, in the caller's transaction. `together` asks for one transaction also
-    where the connection is in autocommit mode; a plan of one statement does not need it."""
-    adapter: Adapter = _made(conn, _SYNC, _ASYNC, "is asynchronous; await the function whose name ends in _async")
-    with map_database_errors(), adapter.together() if together else nullcontext():
-        try:
-            step = next(plan)
-            while True:
-                step = plan.send(adapter.perform(step))
-        except StopIteration as end:
-            result: T = end.value
-            return result
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
+    async def copy(self, chunks: Iterator[bytes]) -> bool: ...
 
 
-async def run_async(conn: AsyncConnection, plan: Plan[T], *, together: bool = False) -> T:
-    """As `run`, on an asynchronous connection."""
-    adapter: AsyncAdapter = _made(conn, _ASYNC, _SYNC, "is not asynchronous; use the function without _async")
-    with map_database_errors():
-        async with adapter.together() if together else nullcontext():
-            try:
-                step = next(plan)
-                while True:
-                    step = plan.send(await adapter.perform(step))
-            except StopIteration as end:
-                result: T = end.value
-                return result
+def sync_adapter(conn: SyncConnection) -> Adapter:
+    """Raises Invalid for anything that is not a synchronous connection."""
+    adapter: Adapter = _adapter_class(type(conn), False)(conn)
+    return adapter
 
 
-def _made(conn: object, wanted: dict[str, tuple[str, str]], other: dict[str, tuple[str, str]], advice: str) -> Any:
-    # A subclass of the caller's counts as what it inherits from.
-    for base in type(conn).__mro__:
+def async_adapter(conn: AsyncConnection) -> AsyncAdapter:
+    """Raises Invalid for anything that is not an asynchronous connection."""
+    adapter: AsyncAdapter = _adapter_class(type(conn), True)(conn)
+    return adapter
+
+
+def _adapter_class(connection_class: type, is_async: bool) -> Any:
+    # A subclass of the caller's counts as the class it inherits from.
+    for base in connection_class.__mro__:
         name = f"{base.__module__.partition('.')[0]}.{base.__name__}"
-        if name in wanted:
-            module, adapter = wanted[name]
-            return getattr(import_module(f"headrace.outbox.{module}"), adapter)(conn)
-        if name in other:
-            raise Invalid(f"the connection ({name}) {advice}")
-    raise Invalid(f"{type(conn).__module__}.{type(conn).__qualname__} is not a connection to publish on; give {_SUPPORTED}")
+        if path := (_ASYNC if is_async else _SYNC).get(name):
+            module, _, class_name = path.partition(".")
+            return getattr(import_module(f"headrace.outbox.{module}"), class_name)
+        if name in _ASYNC:
+            raise Invalid(f"the connection ({name}) is asynchronous; await the function whose name ends in _async")
+        if name in _SYNC:
+            raise Invalid(f"the connection ({name}) is not asynchronous; use the function without _async")
+    name = f"{connection_class.__module__}.{connection_class.__qualname__}"
+    raise Invalid(f"{name} is not a connection to publish on; give {_SUPPORTED}")

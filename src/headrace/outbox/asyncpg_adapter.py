@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, LiteralString
 
-from headrace.outbox.statements import Answer, Copy, Step
+from headrace.outbox.binary_copy import COLUMNS
+from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
     import asyncpg
@@ -14,33 +15,24 @@ if TYPE_CHECKING:
 
 
 class AsyncpgAdapter:
-    """Performs steps on an asyncpg Connection."""
+    """Adapter for an asyncpg Connection."""
 
     def __init__(self, conn: asyncpg.Connection | PoolConnectionProxy) -> None:
         self._conn = conn
 
-    @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        """All steps in one transaction: the caller's, or one of their own when there is none."""
-        if self._conn.is_in_transaction():
-            yield
-        else:
-            async with self._conn.transaction():
-                yield
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext() if self._conn.is_in_transaction() else self._conn.transaction()
 
-    async def perform(self, step: Step) -> Answer:
-        if isinstance(step, Copy):
-            await copy(self._conn, step)
-            return True
-        return [tuple(row) for row in await self._conn.fetch(step.numbered, *step.values)]
+    async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
+        return [tuple(row) for row in await self._conn.fetch(number_parameters(statement), *parameters)]
+
+    async def copy(self, chunks: Iterator[bytes]) -> bool:
+        await self._conn.copy_to_table(
+            "outbox", schema_name="headrace_internal", columns=COLUMNS, source=_iterate_async(chunks), format="binary"
+        )
+        return True
 
 
-async def copy(conn: asyncpg.Connection | PoolConnectionProxy, step: Copy) -> None:
-    """Sends the COPY. asyncpg writes the statement itself, so it is told the parts of it."""
-    schema, table, columns = step.parts
-    await conn.copy_to_table(table, schema_name=schema, columns=columns, source=_awaited(step.chunks()), format="binary")
-
-
-async def _awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterate_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from struct import Struct, pack
+from typing import LiteralString
 
-from headrace.core import Envelope
+from headrace.core import ValidatedEvent
 from headrace.outbox.statements import Rows
 
 CHUNK_ROWS = 256
+# The columns that repeat come first: their bytes are built once for all events that share them.
+COLUMNS = ("topic_id", "slot", "type", "producer", "emitted_at", "event_id", "key", "payload", "headers")
+COPY: LiteralString = "copy headrace.outbox (" + ", ".join(COLUMNS) + ") from stdin (format binary)"
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _NO_HEADERS = pack("!iB", 3, 1) + b"{}"
-_COLUMNS = 9
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _id_and_length = Struct("!i16si").pack
@@ -24,33 +26,20 @@ _jsonb_length = Struct("!iB").pack
 _time = Struct("!iq").pack
 
 
-@dataclass(frozen=True)
-class Route:
-    """Where the events of a batch go: topic ids by name, the time of those without one, and the outbox slot."""
-
-    topic_ids: dict[str, int]
-    clock_us: int
-    slot: int
-
-    @classmethod
-    def of(cls, topics: Sequence[str], rows: Rows) -> Route:
-        ids = [int(str(topic_id)) for topic_id, _, _ in rows]
-        _, clock_us, slot = (int(str(value)) for value in rows[0])
-        return cls(dict(zip(topics, ids, strict=True)), clock_us, slot)
-
-
-def chunks(sealed: Sequence[Envelope], route: Route) -> Iterator[bytes]:
-    """The whole COPY stream, in pieces of some rows."""
-    heads: dict[tuple[str, str, str | None], bytes] = {}
-    clock = _time(8, route.clock_us)
+def binary_rows(events: Sequence[ValidatedEvent], topics: Sequence[str], route: Rows) -> Iterator[bytes]:
+    """The whole COPY stream, in chunks. `route` has a row per topic: its id, the time of events without one, the outbox slot."""
+    topic_ids = {topic: topic_id for topic, (topic_id, _, _) in zip(topics, route, strict=True)}
+    _, clock_us, slot = route[0]
+    prefixes: dict[tuple[str, str, str | None], bytes] = {}
+    clock = _time(8, clock_us)
     yield _HEADER
-    for start in range(0, len(sealed), CHUNK_ROWS):
+    for start in range(0, len(events), CHUNK_ROWS):
         parts: list[bytes] = []
-        for row in sealed[start : start + CHUNK_ROWS]:
+        for row in events[start : start + CHUNK_ROWS]:
             names = (row.topic, row.type, row.producer)
-            head = heads.get(names) or heads.setdefault(names, _head(route, row))
+            prefix = prefixes.get(names) or prefixes.setdefault(names, _prefix(topic_ids[row.topic], slot, row))
             payload = row.payload.encode()
-            parts += (head, clock if row.emitted_at is None else _time(8, (row.emitted_at - _EPOCH) // _MICROSECOND))
+            parts += (prefix, clock if row.emitted_at is None else _time(8, (row.emitted_at - _EPOCH) // _MICROSECOND))
             if row.key is None:
                 parts += (_id_and_length(16, row.id.bytes, -1), _jsonb_length(len(payload) + 1, 1), payload)
             else:
@@ -61,10 +50,10 @@ def chunks(sealed: Sequence[Envelope], route: Route) -> Iterator[bytes]:
     yield _TRAILER
 
 
-def _head(route: Route, row: Envelope) -> bytes:
-    """Column count and the columns that repeat from row to row."""
-    places = pack("!hiiih", _COLUMNS, 4, route.topic_ids[row.topic], 2, route.slot)
-    return places + _text(row.type) + (_NULL if row.producer is None else _text(row.producer))
+def _prefix(topic_id: int, slot: int, row: ValidatedEvent) -> bytes:
+    """The number of columns, and the columns that repeat from row to row."""
+    ids = pack("!hiiih", len(COLUMNS), 4, topic_id, 2, slot)
+    return ids + _text(row.type) + (_NULL if row.producer is None else _text(row.producer))
 
 
 def _text(value: str) -> bytes:
@@ -74,5 +63,5 @@ def _text(value: str) -> bytes:
 
 def _jsonb(text: str) -> bytes:
     data = text.encode()
-    # Version 1 of jsonb's binary form is its text.
+    # Version 1 of jsonb's binary format is its text.
     return _jsonb_length(len(data) + 1, 1) + data

@@ -1,17 +1,31 @@
-"""Capture: changes on the user's own tables become events, in the transaction that makes them."""
+"""Capture: changes of the user's own tables become events, in the transaction that makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from headrace.outbox.adapters import run
-from headrace.outbox.plans import perform_only
+from headrace.core import map_database_errors
+from headrace.outbox.adapters import sync_adapter
 
 if TYPE_CHECKING:
     from headrace.outbox.adapters import SyncConnection
 
 Operation: TypeAlias = Literal["insert", "update", "delete"]
+
+_CAPTURE = """select headrace.capture(
+    p_table => cast(cast(%s as text) as regclass),
+    p_topic => cast(%s as text),
+    p_key_column => cast(%s as text),
+    p_type_column => cast(%s as text),
+    p_insert_type => cast(%s as text),
+    p_update_type => cast(%s as text),
+    p_delete_type => cast(%s as text),
+    p_columns => cast(%s as text[]),
+    p_operations => cast(%s as text[]),
+    p_namespace => cast(%s as text))"""
+_RELEASE_CAPTURE = """select headrace.release_capture(
+    p_table => cast(cast(%s as text) as regclass), p_topic => cast(%s as text), p_namespace => cast(%s as text))"""
 
 
 def capture(
@@ -28,25 +42,18 @@ def capture(
     operations: Sequence[Operation] = ("insert", "update", "delete"),
     namespace: str | None = None,
 ) -> None:
-    """Publishes the changes of a table from now on. Its type comes from a column, or is given per operation.
+    """Publishes the changes of a table from now on. The event type comes from a column, or is given per operation.
 
-    The key is a column's value, by default the primary key. Again for the same table and topic, it replaces what was set."""
-    plan = perform_only(
-        "capture",
-        table=table,
-        topic=topic,
-        key_column=key_column,
-        type_column=type_column,
-        insert_type=insert_type,
-        update_type=update_type,
-        delete_type=delete_type,
-        columns=None if columns is None else list(columns),
-        operations=list(operations),
-        namespace=namespace,
-    )
-    run(conn, plan)
+    The key is the value of a column, by default the primary key. A second call for the same table and topic replaces the first."""
+    types = (insert_type, update_type, delete_type)
+    column_names = None if columns is None else list(columns)
+    operation_names: list[str] = list(operations)
+    parameters = (table, topic, key_column, type_column, *types, column_names, operation_names, namespace)
+    with map_database_errors():
+        sync_adapter(conn).execute(_CAPTURE, parameters)
 
 
 def release_capture(conn: SyncConnection, table: str, topic: str | None = None, *, namespace: str | None = None) -> None:
-    """Ends the capture of a table into a topic, or into every topic."""
-    run(conn, perform_only("release_capture", table=table, topic=topic, namespace=namespace))
+    """Stops capturing a table into a topic, or into every topic."""
+    with map_database_errors():
+        sync_adapter(conn).execute(_RELEASE_CAPTURE, (table, topic, namespace))

@@ -1,36 +1,37 @@
-"""Django: a connection of `django.db.connections`, with psycopg 3 or psycopg 2 below."""
+"""Django: a connection of `django.db.connections`, on psycopg 3 or psycopg 2."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, LiteralString
 
-from headrace.outbox.psycopg_adapter import PsycopgAdapter
-from headrace.outbox.statements import Answer, Copy, Step
+from headrace.outbox.statements import Parameters, Rows
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class DjangoAdapter:
-    """Performs steps through Django's cursor, the COPY on the psycopg connection below it."""
+    """Adapter for a Django connection. A COPY goes to the psycopg connection inside it."""
 
     def __init__(self, conn: BaseDatabaseWrapper) -> None:
         self._conn = conn
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """All steps in one transaction: the caller's atomic block, or one of their own."""
-        from django.db import transaction
+    def transaction(self) -> AbstractContextManager[object]:
+        from django.db.transaction import atomic
 
-        with transaction.atomic(using=self._conn.alias, savepoint=False):
-            yield
+        return atomic(using=self._conn.alias, savepoint=False)
 
-    def perform(self, step: Step) -> Answer:
-        if isinstance(step, Copy):
-            raw = self._conn.connection
-            return type(raw).__module__.startswith("psycopg.") and PsycopgAdapter(raw).perform(step)
+    def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         with self._conn.cursor() as cursor:
-            cursor.execute(step.pyformat, step.parameters)
+            cursor.execute(statement, parameters)
             return [tuple(row) for row in cursor.fetchall()]
+
+    def copy(self, chunks: Iterator[bytes]) -> bool:
+        driver_conn = self._conn.connection
+        if not type(driver_conn).__module__.startswith("psycopg."):
+            return False
+        from headrace.outbox.psycopg_adapter import PsycopgAdapter
+
+        return PsycopgAdapter(driver_conn).copy(chunks)

@@ -2,75 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import LiteralString
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from headrace.outbox.statements import Answer, Copy, Step
+from headrace.outbox.binary_copy import COPY
+from headrace.outbox.statements import Parameters, Rows
 
 
 class PsycopgAdapter:
-    """Performs steps on a psycopg Connection."""
+    """Adapter for a psycopg Connection."""
 
     def __init__(self, conn: psycopg.Connection[object]) -> None:
         self._conn = conn
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """All steps in one transaction: the caller's, or one of their own in autocommit mode."""
-        if _stands_alone(self._conn):
-            with self._conn.transaction():
-                yield
-        else:
-            yield
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._conn.transaction() if _is_outside_transaction(self._conn) else nullcontext()
 
-    def perform(self, step: Step) -> Answer:
+    def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         # Not conn.cursor(): the caller may have set other row and cursor factories.
         with psycopg.Cursor(self._conn, row_factory=tuple_row) as cursor:
-            if not isinstance(step, Copy):
-                return cursor.execute(step.pyformat, step.parameters).fetchall()
-            if _in_pipeline(self._conn):
-                return False
-            with cursor.copy(step.text) as copy:
-                for chunk in step.chunks():
-                    copy.write(chunk)
-            return True
+            return cursor.execute(statement, parameters).fetchall()
+
+    def copy(self, chunks: Iterator[bytes]) -> bool:
+        if _is_in_pipeline(self._conn):
+            return False
+        with psycopg.Cursor(self._conn) as cursor, cursor.copy(COPY) as copy:
+            for chunk in chunks:
+                copy.write(chunk)
+        return True
 
 
 class AsyncPsycopgAdapter:
-    """Performs steps on a psycopg AsyncConnection."""
+    """Adapter for a psycopg AsyncConnection."""
 
     def __init__(self, conn: psycopg.AsyncConnection[object]) -> None:
         self._conn = conn
 
-    @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        """All steps in one transaction: the caller's, or one of their own in autocommit mode."""
-        if _stands_alone(self._conn):
-            async with self._conn.transaction():
-                yield
-        else:
-            yield
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        return self._conn.transaction() if _is_outside_transaction(self._conn) else nullcontext()
 
-    async def perform(self, step: Step) -> Answer:
+    async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         async with psycopg.AsyncCursor(self._conn, row_factory=tuple_row) as cursor:
-            if not isinstance(step, Copy):
-                return await (await cursor.execute(step.pyformat, step.parameters)).fetchall()
-            if _in_pipeline(self._conn):
-                return False
-            async with cursor.copy(step.text) as copy:
-                for chunk in step.chunks():
-                    await copy.write(chunk)
-            return True
+            return await (await cursor.execute(statement, parameters)).fetchall()
+
+    async def copy(self, chunks: Iterator[bytes]) -> bool:
+        if _is_in_pipeline(self._conn):
+            return False
+        async with psycopg.AsyncCursor(self._conn) as cursor, cursor.copy(COPY) as copy:
+            for chunk in chunks:
+                await copy.write(chunk)
+        return True
 
 
-def _stands_alone(conn: psycopg.Connection[object] | psycopg.AsyncConnection[object]) -> bool:
+def _is_outside_transaction(conn: psycopg.Connection[object] | psycopg.AsyncConnection[object]) -> bool:
     return conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE
 
 
-def _in_pipeline(conn: psycopg.Connection[object] | psycopg.AsyncConnection[object]) -> bool:
-    """PostgreSQL knows no COPY in pipeline mode."""
+def _is_in_pipeline(conn: psycopg.Connection[object] | psycopg.AsyncConnection[object]) -> bool:
+    """PostgreSQL has no COPY in pipeline mode."""
     return conn.pgconn.pipeline_status != PipelineStatus.OFF

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from headrace.core import JSON, Event, RawJSON
-from headrace.outbox.adapters import run, run_async
-from headrace.outbox.plans import publish_all, publish_one
+from headrace.core import JSON, Event, RawJSON, map_database_errors, validate_event
+from headrace.outbox.adapters import async_adapter, sync_adapter
+from headrace.outbox.binary_copy import binary_rows
+from headrace.outbox.statements import COPY_ROUTE, PUBLISH, PUBLISH_MANY, WAKE_TOPICS, json_array, publish_parameters
 
 if TYPE_CHECKING:
     from headrace.outbox.adapters import AsyncConnection, SyncConnection
@@ -30,25 +31,15 @@ def publish(
     producer: str | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """Publishes one event with the caller's transaction and returns its id. The same id twice is one event."""
+    """Publishes one event in the caller's transaction and returns its id. The same id twice is one event."""
+    id = id or uuid7()
     event = Event(
-        topic=topic,
-        type=type,
-        payload=payload,
-        key=key,
-        headers=headers or {},
-        id=id or uuid7(),
-        emitted_at=emitted_at,
-        producer=producer,
+        topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    return run(conn, publish_one(event, namespace))
-
-
-def publish_many(conn: SyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
-    """Publishes events with the caller's transaction, in their order, and returns their ids. All or none are written.
-
-    They go by COPY and are held in memory once; feed a very long stream in batches of some ten thousand."""
-    return run(conn, publish_all(events, namespace), together=True)
+    parameters = publish_parameters(validate_event(event), namespace)
+    with map_database_errors():
+        sync_adapter(conn).execute(PUBLISH, parameters)
+    return id
 
 
 async def publish_async(
@@ -65,19 +56,46 @@ async def publish_async(
     namespace: str | None = None,
 ) -> UUID:
     """As `publish`, on an asynchronous connection."""
+    id = id or uuid7()
     event = Event(
-        topic=topic,
-        type=type,
-        payload=payload,
-        key=key,
-        headers=headers or {},
-        id=id or uuid7(),
-        emitted_at=emitted_at,
-        producer=producer,
+        topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    return await run_async(conn, publish_one(event, namespace))
+    parameters = publish_parameters(validate_event(event), namespace)
+    with map_database_errors():
+        await async_adapter(conn).execute(PUBLISH, parameters)
+    return id
+
+
+def publish_many(conn: SyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
+    """Publishes events in the caller's transaction, in their order, and returns their ids. All or none are written.
+
+    They go by COPY where possible, and all are held in memory: publish a long stream in batches of some ten thousand."""
+    # All events are checked before the first is sent: an invalid one leaves nothing behind and the caller's transaction usable,
+    # and a generator may read from the same connection, which is impossible during a COPY.
+    batch = [validate_event(event) for event in events]
+    adapter = sync_adapter(conn)
+    if batch:
+        topics = list(dict.fromkeys(event.topic for event in batch))
+        with map_database_errors(), adapter.transaction():
+            route = adapter.execute(COPY_ROUTE, (topics, namespace))
+            if route and adapter.copy(binary_rows(batch, topics, route)):
+                adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
+            else:
+                adapter.execute(PUBLISH_MANY, (json_array(batch), namespace))
+    return [event.id for event in batch]
 
 
 async def publish_many_async(conn: AsyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
     """As `publish_many`, on an asynchronous connection."""
-    return await run_async(conn, publish_all(events, namespace), together=True)
+    batch = [validate_event(event) for event in events]
+    adapter = async_adapter(conn)
+    if batch:
+        topics = list(dict.fromkeys(event.topic for event in batch))
+        with map_database_errors():
+            async with adapter.transaction():
+                route = await adapter.execute(COPY_ROUTE, (topics, namespace))
+                if route and await adapter.copy(binary_rows(batch, topics, route)):
+                    await adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
+                else:
+                    await adapter.execute(PUBLISH_MANY, (json_array(batch), namespace))
+    return [event.id for event in batch]

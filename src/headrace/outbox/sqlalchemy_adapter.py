@@ -1,82 +1,85 @@
 """SQLAlchemy: Session and Connection, AsyncSession and AsyncConnection, on any driver for PostgreSQL.
 
-Statements go through SQLAlchemy, so that it begins its transaction as ever; the COPY goes to the driver's connection below."""
+Statements go through SQLAlchemy, which begins its transaction as usual; a COPY goes to the driver's own connection. In
+SQLAlchemy's autocommit mode there is no COPY: its rows and the wake-up would commit separately, and one statement is atomic."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, LiteralString
 
-from headrace.outbox.statements import Answer, Copy, Step
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-    from sqlalchemy.orm import Session
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 class SQLAlchemyAdapter:
-    """Performs steps on a Session or a Connection."""
+    """Adapter for a Session or a Connection."""
 
-    def __init__(self, conn: Session | Connection) -> None:
-        self._given = conn
+    def __init__(self, conn: Session | scoped_session[Session] | Connection) -> None:
+        self._session_or_connection = conn
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """SQLAlchemy begins by itself."""
-        yield
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
-    def perform(self, step: Step) -> Answer:
-        from sqlalchemy import text
-        from sqlalchemy.orm import Session, scoped_session
+    def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
+        conn = self._connection()
+        return [tuple(row) for row in conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
 
-        given = self._given
-        conn = given.connection() if isinstance(given, Session | scoped_session) else given
-        if not isinstance(step, Copy):
-            return [tuple(row) for row in conn.execute(text(step.named), step.parameters)]
-        raw = conn.connection.driver_connection
-        # On another driver, and below `run_sync` on an asynchronous one, there is no COPY to use.
-        if raw is None or _driver(raw) != "psycopg.Connection" or raw.autocommit:
+    def copy(self, chunks: Iterator[bytes]) -> bool:
+        driver_conn = self._connection().connection.driver_connection
+        # Another driver, or an asynchronous one inside `run_sync`, has no COPY that fits here.
+        if driver_conn is None or _class_name(driver_conn) != "psycopg.Connection" or driver_conn.autocommit:
             return False
         from headrace.outbox.psycopg_adapter import PsycopgAdapter
 
-        return PsycopgAdapter(raw).perform(step)
+        return PsycopgAdapter(driver_conn).copy(chunks)
+
+    def _connection(self) -> Connection:
+        conn = self._session_or_connection
+        return conn.connection() if isinstance(conn, Session | scoped_session) else conn
 
 
 class AsyncSQLAlchemyAdapter:
-    """Performs steps on an AsyncSession or an AsyncConnection."""
+    """Adapter for an AsyncSession or an AsyncConnection."""
 
-    def __init__(self, conn: AsyncSession | AsyncConnection) -> None:
-        self._given = conn
+    def __init__(self, conn: AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection) -> None:
+        self._session_or_connection = conn
 
-    @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        """SQLAlchemy begins by itself."""
-        yield
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
 
-    async def perform(self, step: Step) -> Answer:
-        from sqlalchemy import text
-        from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+    async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
+        conn = await self._connection()
+        return [tuple(row) for row in await conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
 
-        given = self._given
-        conn = await given.connection() if isinstance(given, AsyncSession | async_scoped_session) else given
-        if not isinstance(step, Copy):
-            return [tuple(row) for row in await conn.execute(text(step.named), step.parameters)]
-        raw = (await conn.get_raw_connection()).driver_connection
-        # In SQLAlchemy's autocommit mode rows and wake-up would commit apart; the one statement instead is atomic.
-        if raw is not None and _driver(raw) == "psycopg.AsyncConnection" and not raw.autocommit:
+    async def copy(self, chunks: Iterator[bytes]) -> bool:
+        driver_conn = (await (await self._connection()).get_raw_connection()).driver_connection
+        if driver_conn is not None and _class_name(driver_conn) == "psycopg.AsyncConnection" and not driver_conn.autocommit:
             from headrace.outbox.psycopg_adapter import AsyncPsycopgAdapter
 
-            return await AsyncPsycopgAdapter(raw).perform(step)
-        if raw is not None and _driver(raw) == "asyncpg.Connection" and raw.is_in_transaction():
-            from headrace.outbox.asyncpg_adapter import copy
+            return await AsyncPsycopgAdapter(driver_conn).copy(chunks)
+        if driver_conn is not None and _class_name(driver_conn) == "asyncpg.Connection" and driver_conn.is_in_transaction():
+            from headrace.outbox.asyncpg_adapter import AsyncpgAdapter
 
-            await copy(raw, step)
-            return True
+            return await AsyncpgAdapter(driver_conn).copy(chunks)
         return False
 
+    async def _connection(self) -> AsyncConnection:
+        conn = self._session_or_connection
+        return await conn.connection() if isinstance(conn, AsyncSession | async_scoped_session) else conn
 
-def _driver(raw: object) -> str:
-    """Package and class of a driver's connection: psycopg.Connection."""
-    return f"{type(raw).__module__.partition('.')[0]}.{type(raw).__name__}"
+
+def _statement_for(dialect: Dialect, statement: str) -> str:
+    return number_parameters(statement) if dialect.paramstyle == "numeric_dollar" else statement
+
+
+def _class_name(driver_conn: object) -> str:
+    return f"{type(driver_conn).__module__.partition('.')[0]}.{type(driver_conn).__name__}"

@@ -1,84 +1,91 @@
-"""What publishing asks of a connection, described once: statements with their parameters, and a COPY.
-
-A plan is a generator that yields these steps and gets their answers; it knows no driver and neither sync nor async.
-An adapter performs a step on its driver's connection. So the logic stands once, and an adapter is a few lines."""
+"""The statements of publishing, and their parameters. Every value travels as text and is cast in the statement, so that a
+driver's own codecs cannot change it."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
-from typing import LiteralString, TypeAlias, TypeVar
+from itertools import count
+from typing import Any, TypeAlias
 
-from headrace.db import query
+import msgspec
 
-Value: TypeAlias = str | None | list[str] | list[int]
-Rows: TypeAlias = list[tuple[object, ...]]
-T = TypeVar("T")
+from headrace.core import Invalid, ValidatedEvent
 
+Rows: TypeAlias = list[tuple[Any, ...]]
+Parameters: TypeAlias = Sequence[str | None | list[str] | list[int]]
 
-@dataclass(frozen=True)
-class Statement:
-    """The statement in sql/queries/<name>.sql and its parameters by name. Answered by its rows."""
+ARRAY_BYTES_MAX = 200_000_000
+"""jsonb holds 256 MB in one array."""
 
-    name: str
-    parameters: dict[str, Value]
+PUBLISH = """select headrace.publish(
+    p_topic => cast(%s as text),
+    p_type => cast(%s as text),
+    p_payload => cast(cast(%s as text) as jsonb),
+    p_key => cast(%s as text),
+    p_headers => cast(cast(%s as text) as jsonb),
+    p_event_id => cast(cast(%s as text) as uuid),
+    p_emitted_at => cast(cast(%s as text) as timestamptz),
+    p_producer => cast(%s as text),
+    p_namespace => cast(%s as text))"""
+PUBLISH_MANY = """select count(*) from headrace.publish_many(
+    p_events => cast(cast(%s as text) as jsonb), p_namespace => cast(%s as text))"""
+# One row per topic, in their order; no row if this role or session may not COPY into the outbox.
+COPY_ROUTE = """select r.topic_id, r.clock_us, r.slot from headrace.copy_route(
+    cast(%s as text[]), cast(%s as text)) r"""
+WAKE_TOPICS = "select headrace_internal.wake_topics(cast(%s as integer[]))"
 
-    @property
-    def pyformat(self) -> LiteralString:
-        """With `%(name)s`, for psycopg and Django."""
-        return query(self.name)
-
-    @property
-    def named(self) -> str:
-        """With `:name`, for SQLAlchemy."""
-        return _rendered(self.name, "named")
-
-    @property
-    def numbered(self) -> str:
-        """With `$1`, for asyncpg."""
-        return _rendered(self.name, "numbered")
-
-    @property
-    def values(self) -> list[Value]:
-        """The parameters in the order of `$1`, `$2` …"""
-        return [self.parameters[name] for name in _names(self.name)]
+_beyond_ascii = re.compile(r"[^\x00-\x7f]+")
 
 
-@dataclass(frozen=True)
-class Copy:
-    """A COPY into the outbox, of chunks in PostgreSQL's binary format; `chunks` makes them anew at each call.
-
-    Answered by False, with nothing sent, where this connection cannot COPY now."""
-
-    chunks: Callable[[], Iterator[bytes]]
-
-    @property
-    def text(self) -> LiteralString:
-        return query("outbox/copy")
-
-    @property
-    def parts(self) -> tuple[str, str, list[str]]:
-        """Schema, table and columns, for a driver that writes the statement by itself."""
-        schema, table, columns = _copy_parts.findall(self.text)[0]
-        return schema, table, columns.split(", ")
+def publish_parameters(event: ValidatedEvent, namespace: str | None) -> tuple[str | None, ...]:
+    """The parameters of PUBLISH."""
+    return (
+        event.topic,
+        event.type,
+        _ascii_json(event.payload),
+        event.key,
+        _ascii_json(event.headers),
+        str(event.id),
+        event.emitted_at.isoformat() if event.emitted_at else None,
+        event.producer,
+        namespace,
+    )
 
 
-Step: TypeAlias = Statement | Copy
-Answer: TypeAlias = Rows | bool
-Plan: TypeAlias = Generator[Step, Answer, T]
+def json_array(events: Sequence[ValidatedEvent]) -> str:
+    """A batch as one JSON array, for PUBLISH_MANY."""
+    text = msgspec.json.encode(
+        [
+            {
+                "topic": event.topic,
+                "type": event.type,
+                "payload": msgspec.Raw(event.payload.encode()),
+                "key": event.key,
+                "headers": msgspec.Raw(event.headers.encode()),
+                "id": event.id,
+                "emitted_at": event.emitted_at and event.emitted_at.isoformat(),
+                "producer": event.producer,
+            }
+            for event in events
+        ]
+    )
+    if len(text) > ARRAY_BYTES_MAX:
+        raise Invalid(
+            f"the batch has {len(text)} bytes, at most {ARRAY_BYTES_MAX} are possible without COPY; publish smaller batches"
+        )
+    return _ascii_json(text.decode())
 
-_copy_parts = re.compile(r"^copy (\w+)\.(\w+) \(([\w, ]+)\)", re.MULTILINE)
-_parameter = re.compile(r"%\((\w+)\)s")
+
+def _ascii_json(text: str) -> str:
+    """The same JSON in ASCII, which a client of any encoding can send."""
+    return text if text.isascii() else _beyond_ascii.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 @cache
-def _names(name: str) -> list[str]:
-    return list(dict.fromkeys(_parameter.findall(query(name))))
-
-
-@cache
-def _rendered(name: str, style: str) -> str:
-    place = {parameter: f"${number}" for number, parameter in enumerate(_names(name), 1)}
-    return _parameter.sub(lambda found: f":{found[1]}" if style == "named" else place[found[1]], query(name))
+def number_parameters(statement: str) -> str:
+    """The statement with $1, $2 … in place of %s, for asyncpg."""
+    numbers = count(1)
+    return re.sub("%s", lambda _: f"${next(numbers)}", statement)

@@ -1,25 +1,25 @@
 """Prove: a checker that tries to break every promise, on a database of its own.
 
-Owns: a workload in processes of its own, faults, histories outside the database, and the checks over what is left at the end.
-Promises: what it calls a violation can be shown; the plan of faults and the workload's values follow from the seed; it ends the
-processes it started and no others, and touches no database that it did not make."""
+Owns: a workload in processes of its own, faults, histories outside the database, and checks of the evidence at the end.
+Promises: it can show every violation it reports; the plan of faults and the workload's values follow from the seed; it ends the
+processes it started and no others, and touches no database that it did not create."""
 
+from headrace.prove.checks import CHECKS, CheckResult, Violation
 from headrace.prove.evidence import Evidence
-from headrace.prove.nemesis import FAULTS, Fault
-from headrace.prove.report import summary, write_report
-from headrace.prove.run import CHECKS, Options, Proved, prove
-from headrace.prove.verdict import Verdict, Violation
+from headrace.prove.faults import FAULTS, Fault
+from headrace.prove.report import summarize, write_report
+from headrace.prove.run import Options, RunResult, prove
 
 __all__ = [
     "CHECKS",
     "FAULTS",
+    "CheckResult",
     "Evidence",
     "Fault",
     "Options",
-    "Proved",
-    "Verdict",
+    "RunResult",
     "Violation",
     "prove",
-    "summary",
+    "summarize",
     "write_report",
 ]

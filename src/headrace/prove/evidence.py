@@ -1,4 +1,4 @@
-"""Evidence: all that a run left behind, as frozen values. What checks look at; they never ask a database."""
+"""Evidence: everything a run left behind, as frozen values. Checks read only these; they never ask a database."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from math import inf
 from uuid import UUID
 
 from headrace.core import LoggedEvent
-from headrace.prove.history import Began, Left, Outcome, Seen, Sent
+from headrace.prove.history import HandlerEnded, HandlerStarted, Outcome, ReadEvent, SentEvent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A transaction of a producer with everything that came of it. No outcome: its producer was killed meanwhile."""
+    """A transaction of a producer with the outcomes of all its attempts. No outcome: the producer was killed before it knew."""
 
     producer: str
     op: int
-    events: tuple[Sent, ...]
+    events: tuple[SentEvent, ...]
     commits: bool = True
     outcomes: tuple[Outcome, ...] = ()
-    began_at: float = 0.0
+    started_at: float = 0.0
     ended_at: float = 0.0
-    tries: int = 1
+    attempts: int = 1
 
     @property
     def acknowledged(self) -> bool:
@@ -31,7 +31,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Consumed:
+class ConsumedEvent:
     """What a consumer's handler wrote through its transaction; `seq` is the order of writing."""
 
     seq: int
@@ -42,7 +42,7 @@ class Consumed:
 
 
 @dataclass(frozen=True)
-class Letter:
+class DeadLetter:
     """A dead letter of a consumer, or an event that waits behind one (`behind`)."""
 
     consumer: str
@@ -65,7 +65,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Result:
+class ActionResult:
     """How an action ended: `done` or `dead`."""
 
     action_id: UUID
@@ -75,7 +75,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Fired:
+class Firing:
     """A firing of a rule."""
 
     rule: str
@@ -86,7 +86,7 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class Pushed:
+class Output:
     """An output of a correlator."""
 
     correlator: str
@@ -99,8 +99,8 @@ class Pushed:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """What the batches of a pipeline add up to: how many, up to which position, and what came of them."""
+class PipelineTotals:
+    """The ledger of a pipeline's batches, added up: how many, to which position, with how many firings and outputs."""
 
     batches: int
     upto: int
@@ -109,33 +109,33 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Ticked:
-    """A tick of the schedule that is over."""
+class Tick:
+    """A past tick of the schedule."""
 
     tick_at: datetime
     outcome: str
     event_id: UUID | None
 
 
-class Missed(str):
-    """What is told of a fault that was tried and did not strike."""
+class NoEffect(str):
+    """The detail of a fault that was tried and changed nothing."""
 
 
 @dataclass(frozen=True)
-class Fallen:
-    """A fault that happened: which, when, until when."""
+class FaultRecord:
+    """A fault that was injected: which, and from when to when."""
 
     fault: str
-    began_at: float
+    started_at: float
     healed_at: float
     detail: str = ""
-    struck: bool = True
-    """False where it was tried and nothing came of it."""
+    took_effect: bool = True
+    """False if the attempt changed nothing."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """How far everything was at a moment."""
+    """Progress of the workload at a moment."""
 
     at: float
     logged: int
@@ -147,35 +147,38 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a run left behind on one database; on the first of them also what it left in its processes."""
+    """What a run left behind on one shard; for the first shard also what it left in its processes."""
 
     shard: str = "main"
-    others: Sequence[Evidence] = ()
-    """The other shards."""
+    other_shards: Sequence[Evidence] = ()
     operations: Sequence[Operation] = ()
     batches: Sequence[Operation] = ()
     log: Mapping[str, Sequence[LoggedEvent]] = field(default_factory=dict)
     digests: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    seen: Sequence[Seen] = ()
-    consumed: Sequence[Consumed] = ()
-    letters: Sequence[Letter] = ()
+    reads: Sequence[ReadEvent] = ()
+    consumed: Sequence[ConsumedEvent] = ()
+    dead_letters: Sequence[DeadLetter] = ()
     effects: Sequence[Effect] = ()
-    results: Sequence[Result] = ()
-    fired: Sequence[Fired] = ()
-    pushed: Sequence[Pushed] = ()
-    ledger: Ledger | None = None
+    action_results: Sequence[ActionResult] = ()
+    firings: Sequence[Firing] = ()
+    outputs: Sequence[Output] = ()
+    pipeline: PipelineTotals | None = None
     """None: the run had no pipeline."""
-    ticks: Sequence[Ticked] = ()
-    planned_ticks: Sequence[datetime] = ()
-    """Every tick that had to come, by the cron expression."""
-    handlings: Sequence[Began | Left] = ()
-    fallen: Sequence[Fallen] = ()
+    ticks: Sequence[Tick] = ()
+    expected_ticks: Sequence[datetime] = ()
+    """Every tick that the cron expression demands."""
+    handler_records: Sequence[HandlerStarted | HandlerEnded] = ()
+    faults: Sequence[FaultRecord] = ()
     samples: Sequence[Sample] = ()
-    drained_at: datetime | None = None
-    flows_until: float = inf
-    """When the producers ended."""
-    left_over: Mapping[str, int] = field(default_factory=dict)
-    """What was not worked off when everything was healed and waited for."""
-    expired_head: int = 0
-    unexpected: Sequence[str] = ()
+    finished_at: datetime | None = None
+    """The database's time after the last work was done."""
+    producers_stopped_at: float = inf
+    unfinished: Mapping[str, int] = field(default_factory=dict)
+    """Work that was still open after all faults were healed and the run had waited."""
+    expiring_head: int = 0
+    unexpected_exits: Sequence[str] = ()
     """Processes that ended though nobody killed them."""
+
+    @property
+    def all_shards(self) -> tuple[Evidence, ...]:
+        return (self, *self.other_shards)

@@ -1,7 +1,7 @@
-"""History: what the workload's processes did, written down outside the database.
+"""History: what the workload's processes did, recorded outside the database.
 
-Owns: files of JSON lines, one per process, appended to and never changed. Promises: a line is written with one system call
-before the thing it speaks of begins, and another when its end is known, so that a kill -9 leaves at most an end unsaid."""
+Owns: files of JSON lines, one per process, only appended to. Promises: one record is written before an operation begins, and one
+when its outcome is known, each with one system call: after a kill -9 at most the outcome is missing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from uuid import UUID
 import msgspec
 
 Outcome = Literal["ok", "failed", "unknown", "rolled_back"]
-"""`failed`: the transaction did not commit, for certain. `unknown`: its commit was asked for, and no answer came."""
+"""`failed`: the transaction certainly did not commit. `unknown`: the producer sent the commit and got no answer."""
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as its producer meant it. `n` rises along each key of a producer."""
+class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as its producer sent it. `n` rises along each key of a producer."""
 
     id: UUID
     topic: str
@@ -35,17 +35,17 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invoked(msgspec.Struct, frozen=True, tag="invoke", kw_only=True):
-    """A transaction begins. The same `op` again is the same transaction, tried again with the same event ids."""
+    """A transaction begins. The same `op` again is a retry of the same transaction, with the same event ids."""
 
     op: int
     at: float
-    events: tuple[Sent, ...]
+    events: tuple[SentEvent, ...]
     commits: bool = True
-    """False: its producer means to roll it back."""
+    """False: the producer will roll it back."""
 
 
-class Ended(msgspec.Struct, frozen=True, tag="end", kw_only=True):
-    """What became of a transaction."""
+class Completed(msgspec.Struct, frozen=True, tag="end", kw_only=True):
+    """The outcome of a transaction."""
 
     op: int
     at: float
@@ -53,8 +53,8 @@ class Ended(msgspec.Struct, frozen=True, tag="end", kw_only=True):
     error: str | None = None
 
 
-class Seen(msgspec.Struct, frozen=True, tag="seen", kw_only=True):
-    """A reader that follows a topic's log saw an event at a position."""
+class ReadEvent(msgspec.Struct, frozen=True, tag="read", kw_only=True):
+    """A reader that follows a topic's log read an event at a position."""
 
     at: float
     topic: str
@@ -63,8 +63,8 @@ class Seen(msgspec.Struct, frozen=True, tag="seen", kw_only=True):
     digest: int
 
 
-class Began(msgspec.Struct, frozen=True, tag="began", kw_only=True):
-    """A handler was given an action."""
+class HandlerStarted(msgspec.Struct, frozen=True, tag="handler_started", kw_only=True):
+    """A handler started on an action."""
 
     at: float
     node: str
@@ -72,7 +72,7 @@ class Began(msgspec.Struct, frozen=True, tag="began", kw_only=True):
     attempt: int
 
 
-class Left(msgspec.Struct, frozen=True, tag="left", kw_only=True):
+class HandlerEnded(msgspec.Struct, frozen=True, tag="handler_ended", kw_only=True):
     """A handler returned, or raised; its transaction is still open."""
 
     at: float
@@ -81,7 +81,7 @@ class Left(msgspec.Struct, frozen=True, tag="left", kw_only=True):
     attempt: int
 
 
-Record = Invoked | Ended | Seen | Began | Left
+Record = Invoked | Completed | ReadEvent | HandlerStarted | HandlerEnded
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
@@ -94,7 +94,7 @@ class History:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, *records: Record) -> None:
-        """One system call, so no line is torn by a kill."""
+        """Writes with one system call, so that a kill tears no line."""
         os.write(self._file, b"".join(_encode(record) + b"\n" for record in records))
 
 
@@ -103,9 +103,9 @@ def now() -> float:
     return time.time()
 
 
-def read_history(folder: Path, who: str) -> Iterator[Record]:
-    """The records of every process whose name begins like that, file by file."""
-    for path in sorted(folder.glob(f"{who}*.jsonl")):
+def read_history(folder: Path, prefix: str) -> Iterator[Record]:
+    """The records of every process whose name begins with the prefix, file by file."""
+    for path in sorted(folder.glob(f"{prefix}*.jsonl")):
         with path.open("rb") as file:
             for line in file:
                 if line.endswith(b"\n"):

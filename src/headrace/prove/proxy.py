@@ -1,6 +1,6 @@
-"""Proxy: a TCP relay between processes and server, which can cut every connection, refuse new ones, or delay what passes.
+"""Proxy: a TCP proxy between processes and server that can cut all connections, reject new ones, or delay the data.
 
-Runs on an event loop in a thread of its own. Promises: bytes pass unchanged and in order until they are cut."""
+Runs on an event loop in a thread of its own. Promises: bytes pass unchanged and in order until a connection is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK_BYTES = 65536
 
 
 class Proxy:
-    """A relay to one port of this machine, or of another host."""
+    """A proxy to one port of a host. While `open` is false it rejects new connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
@@ -37,7 +37,7 @@ class Proxy:
         self._thread.join(5)
 
     def cut(self) -> None:
-        """Ends every connection at once, in the middle of whatever passes."""
+        """Aborts every connection at once, in the middle of the data."""
         self._call(self._abort_all)
 
     def _call(self, act: Callable[[], None]) -> None:
@@ -69,12 +69,12 @@ class Proxy:
             return
         self._writers |= {writer, up_writer}
         try:
-            await asyncio.gather(self._pass(reader, up_writer), self._pass(up_reader, writer))
+            await asyncio.gather(self._forward(reader, up_writer), self._forward(up_reader, writer))
         finally:
             self._writers -= {writer, up_writer}
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # RuntimeError: uvloop's word for a transport that was cut meanwhile.
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # RuntimeError: uvloop raises it for a transport that was cut meanwhile.
         with suppress(OSError, asyncio.IncompleteReadError, RuntimeError):
             while data := await reader.read(CHUNK_BYTES):
                 if self.delay_s:

@@ -1,4 +1,4 @@
-"""Report: what a run came to, as numbers for programs and as one HTML page for people."""
+"""Report: the result of a run, as numbers for programs and as one HTML page for people."""
 
 from __future__ import annotations
 
@@ -13,19 +13,26 @@ from xml.etree.ElementTree import Element, SubElement
 
 import msgspec
 
-from headrace.prove.check_time import Recovery, recoveries
-from headrace.prove.figures import Latency, lag_points, latency, medians, publish_times, queue_points, rate_points, visible_times
-from headrace.prove.run import Proved
-from headrace.prove.svg import chart
-from headrace.prove.verdict import Verdict
-from headrace.report import Marked, Page, add_table
+from headrace.prove.checks import CheckResult
+from headrace.prove.checks.timing import Recovery, recoveries
+from headrace.prove.run import RunResult
+from headrace.prove.series import (
+    Latency,
+    lag_points,
+    latency,
+    median_line,
+    publish_latencies,
+    queue_points,
+    rate_points,
+    read_latencies,
+)
+from headrace.report import Page, Span, StyledText, add_table, line_chart
 
 STYLE = """
-.ok { color: #116b3a } .broken { color: #b00020; font-weight: 600 } figure { margin: 1rem 0 } figcaption { font-weight: 600 }
-polyline { fill: none; stroke: #1f5fbf; stroke-width: 1.4 } .fault { fill: #e8590c; opacity: .22 }
+.ok { color: #116b3a } .broken { color: #b00020; font-weight: 600 }
 @media (prefers-color-scheme: dark) { .ok { color: #5dd39e } .broken { color: #ff6b7a } }
 """
-WORD_KINDS = {"held": "ok", "BROKEN": "broken"}
+LABEL_STYLES = {"held": "ok", "BROKEN": "broken"}
 
 
 @dataclass(frozen=True)
@@ -39,147 +46,156 @@ class Summary:
     published: int
     logged: int
     faults: dict[str, int]
-    missed: dict[str, int]
-    """Faults that were tried and did not strike."""
+    faults_without_effect: dict[str, int]
     outcomes: dict[str, int]
     publish: Latency
-    visible: Latency
-    verdicts: list[Verdict]
+    read: Latency
+    checks: list[CheckResult]
     recoveries: list[Recovery]
-    surroundings: dict[str, str]
+    environment: dict[str, str]
 
     @property
     def headline(self) -> str:
-        """In a few words; what nobody could judge is not said to have held."""
+        """The result in a few words; a promise that could not be checked is not said to have held."""
         if not self.holds:
             return "a promise was broken"
-        open_ = [one.check for one in self.verdicts if one.word == "not judged"]
-        return f"every promise that could be judged held; not judged: {', '.join(open_)}" if open_ else "every promise held"
+        unchecked = [result.check for result in self.checks if result.label == "not checked"]
+        if unchecked:
+            return f"every promise that could be checked held; not checked: {', '.join(unchecked)}"
+        return "every promise held"
 
 
-def summary(proved: Proved) -> Summary:
+def summarize(run: RunResult) -> Summary:
     """The numbers of a run."""
-    seen = proved.evidence
-    shards = (seen, *seen.others)
+    evidence = run.evidence
+    operations = [operation for shard in evidence.all_shards for operation in shard.operations]
     return Summary(
-        seed=proved.options.seed,
-        minutes=(proved.ended_at - proved.began_at) / 60,
-        holds=proved.holds,
-        operations=proved.operations,
-        published=sum(len(one.events) for on in shards for one in on.operations if one.acknowledged and one.commits),
-        logged=sum(len(events) for on in shards for events in on.log.values()),
-        faults=dict(Counter(one.fault for one in seen.fallen if one.struck)),
-        missed=dict(Counter(one.fault for one in seen.fallen if not one.struck)),
-        outcomes=dict(Counter(outcome for on in shards for one in on.operations for outcome in one.outcomes or ("killed",))),
-        publish=latency([value for _, value in publish_times(seen)]),
-        visible=latency([value for _, value in visible_times(seen)]),
-        verdicts=list(proved.verdicts),
-        recoveries=recoveries(seen, margin=proved.options.margin),
-        surroundings={
-            "at": datetime.fromtimestamp(proved.began_at, UTC).isoformat(timespec="seconds"),
+        seed=run.options.seed,
+        minutes=(run.ended_at - run.started_at) / 60,
+        holds=run.holds,
+        operations=run.operations,
+        published=sum(len(operation.events) for operation in operations if operation.acknowledged and operation.commits),
+        logged=sum(len(events) for shard in evidence.all_shards for events in shard.log.values()),
+        faults=dict(Counter(fault.fault for fault in evidence.faults if fault.took_effect)),
+        faults_without_effect=dict(Counter(fault.fault for fault in evidence.faults if not fault.took_effect)),
+        outcomes=dict(Counter(outcome for operation in operations for outcome in operation.outcomes or ("killed",))),
+        publish=latency([value for _, value in publish_latencies(evidence)]),
+        read=latency([value for _, value in read_latencies(evidence)]),
+        checks=list(run.checks),
+        recoveries=recoveries(evidence, margin=run.options.margin),
+        environment={
+            "at": datetime.fromtimestamp(run.started_at, UTC).isoformat(timespec="seconds"),
             "cpus": str(len(os.sched_getaffinity(0))),
             "load": " ".join(f"{value:.1f}" for value in os.getloadavg()),
             "python": platform.python_version(),
-            "producers": str(proved.options.producers),
-            "nodes": str(proved.options.nodes),
-            "rate of a producer": f"{proved.options.rate:g}/s",
-            "margin": f"{proved.options.margin:.0%}",
+            "producers": str(run.options.producers),
+            "nodes": str(run.options.nodes),
+            "rate of a producer": f"{run.options.rate:g}/s",
+            "margin": f"{run.options.margin:.0%}",
         },
     )
 
 
-def write_report(proved: Proved, path: Path) -> None:
-    """The numbers where the file's name ends in .json, else the page."""
-    told = summary(proved)
-    text = _numbers(told) if path.suffix == ".json" else _page(proved, told)
+def write_report(run: RunResult, path: Path) -> None:
+    """Writes the numbers if the file's name ends in .json, else the page."""
+    summary = summarize(run)
+    text = _numbers(summary) if path.suffix == ".json" else _page(run, summary)
     path.write_text(text, encoding="utf-8")
 
 
-def _numbers(told: Summary) -> str:
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+def _numbers(summary: Summary) -> str:
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
 
 
-def _page(proved: Proved, told: Summary) -> str:
-    page = Page(f"headrace prove: {told.headline}", style=STYLE)
+def _page(run: RunResult, summary: Summary) -> str:
+    page = Page(f"headrace prove: {summary.headline}", style=STYLE)
     body = page.body
-    SubElement(body, "h1", {"class": "ok" if told.holds else "broken"}).text = f"headrace prove: {told.headline}"
-    add_table(body, ("", ""), _facts(told))
+    SubElement(body, "h1", {"class": "ok" if summary.holds else "broken"}).text = f"headrace prove: {summary.headline}"
+    add_table(body, ("", ""), _facts(summary))
     SubElement(body, "h2").text = "Checks"
-    add_table(body, ("check", "promise", "examined", "broken", ""), (_verdict_row(one) for one in told.verdicts))
-    for one in told.verdicts:
-        if one.smallest is not None:
-            SubElement(body, "h3", {"class": "broken"}).text = f"{one.check}: {one.smallest.what}"
-            SubElement(body, "pre").text = "\n".join(one.smallest.example)
+    add_table(body, ("check", "promise", "examined", "violations", ""), (_check_row(result) for result in summary.checks))
+    for result in summary.checks:
+        if result.smallest is not None:
+            SubElement(body, "h3", {"class": "broken"}).text = f"{result.check}: {result.smallest.what}"
+            SubElement(body, "pre").text = "\n".join(result.smallest.example)
     SubElement(body, "h2").text = "Over time"
-    body.extend(_charts(proved))
+    SubElement(body, "p").text = "Faults are shaded."
+    body.extend(_charts(run))
     SubElement(body, "h2").text = "Faults"
     add_table(
         body,
-        ("at", "fault", "detail", "lasted", "rate before", "back after", "waiting at the end"),
-        (_recovery_row(one, proved.began_at) for one in told.recoveries),
+        ("at", "fault", "detail", "lasted", "rate before", "recovered after", "backlog at the end"),
+        (_recovery_row(recovery, run.started_at) for recovery in summary.recoveries),
     )
     return page.text()
 
 
-def _facts(told: Summary) -> list[tuple[str, object]]:
-    faults = ", ".join(f"{name} {count}" for name, count in sorted(told.faults.items()))
+def _facts(summary: Summary) -> list[tuple[str, object]]:
     return [
-        ("seed", str(told.seed)),
-        ("minutes", f"{told.minutes:.1f}"),
-        ("operations", f"{told.operations:,}"),
-        ("events acknowledged", f"{told.published:,}"),
-        ("faults", f"{sum(told.faults.values())}: {faults}"),
-        ("tried in vain", ", ".join(f"{name} {count}" for name, count in sorted(told.missed.items())) or "–"),
-        ("transactions by outcome", ", ".join(f"{name} {count}" for name, count in sorted(told.outcomes.items()))),
-        ("publish, begun to acknowledged", _latency(told.publish)),
-        ("acknowledged to seen by a reader", _latency(told.visible)),
-        *told.surroundings.items(),
+        ("seed", str(summary.seed)),
+        ("minutes", f"{summary.minutes:.1f}"),
+        ("operations", f"{summary.operations:,}"),
+        ("events acknowledged", f"{summary.published:,}"),
+        ("faults", f"{sum(summary.faults.values())}: {_counts(summary.faults)}"),
+        ("faults without effect", _counts(summary.faults_without_effect)),
+        ("transactions by outcome", _counts(summary.outcomes)),
+        ("publish, first attempt to acknowledged", _describe_latency(summary.publish)),
+        ("acknowledged to read by a reader", _describe_latency(summary.read)),
+        *summary.environment.items(),
     ]
 
 
-def _latency(told: Latency) -> str:
-    return f"p50 {told.p50_ms:.1f} ms, p99 {told.p99_ms:.1f} ms, max {told.max_ms:.0f} ms of {told.count:,}"
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "–"
 
 
-def _charts(proved: Proved) -> list[Element]:
-    seen, began_at = proved.evidence, proved.began_at
-    faults = [(one.fault, one.began_at - began_at, one.healed_at - began_at) for one in seen.fallen]
-    until_s = max((one.at for one in seen.samples), default=began_at) - began_at
-    drawn = (
-        ("Events handled", rate_points(seen), 1, "per second"),
-        ("Publish, begun to acknowledged", publish_times(seen), 1000, "median ms"),
-        ("Acknowledged to seen by a reader", visible_times(seen), 1000, "median ms"),
-        ("Events not handled yet", lag_points(seen), 1, "events"),
-        ("Actions in the queue", queue_points(seen), 1, "actions"),
+def _describe_latency(value: Latency) -> str:
+    return f"p50 {value.p50_ms:.1f} ms, p99 {value.p99_ms:.1f} ms, max {value.max_ms:.0f} ms of {value.count:,}"
+
+
+def _charts(run: RunResult) -> list[Element]:
+    evidence, started_at = run.evidence, run.started_at
+    spans = [
+        Span(
+            f"{fault.fault} at {fault.started_at - started_at:.1f} s, {fault.healed_at - fault.started_at:.1f} s",
+            fault.started_at - started_at,
+            fault.healed_at - started_at,
+        )
+        for fault in evidence.faults
+    ]
+    until_s = max((sample.at for sample in evidence.samples), default=started_at) - started_at
+    charts = (
+        ("Events handled per second", rate_points(evidence), 1),
+        ("Publish, first attempt to acknowledged: median ms", publish_latencies(evidence), 1000),
+        ("Acknowledged to read by a reader: median ms", read_latencies(evidence), 1000),
+        ("Events not handled yet", lag_points(evidence), 1),
+        ("Actions in the queue", queue_points(evidence), 1),
     )
     return [
-        chart(title, medians(points, began_at, until_s, scale=scale), faults, until_s=until_s, unit=unit)
-        for title, points, scale, unit in drawn
+        line_chart(title, median_line(points, started_at, until_s, scale=scale), until_s=until_s, spans=spans)
+        for title, points, scale in charts
     ]
 
 
-def _verdict_row(one: Verdict) -> Sequence[object]:
+def _check_row(result: CheckResult) -> Sequence[object]:
     return (
-        one.check,
-        one.promise + (f" ({one.note})" if one.note else ""),
-        one.examined,
-        one.broken,
-        Marked(one.word, WORD_KINDS.get(one.word, "")),
+        result.check,
+        result.promise + (f" ({result.note})" if result.note else ""),
+        result.examined,
+        result.violations,
+        StyledText(result.label, LABEL_STYLES.get(result.label, "")),
     )
 
 
-def _recovery_row(one: Recovery, began_at: float) -> Sequence[object]:
-    before = "–" if one.before_per_s is None else f"{one.before_per_s:.0f}/s"
-    back = "–" if one.back_s is None else f"{one.back_s:.1f} s"
-    broken = Marked("BROKEN", "broken")
-    fallen = one.fallen
-    at_s, lasted_s = fallen.began_at - began_at, fallen.healed_at - fallen.began_at
+def _recovery_row(recovery: Recovery, started_at: float) -> Sequence[object]:
+    fault = recovery.record
+    recovered = "–" if recovery.recovery_s is None else f"{recovery.recovery_s:.1f} s"
     return (
-        f"{at_s:.1f} s",
-        fallen.fault,
-        fallen.detail,
-        f"{lasted_s:.1f} s",
-        before,
-        broken if one.late or one.behind else back,
-        one.backlog,
+        f"{fault.started_at - started_at:.1f} s",
+        fault.fault,
+        fault.detail,
+        f"{fault.healed_at - fault.started_at:.1f} s",
+        "–" if recovery.before_per_s is None else f"{recovery.before_per_s:.0f}/s",
+        StyledText("BROKEN", "broken") if recovery.is_late or recovery.is_behind else recovered,
+        recovery.backlog,
     )

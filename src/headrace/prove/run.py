@@ -1,4 +1,4 @@
-"""A run: workload, faults, healing, draining, reading everything again, judging."""
+"""A run: start the workload, inject faults, wait for the rest of the work, collect the evidence, check it."""
 
 from __future__ import annotations
 
@@ -11,59 +11,30 @@ import msgspec
 
 from headrace.core import Invalid
 from headrace.db import Connection, connect, query
-from headrace.prove import check_log as log
-from headrace.prove import check_reaction as reaction
-from headrace.prove import check_time as in_time
-from headrace.prove.actor import MAIN, reader_name
-from headrace.prove.bug import known
-from headrace.prove.drain import drain
-from headrace.prove.environment import Scene, scene
+from headrace.prove.bugs import find_bugs
+from headrace.prove.checks import CHECKS, CheckResult, merge_shards, rate_returns
+from headrace.prove.collect import collect_evidence
+from headrace.prove.environment import Environment, open_environment
 from headrace.prove.evidence import Evidence
-from headrace.prove.final import read_evidence
+from headrace.prove.faults import Nemesis, PlannedFault, make_plan, select_faults
+from headrace.prove.faults.plan import LEAD_S, PAUSE_MIN_S
+from headrace.prove.finish import finish_workload
 from headrace.prove.history import now
-from headrace.prove.nemesis import Nemesis, chosen_faults
-from headrace.prove.plan import Planned, make_plan
-from headrace.prove.verdict import Verdict, join
-from headrace.prove.watch import Watch
+from headrace.prove.processes import MAIN, reader_name
+from headrace.prove.sampler import Sampler
 
-DRAIN_S = 60.0
+STALLED_S = 60.0
 LEASE_S = 4.0
-START_S = 120.0
-
-CHECKS: tuple[Callable[[Evidence], Verdict], ...] = (
-    log.acknowledged_is_logged,
-    log.rolled_back_is_unseen,
-    log.known_events_only,
-    log.positions_without_gaps,
-    log.one_event_per_id,
-    log.producer_order_per_key,
-    log.live_reads_are_final,
-    log.sink_wrote_once,
-    reaction.consumed_once,
-    reaction.consumed_in_order,
-    reaction.consumed_what_is_there,
-    reaction.poison_is_put_aside,
-    reaction.firings_are_the_rules,
-    reaction.outputs_are_the_replay,
-    reaction.outputs_arrive,
-    reaction.pipeline_did_it_once,
-    reaction.actions_end_once,
-    reaction.effects_once,
-    reaction.ticks_once,
-    in_time.one_holder,
-    in_time.worked_off,
-    in_time.processes_live,
-    in_time.other_shards_go_on,
-)
+START_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a run is to be."""
+    """What to run."""
 
     minutes: float = 1.0
     faults: Sequence[str] | None = None
-    """None: all that can be done there. Empty: none."""
+    """None: all that are possible on this server. Empty: none."""
     seed: int = 1
     dsn: str | None = None
     producers: int = 2
@@ -71,52 +42,62 @@ class Options:
     rate: float = 100.0
     """Events per second of each producer."""
     margin: float = 0.0
-    """How far the rate may stay below 95 % of the one before a fault, for a machine that others use as well."""
+    """How far the rate may stay below 95 % of the rate before a fault, for a machine with other users."""
     spark: bool = False
     """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
     bugs: Sequence[str] = ()
-    """Seeded bugs, to see that they are caught."""
+    """Seeded bugs, to show that the checks catch them."""
     failpoints: Sequence[str] = ()
-    """Where the fault `failpoint` may strike; empty: anywhere."""
+    """Where the fault `failpoint` may kill a node; empty: anywhere."""
     keep: Path | None = None
-    """Where histories, logs and the course of the run stay; None: they are deleted."""
-    drain_s: float = DRAIN_S
-    """How long to wait at the end where nothing becomes less any more."""
+    """Folder that keeps histories and logs; None: they are deleted."""
+    stalled_s: float = STALLED_S
+    """How long to wait at the end while no open work is done."""
+    lead_s: float = LEAD_S
+    """Quiet time before the first fault."""
+    pause_min_s: float = PAUSE_MIN_S
+    """Least time from one fault to the next."""
 
 
 @dataclass(frozen=True)
-class Proved:
-    """What a run came to."""
+class RunResult:
+    """The evidence of a run and the results of all checks."""
 
     options: Options
-    plan: tuple[Planned, ...]
+    plan: tuple[PlannedFault, ...]
     evidence: Evidence
-    verdicts: tuple[Verdict, ...]
-    began_at: float
+    checks: tuple[CheckResult, ...]
+    started_at: float
     ended_at: float
 
     @property
     def holds(self) -> bool:
-        return all(verdict.holds for verdict in self.verdicts)
+        return all(check.holds for check in self.checks)
 
     @property
     def operations(self) -> int:
-        """Events published, handled and read, actions carried out, rules and correlators fired."""
-        counted = 0
-        for one in (self.evidence, *self.evidence.others):
-            counted += sum(len(events) for events in one.log.values())
-            counted += len(one.consumed) + len(one.effects) + len(one.fired) + len(one.pushed) + len(one.seen)
-        return counted
+        """Events published, handled and read, effects of actions, firings and outputs."""
+        return sum(
+            sum(len(events) for events in shard.log.values())
+            + len(shard.consumed) + len(shard.effects) + len(shard.firings) + len(shard.outputs) + len(shard.reads)
+            for shard in self.evidence.all_shards
+        )  # fmt: skip
 
 
-def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Proved:
-    """Runs it all and judges. What is told are lines for people."""
-    faults = chosen_faults(options.faults, own_server=options.dsn is None, spark=options.spark)
-    if not options.spark and (its := [bug.name for bug in known(options.bugs) if bug.spark]):
-        raise Invalid(f"the seeded bug {', '.join(its)} is a pipeline's; give spark=True")
-    plan = make_plan(options.seed, seconds=options.minutes * 60, faults=faults)
-    tell(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
-    with scene(
+def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None) -> RunResult:
+    """Runs the workload under faults and checks every promise; `on_progress` gets lines for people."""
+    faults = select_faults(options.faults, own_server=options.dsn is None, spark=options.spark)
+    if not options.spark and (names := [bug.name for bug in find_bugs(options.bugs) if bug.spark]):
+        raise Invalid(f"the seeded bug {', '.join(names)} needs a pipeline; give spark=True")
+    plan = make_plan(
+        options.seed,
+        seconds=options.minutes * 60,
+        faults=faults,
+        lead_s=options.lead_s,
+        pause_min_s=options.pause_min_s,
+    )
+    on_progress(f"seed {options.seed}: {len(plan)} faults planned of {len(faults)} kinds")
+    with open_environment(
         seed=options.seed,
         dsn=options.dsn,
         bugs=options.bugs,
@@ -124,75 +105,78 @@ def prove(options: Options, tell: Callable[[str], None] = lambda _: None) -> Pro
         minutes=options.minutes,
         small_disk="disk-full" in faults,
         spark=options.spark,
-        shard="shard-down" in faults,
+        second_shard="shard-down" in faults,
         keep=options.keep,
-    ) as stage:
-        stage.failpoints = tuple(options.failpoints) or stage.failpoints
-        evidence, began_at = _play(stage, options, plan, tell)
-    tell("judging")
-    shards = (evidence, *evidence.others)
-    verdicts = (
-        *(join({one.shard: check(one) for one in shards}) for check in CHECKS),
-        in_time.rate_returns(evidence, margin=options.margin),
+    ) as environment:
+        environment.failpoints = tuple(options.failpoints) or environment.failpoints
+        evidence, started_at = _run(environment, options, plan, on_progress)
+    on_progress("checking the evidence")
+    checks = (
+        *(merge_shards({shard.shard: check(shard) for shard in evidence.all_shards}) for check in CHECKS),
+        rate_returns(evidence, margin=options.margin),
     )
-    return Proved(options, plan, evidence, verdicts, began_at, now())
+    return RunResult(options, plan, evidence, checks, started_at, now())
 
 
-def _play(stage: Scene, options: Options, plan: Sequence[Planned], tell: Callable[[str], None]) -> tuple[Evidence, float]:
-    watch = Watch(stage.target.dsn)
-    _start(stage, options)
-    watch.start()
-    _await_flow(stage, options)
-    began_at = now()
-    tell("everything flows")
-    until = began_at + options.minutes * 60
-    nemesis = Nemesis(stage, plan, tell)
-    nemesis.run(began_at, until)
+def _run(
+    environment: Environment, options: Options, plan: Sequence[PlannedFault], on_progress: Callable[[str], None]
+) -> tuple[Evidence, float]:
+    sampler = Sampler(environment.target.dsn)
+    _start_processes(environment, options)
+    sampler.start()
+    _wait_until_running(environment, options)
+    started_at = now()
+    on_progress("the workload is running")
+    until = started_at + options.minutes * 60
+    nemesis = Nemesis(environment, plan, on_progress)
+    nemesis.run(started_at, until)
     time.sleep(max(until - now(), 0))
-    until = now()
-    tell(f"healing and draining after {len(nemesis.fallen)} faults")
-    stage.cast.mend()
-    drained = drain(stage, options.drain_s)
-    watch.stop()
-    (stage.folder / "course.json").write_bytes(msgspec.json.encode({"faults": nemesis.fallen, "samples": watch.samples}))
-    tell("reading everything again from position 0")
-    first, *others = (read_evidence(target, stage.folder, drained[target.name]) for target in stage.targets)
+    producers_stopped_at = now()
+    on_progress(f"finishing the work after {len(nemesis.faults)} faults")
+    environment.processes.restart_dead()
+    states = finish_workload(environment, options.stalled_s)
+    sampler.stop()
+    (environment.folder / "course.json").write_bytes(msgspec.json.encode({"faults": nemesis.faults, "samples": sampler.samples}))
+    on_progress("reading the logs from position 1")
+    first, *others = (collect_evidence(target, environment.folder, states[target.name]) for target in environment.targets)
     evidence = replace(
         first,
-        others=others,
-        fallen=nemesis.fallen,
-        samples=watch.samples,
-        flows_until=until,
-        unexpected=stage.cast.unexpected,
+        other_shards=others,
+        faults=nemesis.faults,
+        samples=sampler.samples,
+        producers_stopped_at=producers_stopped_at,
+        unexpected_exits=environment.processes.unexpected_exits,
     )
-    return evidence, began_at
+    return evidence, started_at
 
 
-def _start(stage: Scene, options: Options) -> None:
+def _start_processes(environment: Environment, options: Options) -> None:
+    processes, config = environment.processes, environment.config
     for number in range(1, options.nodes + 1):
-        stage.cast.add("node", stage.orders(f"node-{number}", bugs=tuple(options.bugs), shards=stage.shards))
+        processes.add("node", config(f"node-{number}", bugs=tuple(options.bugs), shards=environment.shards))
     for number in range(1, options.producers + 1):
-        stage.cast.add("producer", stage.orders(f"producer-{number}", rate=options.rate))
-    if stage.shards:
-        stage.cast.add("producer", stage.orders("producer-spread", rate=options.rate / 2, shards=stage.shards))
-    # Not through the proxy: what a reader sees must not depend on it.
-    for target in stage.targets:
-        stage.cast.add("reader", stage.orders(reader_name(target.name), dsn=target.dsn))
-    stage.cast.add("sink", stage.orders("sink"))
+        processes.add("producer", config(f"producer-{number}", rate=options.rate))
+    if environment.shards:
+        processes.add("producer", config("producer-sharded", rate=options.rate / 2, shards=environment.shards))
+    # Readers do not use the proxy: what they read must not depend on it.
+    for target in environment.targets:
+        processes.add("reader", config(reader_name(target.name), dsn=target.dsn))
+    processes.add("sink", config("sink"))
     if options.spark:
-        stage.cast.add("pipeline", stage.orders("pipeline", bugs=tuple(options.bugs)))
+        processes.add("pipeline", config("pipeline", bugs=tuple(options.bugs)))
 
 
-def _await_flow(stage: Scene, options: Options) -> None:
-    """Until events are handled everywhere: processes take a while to start, Spark longer."""
-    deadline = now() + START_S
-    for target in stage.targets:
+def _wait_until_running(environment: Environment, options: Options) -> None:
+    """Waits until events are handled on every shard: processes take a while to start, Spark longer."""
+    deadline = now() + START_TIMEOUT_S
+    for target in environment.targets:
         with connect(target) as conn:
-            while now() < deadline and not _flows(conn, spark=options.spark and target.name == MAIN):
+            while now() < deadline and not _is_running(conn, spark=options.spark and target.name == MAIN):
                 time.sleep(0.1)
 
 
-def _flows(conn: Connection, *, spark: bool) -> bool:
-    row = conn.execute(query("prove/flows")).fetchone()
+def _is_running(conn: Connection, *, spark: bool) -> bool:
+    row = conn.execute(query("prove/is_running")).fetchone()
     assert row is not None
-    return bool(row[0] and (row[1] or not spark))
+    consumes, has_pipeline_batch = row
+    return bool(consumes and (has_pipeline_batch or not spark))

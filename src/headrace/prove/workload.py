@@ -1,4 +1,4 @@
-"""Workload: topics, rules, correlators, schedule, and which transactions the producers make.
+"""Workload: topics, rules, correlators and schedule of a run, and the transactions of its producers.
 
 Promises: transaction number k of a producer is the same in every run of a seed, event ids included."""
 
@@ -11,28 +11,26 @@ from uuid import UUID
 from headrace.correlators import ActionOutput, Correlator, EventOutput, Output, create_correlator
 from headrace.db import Connection, query
 from headrace.log import create_topic
-from headrace.prove.history import Sent
+from headrace.prove.history import SentEvent
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.spark.pipeline import set_engine
 
-ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SUNK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sunk"
+ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SINK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sink"
 TRIPS = "trips"
-"""Its rules and correlators run on Spark where the run has a pipeline, in the database where it has none."""
+"""Its rules and correlators run on Spark if the run has a pipeline, else in the database."""
 PARTITIONS = 4
-PUBLISHED = (ORDERS, STEPS, TRIPS, TROUBLE)
-"""The topics that producers write to."""
-WHOLE = (ORDERS, STEPS, TRIPS, ALERTS, TICKS, TROUBLE, SUNK)
-"""The topics whose log is there from position 1 to the end."""
+COMPLETE_TOPICS = (ORDERS, STEPS, TRIPS, ALERTS, TICKS, TROUBLE, SINK)
+"""The topics whose log is kept from position 1 to the end."""
 POISON = "poison"
 SCHEDULE = "every-second"
 CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
 EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 65
-"""Old events by day: so many that their slow consumer is behind for more than half of the run."""
+"""Old events per day: enough to keep their slow consumer behind for more than half of the run."""
 LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
 CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
-"""The consumers and their topics. Two meet poison, one event by event and one in batches; the last is slow on purpose."""
+"""The consumers and their topics. Two get poison, one event by event and one in batches; the last is slow on purpose."""
 
 RULES = (
     Rule(name="big", topic=ORDERS, event_type="placed", action="charge", condition="(object -> 'amount')::int >= 800"),
@@ -80,36 +78,36 @@ OUTPUTS: dict[str, Output] = {
 }
 ACTIONS = ("charge", "paint", "inspect", "notify", "remind", "explode")
 TYPES = {ORDERS: ("placed", "placed", "placed", "returned"), STEPS: tuple("abc"), TRIPS: ("out", "back", "out", "back", "lost")}
-"""What producers publish."""
+"""The event types that producers publish."""
 SHARES = (62, 28, 10)
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """What a producer does: these events, by one of the ways in, then commit or roll back, perhaps after holding it open."""
+    """A producer's transaction: it publishes the events by one method, may stay open for a while, and commits or rolls back."""
 
     op: int
-    events: tuple[Sent, ...]
-    way: str
+    events: tuple[SentEvent, ...]
+    method: str
     commits: bool
     hold_s: float
 
 
-def transaction(seed: int, producer: str, op: int) -> Transaction:
-    """The transaction number `op` of a producer."""
+def make_transaction(seed: int, producer: str, op: int) -> Transaction:
+    """Transaction number `op` of a producer."""
     draw = random.Random(f"{seed}:{producer}:{op}")
     count = draw.choice((1, 1, 2, 3, 5, 8, 13))
-    events = tuple(_event(draw, producer, op * 16 + place) for place in range(count))
-    held = draw.random() < 0.03
+    events = tuple(_event(draw, producer, op * 16 + index) for index in range(count))
+    is_held = draw.random() < 0.03
     return Transaction(
-        op, events, draw.choice(("sql", "python", "copy")), draw.random() >= 0.03, draw.uniform(0.02, 0.3) if held else 0.0
+        op, events, draw.choice(("sql", "python", "copy")), draw.random() >= 0.03, draw.uniform(0.02, 0.3) if is_held else 0.0
     )
 
 
-def _event(draw: random.Random, producer: str, n: int) -> Sent:
+def _event(draw: random.Random, producer: str, n: int) -> SentEvent:
     (topic,) = draw.choices(tuple(TYPES), weights=SHARES)
     type_ = draw.choice(TYPES[topic])
-    return Sent(
+    return SentEvent(
         id=UUID(int=draw.getrandbits(128), version=4),
         topic=topic,
         type=type_,
@@ -120,18 +118,18 @@ def _event(draw: random.Random, producer: str, n: int) -> Sent:
     )
 
 
-def furnish(conn: Connection, *, minutes: float, spark: bool = False) -> None:
-    """Gives a migrated database everything the workload needs. With `spark` a pipeline is to run the topic of trips."""
+def create_workload(conn: Connection, *, minutes: float, spark: bool = False) -> None:
+    """Creates everything the workload needs in a migrated database. With `spark`, a pipeline runs the topic of trips."""
     conn.execute(query("prove/tables"))
     for topic in (ORDERS, STEPS, TRIPS):
         create_topic(conn, topic, partitions=PARTITIONS)
-    for topic in (ALERTS, TICKS, TROUBLE, SUNK):
+    for topic in (ALERTS, TICKS, TROUBLE, SINK):
         create_topic(conn, topic)
     for rule in RULES:
         create_rule(conn, rule)
     for name, pattern in PATTERNS.items():
-        wanted = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern.text}
-        create_correlator(conn, Correlator(name=name, topic=pattern.topic, key="key", pattern=pattern.text, outputs=wanted))
+        outputs = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern.text}
+        create_correlator(conn, Correlator(name=name, topic=pattern.topic, key="key", pattern=pattern.text, outputs=outputs))
     create_schedule(conn, SCHEDULE, cron=CRON, topic=TICKS, type="tick", missed="all", missed_max=1000, grace_s=5)
     if spark:
         set_engine(conn, TRIPS, "spark")
@@ -139,7 +137,7 @@ def furnish(conn: Connection, *, minutes: float, spark: bool = False) -> None:
 
 
 def _fill_expiring(conn: Connection, per_day: int) -> None:
-    """Days of a log that retention may drop as soon as its slow consumer has passed them, and not before."""
+    """Fills days of a log that retention may drop after their slow consumer has passed them, and not before."""
     for day in range(EXPIRING_DAYS, 0, -1):
         conn.execute("select set_config('headrace.clock_shift', %s, false)", (f"-{day + 2} days",))
         if day == EXPIRING_DAYS:
@@ -148,6 +146,6 @@ def _fill_expiring(conn: Connection, per_day: int) -> None:
         while conn.execute("select * from headrace.sequence()").fetchall():
             pass
     conn.execute("select set_config('headrace.clock_shift', '', false)")
-    # Before retention: what no consumer has asked for may go at once.
+    # Before retention is set: a log without consumers may be dropped at once.
     conn.execute("select headrace.create_consumer(%s, %s)", (EXPIRING, LAGGARD))
     conn.execute("update headrace.topic set retention = '1 day' where topic = %s", (EXPIRING,))

@@ -1,9 +1,8 @@
-"""Page: a report as one HTML file for people."""
+"""Report: pages with tables and charts for people, each one HTML file.
 
-from headrace.report.page import Marked, Page, add_table
+Owns: the style that reports share. Promises: a page loads nothing and runs no script; whatever an event contains stays text."""
 
-__all__ = [
-    "Marked",
-    "Page",
-    "add_table",
-]
+from headrace.report.charts import Span, bar_chart, line_chart, require_charts
+from headrace.report.page import Page, StyledText, add_table
+
+__all__ = ["Page", "Span", "StyledText", "add_table", "bar_chart", "line_chart", "require_charts"]

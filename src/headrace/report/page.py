@@ -1,6 +1,4 @@
-"""Owns: the frame and the looks that reports share.
-
-A page loads nothing and runs no script. It is built as a tree, so that whatever an event holds stays text."""
+"""The page of a report, built as a tree, so that the library escapes every text."""
 
 from __future__ import annotations
 
@@ -16,22 +14,21 @@ table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .25rem .8rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #dde3ea }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 code, pre { font: 13px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-svg { width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: #55606e } .axis { stroke: #aab4c0 }
+figure { margin: 1rem 0 } figcaption { font-weight: 600 } svg { width: 100%; height: auto }
 @media (prefers-color-scheme: dark) {
-body { background: #14181d; color: #dde3ea } th, td { border-color: #333c47 }
-svg text { fill: #9aa6b4 } .axis { stroke: #333c47 } }
+body { background: #14181d; color: #dde3ea } th, td { border-color: #333c47 } }
 """
 
 
-class Marked(NamedTuple):
+class StyledText(NamedTuple):
     """A text with a class of the page's style."""
 
     text: str
-    kind: str
+    style: str
 
 
 class Page:
-    """A page with its title and, after the shared looks, a style of its own; whoever makes it fills the body."""
+    """A page with a title and, after the shared style, a style of its own; the caller fills `body`."""
 
     def __init__(self, title: str, *, style: str = "") -> None:
         self._root = Element("html", lang="en")
@@ -47,7 +44,7 @@ class Page:
 
 
 def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table with a line of headings; counts stand on the right. What names something, such as a position, is given as text."""
+    """A table with a row of headings. Integers are counts and stand on the right; give a position as text."""
     table = SubElement(parent, "table")
     head = SubElement(table, "tr")
     for column in columns:
@@ -61,7 +58,7 @@ def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[o
 def _add_cell(line: Element, value: object) -> None:
     if isinstance(value, int):
         SubElement(line, "td", {"class": "n"}).text = f"{value:,}"
-    elif isinstance(value, Marked):
-        SubElement(line, "td", {"class": value.kind}).text = value.text
+    elif isinstance(value, StyledText):
+        SubElement(line, "td", {"class": value.style}).text = value.text
     else:
         SubElement(line, "td").text = str(value)

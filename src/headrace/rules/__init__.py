@@ -4,21 +4,20 @@ Owns: rules, their versions and firings. Promises: each version fires exactly on
 firings, actions and the cursor commit together; every event ends as matched or unmatched; user text is never executed."""
 
 from headrace.rules.condition_tester import database_engine
-from headrace.rules.engine import Reacted, RuleEngine, WatchedTopic
+from headrace.rules.definition import RULES, load_rules
+from headrace.rules.engine import FiredBatch, RuleEngine, WatchedTopic
 from headrace.rules.rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
-from headrace.rules.rule_file import RulePlan, apply, load_rules, plan
 from headrace.rules.versions import RuleVersion, list_rule_versions
 
 __all__ = [
-    "Reacted",
+    "RULES",
+    "FiredBatch",
     "Rule",
     "RuleEngine",
-    "RulePlan",
     "RuleState",
     "RuleVersion",
     "WatchedTopic",
     "alter_rule",
-    "apply",
     "create_rule",
     "database_engine",
     "drop_rule",
@@ -26,5 +25,4 @@ __all__ = [
     "list_rule_versions",
     "list_rules",
     "load_rules",
-    "plan",
 ]

@@ -1,4 +1,4 @@
-"""Tester: conditions answered by the database itself, over events that are in no log."""
+"""Condition tester: the database evaluates conditions over events that are in no log."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from collections.abc import Sequence
 
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import (
-    Answers,
     Condition,
-    Dialect,
     Engine,
     Sample,
-    answer_queries,
+    SqlDialect,
+    TruthTable,
+    evaluate_sql,
     field_to_postgres,
-    joined,
     sample_rows,
     to_postgres,
 )
 
-_POSTGRES = Dialect(to_postgres, field_to_postgres, " offset 0")
+_POSTGRES = SqlDialect(to_postgres, field_to_postgres, " offset 0")
 
 
-def database_engine(conn: Connection, *, hoisted: bool = True) -> Engine:
-    """The answers of the database; `hoisted` as rules are evaluated, with each field taken out once."""
+def database_engine(conn: Connection, *, extract_once: bool = True) -> Engine:
+    """The engine of the database; by default it extracts each field once per event, as rules do."""
 
-    def answers(conditions: Sequence[Condition], events: Sequence[Sample]) -> Answers:
+    def evaluate(conditions: Sequence[Condition], events: Sequence[Sample]) -> TruthTable:
         with map_database_errors(), conn.transaction():
             conn.execute(query("rules/sample"))
             with conn.cursor().copy("copy sample from stdin") as copy:
                 for row in sample_rows(events):
                     copy.write_row(row)
-            # Our own printers' text: the user's is never executed.
-            texts = answer_queries(conditions, _POSTGRES, hoisted=hoisted)
-            return joined(len(events), (conn.execute(text).fetchall() for text in texts))
+            # Text of our own printers: the user's is never executed.
+            return evaluate_sql(conditions, len(events), _POSTGRES, conn.execute, extract_once=extract_once)
 
-    return answers
+    return evaluate

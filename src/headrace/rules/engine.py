@@ -1,7 +1,7 @@
-"""Reactor: runs the rules of every topic on one database.
+"""Rule engine: compiles and evaluates the rules of every topic on one database.
 
-Owns: one node's share of compiling and matching. Promises: a rule written by whatever means is in force within a second; a batch
-of events, its firings, its actions and the cursor are one transaction, so any number of reactors may run, and any may die."""
+Owns: one node's share of it. Promises: a rule, written by whatever means, is active within a second; a batch of events, its
+firings, its actions and the cursor are one transaction, so any number of nodes may run, and any of them may die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from psycopg.rows import class_row
 
 from headrace.db import Pool, Subscription, query
-from headrace.definitions import IDLE_S, Failures, Watch
+from headrace.definitions import IDLE_S, DefinitionLoops, Failures
 from headrace.rules.compiler import compile_topic, pending_topics
 
 BATCH = 2000
@@ -19,7 +19,7 @@ BATCH = 2000
 
 @dataclass(frozen=True)
 class WatchedTopic:
-    """A topic with rules, and the reserved consumer that runs them."""
+    """A topic with rules, and the reserved consumer that evaluates them."""
 
     topic_id: int
     consumer_id: int
@@ -28,7 +28,7 @@ class WatchedTopic:
 
     @property
     def batch(self) -> int:
-        """How many events one batch has at most."""
+        """How many events a batch has at most."""
         return BATCH
 
     def __str__(self) -> str:
@@ -36,8 +36,8 @@ class WatchedTopic:
 
 
 @dataclass(frozen=True)
-class Reacted:
-    """What one batch did: events passed, rules fired, and the position it came to."""
+class FiredBatch:
+    """A batch that was evaluated: how many events it had, how many rules fired, and its last position."""
 
     events: int
     firings: int
@@ -45,16 +45,16 @@ class Reacted:
 
 
 class RuleEngine:
-    """Compiles rules and evaluates them until told to stop, each topic by itself."""
+    """Compiles rules and evaluates them until `stop` is set, each topic in a loop of its own."""
 
     noun = "rule"
 
-    def __init__(self, pool: Pool, rule_bell: Subscription, log_bell: Subscription, stop: asyncio.Event) -> None:
+    def __init__(self, pool: Pool, rules_written: Subscription, log_appended: Subscription, stop: asyncio.Event) -> None:
         self._pool = pool
-        self._watch: Watch[WatchedTopic] = Watch(self, rule_bell, log_bell, stop)
+        self._loops: DefinitionLoops[WatchedTopic] = DefinitionLoops(self, rules_written, log_appended, stop)
         self._failures = Failures()
         self.events = 0
-        """How many events this reactor has passed."""
+        """How many events this engine has evaluated."""
         self.firings = 0
 
     @property
@@ -62,7 +62,7 @@ class RuleEngine:
         return self._failures.count
 
     async def run(self) -> None:
-        await self._watch.run()
+        await self._loops.run()
 
     async def watched(self) -> list[WatchedTopic]:
         """The topics with rules."""
@@ -70,29 +70,32 @@ class RuleEngine:
             return await (await cursor.execute(query("rules/watched_topics"))).fetchall()
 
     async def compile_once(self) -> int:
-        """Compiles what is pending, and returns how many versions that were."""
+        """Compiles pending versions, and returns how many there were."""
         async with self._pool.connection() as conn:
             compiled = sum([await compile_topic(conn, topic_id) for topic_id in await pending_topics(conn)])
             if not compiled:
                 await conn.execute("select headrace_internal.show_status()")
         return compiled
 
-    async def turn(self, watched: WatchedTopic) -> float:
-        """One batch, if one is due; returns for how many seconds the topic may rest."""
-        return 0 if await self.react_once(watched) else IDLE_S
+    async def turn(self, topic: WatchedTopic) -> float:
+        """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""
+        return 0 if await self.fire_once(topic) else IDLE_S
 
-    async def react_once(self, watched: WatchedTopic) -> Reacted | None:
-        """One batch of a topic; None when nothing is due here."""
-        reacted: Reacted | None = None
-        given = {"topic_id": watched.topic_id, "max": watched.batch}
+    async def fire_once(self, topic: WatchedTopic) -> FiredBatch | None:
+        """Evaluates one batch of a topic; None when nothing is due here."""
+        batch: FiredBatch | None = None
         async with (
             self._pool.connection() as conn,
-            self._failures.recorded(conn, watched),
+            self._failures.recorded(conn, topic),
             conn.transaction(),
-            conn.cursor(row_factory=class_row(Reacted)) as cursor,
+            conn.cursor(row_factory=class_row(FiredBatch)) as cursor,
         ):
-            reacted = await (await cursor.execute(query("rules/react"), given)).fetchone()
-        if reacted:
-            self.events += reacted.events
-            self.firings += reacted.firings
-        return reacted
+            await cursor.execute(
+                "select events, firings, position from headrace_internal.react(p_topic_id => %s, p_max => %s)",
+                (topic.topic_id, topic.batch),
+            )
+            batch = await cursor.fetchone()
+        if batch:
+            self.events += batch.events
+            self.firings += batch.firings
+        return batch

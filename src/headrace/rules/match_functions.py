@@ -1,12 +1,12 @@
-"""Generates the functions that match events with rules: one per topic, and one for the inline rules of all topics.
+"""Generates the SQL functions that evaluate rules: one per topic, and one for the inline rules of all topics.
 
-Owns: headrace_internal.match_<topic_id> and headrace_internal.react_inline. Promises: their text is made of our own trees and names only. Rules of
-a shape that many share are rows of one join, so that new ones do not write the function again; rules of a rare shape stand in the
-function one by one, since comparing is cheaper than looking up."""
+Owns: headrace_internal.match_<topic_id> and headrace_internal.react_inline. Promises: their text consists of our own trees and
+names only. Rules of a shape that many share are rows of one join, so that a new one does not change the function; rules of a
+rare shape are compared one by one in the function, which is cheaper than a lookup."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -17,14 +17,16 @@ from headrace.db import query
 from headrace.lang.condition import Condition, Field, field_to_postgres, parse, shape_to_postgres, to_postgres
 
 SHARED_MIN = 8
-"""From so many rules on a shape is a join."""
+"""A shape with this many rules is a join."""
 DIRECT_MAX = 500
-"""So many rules at most stand in a function one by one; what is beyond is joined."""
+"""At most this many rules are compared one by one in a function; the others are joined."""
+
+Columns = dict[Field, str]
 
 
 @dataclass(frozen=True)
-class Member:
-    """A version in force, and the shape it has."""
+class ActiveVersion:
+    """An active version of a rule, and its shape."""
 
     shape_id: int
     topic_id: int
@@ -43,55 +45,45 @@ def match_name(topic_id: int) -> str:
     return f"match_{topic_id}"
 
 
-def match_body(topic_id: int, members: Sequence[Member]) -> str:
-    """The body of a topic's match function. Members: of every shape SHARED_MIN, or all it has."""
-
-    def guard(member: Member) -> sql.Composed:
-        return sql.SQL("e.type = {}").format(sql.Literal(member.event_type))
-
-    columns = _columns(members)
-    branches = _branches("match", members, columns, guard, since=True)
-    return _filled(
+def match_body(topic_id: int, versions: Sequence[ActiveVersion]) -> str:
+    """The body of a topic's match function. Versions: SHARED_MIN of every shape, or all it has."""
+    columns = _columns(versions)
+    return _fill(
         "rules/match_body",
         fields=_extractions(columns),
         log=sql.Identifier(f"log_{topic_id}"),
-        branches=sql.SQL("    union all\n    ").join(branches),
+        branches=sql.SQL("    union all\n    ").join(_branches("match", versions, columns)),
     ).as_string(None)
 
 
-def inline_body(members: Sequence[Member]) -> str:
+def inline_body(versions: Sequence[ActiveVersion]) -> str:
     """The body of the trigger function of the inline rules."""
-
-    def guard(member: Member) -> sql.Composed:
-        return sql.SQL("e.topic_id = {} and e.type = {}").format(sql.Literal(member.topic_id), sql.Literal(member.event_type))
-
-    columns = _columns(members)
-    branches = _branches("inline", members, columns, guard, since=False)
-    topics = sorted({member.topic_id for member in members})
-    return _filled(
+    columns = _columns(versions)
+    topics = sorted({version.topic_id for version in versions})
+    return _fill(
         "rules/inline_body",
         fields=_extractions(columns),
         topics=sql.SQL(", ").join(sql.Literal(topic_id) for topic_id in topics),
-        branches=sql.SQL("            union all\n            ").join(branches),
+        branches=sql.SQL("            union all\n            ").join(_branches("inline", versions, columns)),
     ).as_string(None)
 
 
 def match_function(topic_id: int, body: str) -> sql.Composed:
     """The statement that creates a topic's match function."""
-    return _filled("rules/match_function", function=sql.Identifier(match_name(topic_id)), body=sql.Literal(body))
+    return _fill("rules/match_function", function=sql.Identifier(match_name(topic_id)), body=sql.Literal(body))
 
 
 def inline_function(body: str) -> sql.Composed:
     """The statement that creates the trigger function of the inline rules."""
-    return _filled("rules/inline_function", body=sql.Literal(body))
+    return _fill("rules/inline_function", body=sql.Literal(body))
 
 
-def _columns(members: Sequence[Member]) -> dict[Field, str]:
-    fields = dict.fromkeys(field for member in members for field in member.condition.fields)
+def _columns(versions: Iterable[ActiveVersion]) -> Columns:
+    fields = dict.fromkeys(field for version in versions for field in version.condition.fields)
     return {field: f"e.f{number}" for number, field in enumerate(fields, 1)}
 
 
-def _extractions(columns: dict[Field, str]) -> sql.Composable:
+def _extractions(columns: Columns) -> sql.Composable:
     """Each field as a column, with a comma before it."""
     return sql.Composed(
         [
@@ -101,55 +93,54 @@ def _extractions(columns: dict[Field, str]) -> sql.Composable:
     )
 
 
-def _branches(
-    kind: str, members: Sequence[Member], columns: dict[Field, str], guard: Callable[[Member], sql.Composed], *, since: bool
-) -> list[sql.Composed]:
-    """One join per shape that many share, and one list of all others."""
-    shared: list[Member] = []
-    direct: list[Member] = []
-    for _, group in groupby(members, key=attrgetter("shape_id")):
-        alike = list(group)
-        if len(alike) >= SHARED_MIN or len(direct) + len(alike) > DIRECT_MAX:
-            shared.append(alike[0])
+def _branches(timing: str, versions: Sequence[ActiveVersion], columns: Columns) -> list[sql.Composed]:
+    """One join per shape that many rules share, and one list of all other rules."""
+    shared: list[ActiveVersion] = []
+    direct: list[ActiveVersion] = []
+    for _, group in groupby(versions, key=attrgetter("shape_id")):
+        of_shape = list(group)
+        if len(of_shape) >= SHARED_MIN or len(direct) + len(of_shape) > DIRECT_MAX:
+            shared.append(of_shape[0])
         else:
-            direct.extend(alike)
-    branches = [_join(f"rules/{kind}_join", member, columns) for member in shared]
+            direct.extend(of_shape)
+    branches = [_join(f"rules/{timing}_join", version, columns) for version in shared]
     if direct:
-        branches.append(_filled(f"rules/{kind}_direct", cases=_cases(direct, columns, guard, since=since)))
+        branches.append(_fill(f"rules/{timing}_direct", cases=_cases(direct, columns, inline=timing == "inline")))
     return branches
 
 
-def _join(template: str, member: Member, columns: dict[Field, str]) -> sql.Composed:
-    printed = shape_to_postgres(member.condition, columns, "m")
-    return _filled(
+def _join(template: str, version: ActiveVersion, columns: Columns) -> sql.Composed:
+    shape = shape_to_postgres(version.condition, columns, "m")
+    return _fill(
         template,
-        shape_id=sql.Literal(member.shape_id),
-        topic_id=sql.Literal(member.topic_id),
-        key=_printed(printed.key or "''"),
-        rest=_printed(printed.rest or "true"),
+        shape_id=sql.Literal(version.shape_id),
+        topic_id=sql.Literal(version.topic_id),
+        key=_printed(shape.access_key or "''"),
+        rest=_printed(shape.residual or "true"),
     )
 
 
-def _cases(
-    direct: Sequence[Member], columns: dict[Field, str], guard: Callable[[Member], sql.Composed], *, since: bool
-) -> sql.Composed:
+def _cases(versions: Sequence[ActiveVersion], columns: Columns, *, inline: bool) -> sql.Composed:
     """`when <topic and type> then array[case when <condition> then <version> end, …]` for every topic and type."""
     by_type = attrgetter("topic_id", "event_type")
     cases: list[sql.Composed] = []
-    for _, group in groupby(sorted(direct, key=lambda member: (*by_type(member), member.version_id)), key=by_type):
-        alike = list(group)
-        answers = sql.SQL(", ").join(_answer(member, columns, since=since) for member in alike)
-        cases.append(sql.SQL("when {} then array[{}]").format(guard(alike[0]), answers))
+    in_order = sorted(versions, key=attrgetter("topic_id", "event_type", "version_id"))
+    for (topic_id, event_type), group in groupby(in_order, key=by_type):
+        # A match function sees one topic only.
+        topic = sql.SQL("e.topic_id = {} and ").format(sql.Literal(topic_id)) if inline else sql.SQL("")
+        answers = sql.SQL(", ").join(_answer(version, columns, inline=inline) for version in group)
+        cases.append(sql.SQL("when {}e.type = {} then array[{}]").format(topic, sql.Literal(event_type), answers))
     return sql.SQL(" ").join(cases)
 
 
-def _answer(member: Member, columns: dict[Field, str], *, since: bool) -> sql.Composed:
-    condition = _printed(to_postgres(member.condition, columns))
-    begun = sql.SQL("e.position >= {} and ").format(sql.Literal(member.since_position)) if since else sql.SQL("")
-    return sql.SQL("case when {}{} then {}::bigint end").format(begun, condition, sql.Literal(member.version_id))
+def _answer(version: ActiveVersion, columns: Columns, *, inline: bool) -> sql.Composed:
+    condition = _printed(to_postgres(version.condition, columns))
+    # An inline rule sees events that have no position yet.
+    since = sql.SQL("") if inline else sql.SQL("e.position >= {} and ").format(sql.Literal(version.since_position))
+    return sql.SQL("case when {}{} then {}::bigint end").format(since, condition, sql.Literal(version.version_id))
 
 
-def _filled(template: str, **parts: sql.Composable) -> sql.Composed:
+def _fill(template: str, **parts: sql.Composable) -> sql.Composed:
     return sql.SQL(query(template)).format(**parts)
 
 

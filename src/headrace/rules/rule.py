@@ -1,4 +1,4 @@
-"""Rules: what they are, and how they are written and read. The table headrace.rule is the truth; this is its Python face."""
+"""Rules: create, alter, drop, list. The truth is the table headrace.rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.lang.condition import parse
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """On an event of a type, if the condition is true, an action is sent: with the event's payload and key."""
+    """On an event of a type, if the condition is true, send an action with the event's payload and key."""
 
     name: str
     topic: str
@@ -30,7 +30,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleState:
-    """A rule as it stands: its status, its error, and the position from which this version is in force."""
+    """A rule with its status, its error, and the position from which this version is active."""
 
     rule: Rule
     namespace: str
@@ -45,17 +45,17 @@ class RuleState:
 
 
 def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
-    """Writes a new rule and returns its id. Raises ConditionError before anything is written, RuleExists, UnknownTopic."""
+    """Creates a rule and returns its id. Raises ConditionError before anything is written, RuleExists, UnknownTopic."""
     parse(rule.condition)
     with map_database_errors():
         row = conn.execute(query("rules/create_rule"), _parameters(rule, namespace, source)).fetchone()
     if row is None:
-        raise RuleExists(f"rule {rule.name!r} is already there; change it with alter_rule, or choose another name")
+        raise RuleExists(f"rule {rule.name!r} already exists; change it with alter_rule, or choose another name")
     return int(row[0])
 
 
 def alter_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> None:
-    """Gives the rule of this name a new definition. Raises ConditionError before anything is written, UnknownRule."""
+    """Gives a rule a new definition. Raises ConditionError before anything is written, UnknownRule."""
     parse(rule.condition)
     with map_database_errors():
         changed = conn.execute(query("rules/alter_rule"), _parameters(rule, namespace, source)).rowcount
@@ -74,18 +74,17 @@ def drop_rule(conn: Connection, name: str, *, namespace: str | None = None) -> N
 def list_rules(
     conn: Connection, *, topic: str | None = None, name: str | None = None, namespace: str | None = None
 ) -> list[RuleState]:
-    """The rules of a namespace with their state, by name: all, those of a topic, or the one named."""
+    """The rules of a namespace with their state, by name: all, those of a topic, or one."""
     with map_database_errors(), conn.cursor(row_factory=state_row(Rule, _state)) as cursor:
-        given = {"topic": topic, "rule": name, "namespace": namespace}
-        return cursor.execute(query("rules/rules"), given).fetchall()
+        parameters = {"topic": topic, "rule": name, "namespace": namespace}
+        return cursor.execute(query("rules/rules"), parameters).fetchall()
 
 
 def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> RuleState:
     """One rule with its state. Raises UnknownRule."""
-    found = list_rules(conn, name=name, namespace=namespace)
-    if not found:
-        raise _unknown(conn, name, namespace)
-    return found[0]
+    for state in list_rules(conn, name=name, namespace=namespace):
+        return state
+    raise _unknown(conn, name, namespace)
 
 
 def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:

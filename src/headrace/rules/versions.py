@@ -1,4 +1,4 @@
-"""Versions: what a rule was, when, and from which position to which it was in force."""
+"""Versions: how a rule was written over time, and on which positions each version was active."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.db import Connection, map_database_errors, query
 
 @dataclass(frozen=True)
 class RuleVersion:
-    """A version. It was in force from `since_position` to `until_position`, both included; never where the first is None.
+    """A version of a rule, active from `since_position` to `until_position`, both included; never if the first is None.
 
-    A rule that was dropped and created again has another `rule_id`; `dropped` marks the version that is the deletion."""
+    A rule that was dropped and created again has a new `rule_id`; `dropped` marks the version that is the drop."""
 
     rule_id: int
     version: int
@@ -37,9 +37,9 @@ class RuleVersion:
 
 
 def list_rule_versions(conn: Connection, name: str, *, namespace: str | None = None) -> list[RuleVersion]:
-    """All versions of a rule, oldest first, also of one that was dropped. Raises UnknownRule where there never was one."""
+    """All versions of a rule, oldest first, also of a dropped one. Raises UnknownRule if there never was one."""
     with map_database_errors(), conn.cursor(row_factory=class_row(RuleVersion)) as cursor:
-        found = cursor.execute(query("rules/versions"), {"rule": name, "namespace": namespace}).fetchall()
-    if not found:
+        versions = cursor.execute(query("rules/versions"), {"rule": name, "namespace": namespace}).fetchall()
+    if not versions:
         raise UnknownRule(f"there never was a rule {name!r}; see: headrace rule list")
-    return found
+    return versions

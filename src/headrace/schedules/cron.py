@@ -1,43 +1,48 @@
-"""Cron expressions: when they come, by cronsim. Pure.
+"""Cron expressions: when they fire, and which ticks are planned ahead. Pure; the arithmetic is cronsim's.
 
-Daylight saving, as cronsim defines it after Debian's cron. An expression of five fields whose minute and hour do not begin
-with `*` means a time of day: one that does not exist comes at the first minute that does, one that exists twice comes the
-first time only. All others, also those with seconds, follow elapsed time: nothing is moved, and the hour that exists twice
-is gone through twice."""
+Daylight saving follows cronsim, which follows Debian's cron. An expression of five fields whose minute and hour do not begin
+with `*` means a time of day: one that does not exist fires at the first minute that does, one that exists twice fires the
+first time only. All other expressions, and those with seconds, follow elapsed time: nothing is moved, and they fire in both
+passes of an hour that exists twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
+from itertools import takewhile
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from headrace.core import BadCron, BadZone
+from headrace.core import CronNeverFires, InvalidCron, InvalidTimeZone
 
 CRON_CHARS_MAX = 200
+HORIZON = timedelta(days=32)
+TICKS_MAX = 1500
+"""More than a day of a schedule that fires every minute; also more than the largest missed_max."""
 
 
 def check_cron(cron: str) -> None:
-    """Raises BadCron for a text that is not a cron expression."""
+    """Raises InvalidCron for an invalid cron expression."""
     if len(cron) > CRON_CHARS_MAX:
-        raise BadCron(f"cron expression has {len(cron)} characters, at most {CRON_CHARS_MAX} are allowed")
+        raise InvalidCron(f"cron expression has {len(cron)} characters, at most {CRON_CHARS_MAX} are allowed")
     try:
         CronSim(cron, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         fields = len(cron.split())
         reason = f"it has {fields} fields" if fields not in (5, 6) else str(error)
-        raise BadCron(
+        raise InvalidCron(
             f"cron expression {cron!r}: {reason}; write 5 fields (minute hour day-of-month month day-of-week), "
             "or 6 with seconds first, for example 30 6 * * MON-FRI"
         ) from None
 
 
 def check_zone(zone: str) -> tzinfo:
-    """The time zone of an IANA name; raises BadZone."""
+    """The time zone of an IANA name; raises InvalidTimeZone."""
     if zone not in _zones():
-        raise BadZone(f"there is no time zone {zone[:100]!r}; use an IANA name such as Europe/Berlin, or UTC")
+        raise InvalidTimeZone(f"there is no time zone {zone[:100]!r}; use an IANA name such as Europe/Berlin, or UTC")
     return UTC if zone == "UTC" else ZoneInfo(zone)
 
 
@@ -47,12 +52,57 @@ def _zones() -> frozenset[str]:
 
 
 def ticks(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
-    """The moments (in UTC) at which an expression comes after a moment, rising; ends if it does not come for fifty years."""
+    """The moments (in UTC) at which an expression fires after a moment, rising; ends after fifty years without one."""
     check_cron(cron)
     last = after.astimezone(UTC)
-    for found in CronSim(cron, after.astimezone(check_zone(zone))):
-        tick = found.astimezone(UTC)
-        # Asked during the second pass of an hour that exists twice, cronsim answers with the first pass, which is over.
+    for local_tick in CronSim(cron, after.astimezone(check_zone(zone))):
+        tick = local_tick.astimezone(UTC)
+        # In the second pass of an hour that exists twice, cronsim starts with ticks of the first pass, which is over.
         if tick > last:
             last = tick
             yield tick
+
+
+@dataclass(frozen=True)
+class TickPlan:
+    """The ticks to write ahead: all up to `until`. Plan again at `replan_at`, halfway there.
+
+    It has at least the next tick, at most TICKS_MAX and, beyond the first, none after HORIZON. Of the ticks that passed while
+    nobody planned, it has the newest TICKS_MAX; the schedule's policy for missed ticks decides about them."""
+
+    ticks: tuple[datetime, ...]
+    until: datetime
+    replan_at: datetime
+
+
+def plan_ticks(cron: str, zone: str, *, planned_until: datetime, now: datetime) -> TickPlan:
+    """The plan after one that reaches to `planned_until`; raises CronNeverFires if there is no further tick."""
+    past = _past_ticks(cron, zone, planned_until, now)
+    future, until = _future_ticks(cron, zone, max(planned_until, now), now + HORIZON)
+    return TickPlan((*past, *future), until, now + (until - now) / 2)
+
+
+def _future_ticks(cron: str, zone: str, after: datetime, horizon: datetime) -> tuple[list[datetime], datetime]:
+    """The next ticks, and up to when they are complete."""
+    future: list[datetime] = []
+    for tick in ticks(cron, zone, after):
+        if future and tick > horizon:
+            break
+        future.append(tick)
+        if len(future) == TICKS_MAX:
+            return future, tick
+    if not future:
+        raise CronNeverFires(f"cron expression {cron!r} does not fire within fifty years; change the day or the month")
+    return future, max(horizon, future[-1])
+
+
+def _past_ticks(cron: str, zone: str, planned_until: datetime, now: datetime) -> list[datetime]:
+    """The newest ticks between the end of the plan and now. Searched in growing windows that end now: a long outage of a
+    schedule that fires every second must not be walked from its start."""
+    window = timedelta(minutes=30)
+    while True:
+        start = max(planned_until, now - window)
+        past = list(takewhile(lambda tick: tick <= now, ticks(cron, zone, start)))
+        if start == planned_until or len(past) >= TICKS_MAX:
+            return past[-TICKS_MAX:]
+        window *= 2

@@ -1,11 +1,12 @@
 """pg_cron: one job per schedule, in pg_cron's own database, that calls headrace.run_schedule in ours.
 
-pg_cron thinks in one time zone and in minutes, so a job is not the schedule: it comes at a superset of the schedule's
-minutes, and run_schedule fires the ticks that are due. Jobs are compared and brought up to date as a whole."""
+pg_cron knows one time zone and whole minutes, so a job only approximates its schedule: it runs at a superset of the schedule's
+minutes, and run_schedule fires the ticks that are due. All jobs are compared and updated together."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg.conninfo import make_conninfo
@@ -15,11 +16,12 @@ from headrace.db import AsyncConnection, Target, connect_async, query
 
 EVERY_MINUTE = "* * * * *"
 _minutes = re.compile(r"\d{1,2}(,\d{1,2})*")
+_SET_JOB = "select cron.schedule_in_database(%s, %s, format('select headrace.run_schedule(%%s)', %s::integer), %s)"
 
 
 @dataclass(frozen=True)
 class CronJobs:
-    """What a comparison did: jobs that are there now, jobs made or changed, jobs taken away."""
+    """The result of a comparison: how many jobs there are now, and how many were changed (or created) and removed."""
 
     jobs: int
     changed: int
@@ -27,21 +29,8 @@ class CronJobs:
 
 
 @dataclass(frozen=True)
-class Home:
-    """Where pg_cron lives."""
-
-    home: str | None
-    zone: str
-    database: str
-
-    @property
-    def prefix(self) -> str:
-        return f"headrace {self.database} "
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A schedule that wants a job."""
+class ActiveSchedule:
+    """A schedule that needs a job."""
 
     schedule_id: int
     cron: str
@@ -49,69 +38,70 @@ class Wanted:
     cron_job_id: int | None
 
     def minutes(self, cron_zone: str) -> str:
-        """When its job comes. Only minutes that are plain numbers, in UTC, mean the same to pg_cron for certain."""
+        """When its job runs. Only plain minute numbers in UTC certainly mean the same to pg_cron."""
         fields = self.cron.split()
-        plain = len(fields) == 5 and _minutes.fullmatch(fields[0])
-        return f"{fields[0]} * * * *" if plain and self.zone == "UTC" and cron_zone in ("GMT", "UTC") else EVERY_MINUTE
+        is_plain = len(fields) == 5 and _minutes.fullmatch(fields[0])
+        return f"{fields[0]} * * * *" if is_plain and self.zone == "UTC" and cron_zone in ("GMT", "UTC") else EVERY_MINUTE
 
     @property
-    def by_the_minute(self) -> bool:
-        return len(self.cron.split()) == 5
+    def has_seconds(self) -> bool:
+        return len(self.cron.split()) != 5
 
 
 async def sync_cron_jobs(target: Target) -> CronJobs | None:
-    """Gives every active schedule of a database its job and takes the others away; None where there is no pg_cron."""
+    """Gives every active schedule of a database its job and removes the others; None if pg_cron is not installed."""
     async with await connect_async(target) as conn:
-        async with conn.cursor(row_factory=class_row(Wanted)) as cursor:
-            wanted = await (await cursor.execute(query("schedules/wanted_jobs"))).fetchall()
-        done, job_ids = await _compare(conn, target, wanted)
-        for schedule in wanted:
-            # pg_cron comes once a minute: where seconds matter a node fires, and the job is there for when none runs.
-            job_id = job_ids.get(schedule.schedule_id) if schedule.by_the_minute else None
+        async with conn.cursor(row_factory=class_row(ActiveSchedule)) as cursor:
+            schedules = await (await cursor.execute(query("schedules/active_schedules"))).fetchall()
+        result, job_ids = await _compare(conn, target, schedules)
+        for schedule in schedules:
+            # pg_cron runs once a minute: a schedule with seconds is fired by a node, and its job is only a fallback.
+            job_id = None if schedule.has_seconds else job_ids.get(schedule.schedule_id)
             if job_id != schedule.cron_job_id:
-                given = {"schedule_id": schedule.schedule_id, "job_id": job_id}
-                await conn.execute(query("schedules/record_job"), given)
-    return done
+                await conn.execute(query("schedules/record_job"), {"schedule_id": schedule.schedule_id, "job_id": job_id})
+    return result
 
 
 async def remove_cron_jobs(target: Target) -> int:
-    """Takes away all jobs of a database's schedules, for instance before it is dropped; returns how many."""
+    """Removes all jobs of a database's schedules, for example before it is dropped; returns how many."""
     async with await connect_async(target) as conn:
-        done, _ = await _compare(conn, target, [])
+        result, _ = await _compare(conn, target, [])
         await conn.execute("update headrace.schedule set cron_job_id = null where cron_job_id is not null")
-    return done.removed if done else 0
+    return result.removed if result else 0
 
 
-async def _compare(conn: AsyncConnection, target: Target, wanted: list[Wanted]) -> tuple[CronJobs | None, dict[int, int]]:
-    async with conn.cursor(row_factory=class_row(Home)) as cursor:
-        home = await (await cursor.execute(query("schedules/cron_home"))).fetchone()
-    assert home is not None
-    if home.home is None:
+async def _compare(
+    conn: AsyncConnection, target: Target, schedules: Sequence[ActiveSchedule]
+) -> tuple[CronJobs | None, dict[int, int]]:
+    """Updates the jobs of a database; returns a summary, and the job of each schedule."""
+    [(cron_database, cron_zone, database)] = await (await conn.execute(query("schedules/cron_home"))).fetchall()
+    if cron_database is None:
         return None, {}
-    async with await connect_async(Target(target.name, make_conninfo(target.dsn, dbname=home.home))) as cron:
-        installed = await cron.execute("select from pg_extension e where e.extname = 'pg_cron'")
-        if await installed.fetchone() is None:
+    minutes = {schedule.schedule_id: schedule.minutes(cron_zone) for schedule in schedules}
+    async with await connect_async(Target(target.name, make_conninfo(target.dsn, dbname=cron_database))) as home:
+        extension = await home.execute("select from pg_extension e where e.extname = 'pg_cron'")
+        if await extension.fetchone() is None:
             return None, {}
-        async with cron.transaction():
-            return await _rewrite(cron, home, wanted)
+        async with home.transaction():
+            return await _update_jobs(home, database, minutes)
 
 
-async def _rewrite(cron: AsyncConnection, home: Home, wanted: list[Wanted]) -> tuple[CronJobs, dict[int, int]]:
-    # Two nodes that compare at once would make a job twice.
-    await cron.execute("select pg_advisory_xact_lock(hashtext(%s))", (home.prefix,))
-    found = await cron.execute(query("schedules/cron_jobs"), {"prefix": home.prefix, "database": home.database})
-    known: dict[str, tuple[int, str]] = {row[1]: (row[0], row[2]) for row in await found.fetchall()}
+async def _update_jobs(home: AsyncConnection, database: str, schedules: Mapping[int, str]) -> tuple[CronJobs, dict[int, int]]:
+    """Creates, changes and removes jobs, so that each schedule has one that runs at its minutes."""
+    prefix = f"headrace {database} "
+    # Two nodes that compare at the same time would create a job twice.
+    await home.execute("select pg_advisory_xact_lock(hashtext(%s))", (prefix,))
+    cursor = await home.execute(query("schedules/cron_jobs"), {"prefix": prefix, "database": database})
+    old_jobs: dict[str, tuple[int, str]] = {name: (job_id, minutes) for job_id, name, minutes in await cursor.fetchall()}
     job_ids: dict[int, int] = {}
     changed = 0
-    for schedule in wanted:
-        name, minutes = f"{home.prefix}{schedule.schedule_id}", schedule.minutes(home.zone)
-        job_id, had = known.pop(name, (None, None))
-        if job_id is None or had != minutes:
+    for schedule_id, minutes in schedules.items():
+        name = f"{prefix}{schedule_id}"
+        job_id, old_minutes = old_jobs.pop(name, (0, None))
+        if old_minutes != minutes:
             changed += 1
-            given = {"name": name, "minutes": minutes, "schedule_id": schedule.schedule_id, "database": home.database}
-            made = await cron.execute(query("schedules/make_job"), given)
-            job_id = (await made.fetchone() or (0,))[0]
-        job_ids[schedule.schedule_id] = job_id
-    for job_id, _ in known.values():
-        await cron.execute("select cron.unschedule(%s::bigint)", (job_id,))
-    return CronJobs(len(job_ids), changed, len(known)), job_ids
+            [(job_id,)] = await (await home.execute(_SET_JOB, (name, minutes, schedule_id, database))).fetchall()
+        job_ids[schedule_id] = job_id
+    for job_id, _ in old_jobs.values():
+        await home.execute("select cron.unschedule(%s::bigint)", (job_id,))
+    return CronJobs(len(job_ids), changed, len(old_jobs)), job_ids

@@ -1,4 +1,4 @@
-"""Schedules: create, change, pause, resume, drop, run now, list."""
+"""Schedules: create, alter, pause, resume, drop, run now, list."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from psycopg.rows import class_row
 
 from headrace.core import JSON, RawJSON, encode
 from headrace.db import Connection, map_database_errors, query
-from headrace.schedules.cron import check_cron, check_zone, ticks
-from headrace.schedules.planning import Plan, plan
+from headrace.schedules.cron import TickPlan, check_cron, check_zone, plan_ticks, ticks
 
 Missed: TypeAlias = Literal["skip", "one", "all"]
-"""What becomes of ticks nobody fired in time: none is fired, the newest one, or the newest `missed_max`."""
+"""Which ticks are fired late if nobody fired them in time: none, the newest, or the newest `missed_max`."""
+
+_CREATE = """select headrace.create_schedule(
+    p_schedule => %s, p_cron => %s, p_topic => %s, p_type => %s, p_payload => %s, p_zone => %s, p_key => %s, p_headers => %s,
+    p_missed => %s, p_missed_max => %s, p_grace_s => %s, p_active => %s, p_namespace => %s)"""
+_ALTER = """select headrace.alter_schedule(
+    p_schedule => %s, p_cron => %s, p_zone => %s, p_type => %s, p_payload => %s, p_key => %s, p_headers => %s, p_missed => %s,
+    p_missed_max => %s, p_grace_s => %s, p_namespace => %s)"""
+WRITE_PLAN = "select headrace.plan_schedule(%s, %s, %s, %s, %s::timestamptz[], %s, %s)"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule and how it does: `active`, `paused`, `failing` (tried again) or `invalid` (never comes)."""
+    """A schedule and its state: `active`, `paused`, `failing` (will be retried) or `invalid` (never fires)."""
 
     schedule_id: int
     namespace: str
@@ -40,7 +47,7 @@ class Schedule:
     state: str
     error: str | None
     by_cron: bool
-    """pg_cron fires it, a node stands by."""
+    """pg_cron fires it, and a node stands by."""
     planned_until: datetime
     next_tick_at: datetime | None
     last_tick_at: datetime | None
@@ -48,7 +55,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Tick:
-    """A tick that is over: `fired`, `skipped` (missed, and the policy said so) or `manual` (run now)."""
+    """A past tick: `fired`, `skipped` (missed and not fired late) or `manual` (run now)."""
 
     tick_at: datetime
     outcome: str
@@ -57,8 +64,8 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Unplanned:
-    """A schedule whose plan is to be made longer."""
+class UnplannedSchedule:
+    """A schedule whose plan must reach further."""
 
     schedule_id: int
     cron: str
@@ -66,20 +73,13 @@ class Unplanned:
     planned_until: datetime
     now: datetime
 
-    def plan(self) -> Plan:
-        return plan(self.cron, self.zone, planned_until=self.planned_until, now=self.now)
+    def plan(self) -> TickPlan:
+        return plan_ticks(self.cron, self.zone, planned_until=self.planned_until, now=self.now)
 
-    def parameters(self, made: Plan) -> dict[str, object]:
-        """The parameters of queries/schedule/plan.sql."""
-        return {
-            "schedule_id": self.schedule_id,
-            "cron": self.cron,
-            "zone": self.zone,
-            "planned_until": self.planned_until,
-            "ticks": list(made.ticks),
-            "until": made.until,
-            "replan_at": made.replan_at,
-        }
+    def plan_parameters(self, plan: TickPlan) -> tuple[object, ...]:
+        """The parameters of WRITE_PLAN. Cron, zone and planned_until detect that the schedule has changed meanwhile."""
+        key = (self.schedule_id, self.cron, self.zone, self.planned_until)
+        return (*key, list(plan.ticks), plan.until, plan.replan_at)
 
 
 def create_schedule(
@@ -99,29 +99,15 @@ def create_schedule(
     active: bool = True,
     namespace: str | None = None,
 ) -> int:
-    """Creates a schedule with its first ticks planned, and returns its id."""
+    """Creates a schedule, plans its first ticks, and returns its id."""
     check_cron(cron)
     check_zone(zone)
-    given = {
-        "schedule": schedule,
-        "cron": cron,
-        "topic": topic,
-        "type": type,
-        "payload": encode({} if payload is None else payload),
-        "zone": zone,
-        "key": key,
-        "headers": encode(headers or {}),
-        "missed": missed,
-        "missed_max": missed_max,
-        "grace_s": grace_s,
-        "active": active,
-        "namespace": namespace,
-    }
+    event = (topic, type, encode({} if payload is None else payload), zone, key, encode(headers or {}))
     with map_database_errors(), conn.transaction():
-        row = conn.execute(query("schedules/create_schedule"), given).fetchone()
-        assert row is not None
-        _plan_now(conn, int(row[0]))
-    return int(row[0])
+        parameters = (schedule, cron, *event, missed, missed_max, grace_s, active, namespace)
+        [(schedule_id,)] = conn.execute(_CREATE, parameters).fetchall()
+        _plan_now(conn, schedule_id)
+    return int(schedule_id)
 
 
 def alter_schedule(
@@ -139,62 +125,41 @@ def alter_schedule(
     grace_s: float | None = None,
     namespace: str | None = None,
 ) -> None:
-    """Changes a schedule; None leaves a thing as it is, an empty key takes the key away."""
+    """Changes a schedule; None leaves an option as it is, an empty key removes the key."""
     if cron is not None:
         check_cron(cron)
     if zone is not None:
         check_zone(zone)
-    given = {
-        "schedule": schedule,
-        "cron": cron,
-        "zone": zone,
-        "type": type,
-        "payload": None if payload is None else encode(payload),
-        "key": key,
-        "headers": None if headers is None else encode(headers),
-        "missed": missed,
-        "missed_max": missed_max,
-        "grace_s": grace_s,
-        "namespace": namespace,
-    }
+    event = (type, None if payload is None else encode(payload), key, None if headers is None else encode(headers))
     with map_database_errors(), conn.transaction():
-        conn.execute(query("schedules/alter_schedule"), given)
-        _plan_now(conn, _id(conn, schedule, namespace))
+        conn.execute(_ALTER, (schedule, cron, zone, *event, missed, missed_max, grace_s, namespace))
+        _plan_now(conn, _schedule_id(conn, schedule, namespace))
 
 
 def pause_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Stops a schedule; ticks that pass meanwhile do not count as missed."""
+    """Pauses a schedule; ticks that pass meanwhile do not count as missed."""
     with map_database_errors():
         conn.execute("select headrace.pause_schedule(%s, %s)", (schedule, namespace))
 
 
 def resume_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Lets a paused schedule go on from now."""
+    """Resumes a paused schedule from now on."""
     with map_database_errors(), conn.transaction():
         conn.execute("select headrace.resume_schedule(%s, %s)", (schedule, namespace))
-        _plan_now(conn, _id(conn, schedule, namespace))
+        _plan_now(conn, _schedule_id(conn, schedule, namespace))
 
 
 def drop_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
-    """Drops a schedule with its record of ticks; its events stay in the log."""
+    """Drops a schedule and its past ticks; its events stay in the log."""
     with map_database_errors():
         conn.execute("select headrace.drop_schedule(%s, %s)", (schedule, namespace))
 
 
 def run_now(conn: Connection, schedule: str, *, namespace: str | None = None) -> UUID:
-    """Publishes a schedule's event now, also while it is paused; returns the event's id."""
+    """Publishes a schedule's event now, even if it is paused; returns the event's id."""
     with map_database_errors():
-        row = conn.execute("select headrace.run_schedule_now(%s, %s)", (schedule, namespace)).fetchone()
-    assert row is not None
-    return UUID(str(row[0]))
-
-
-def run_schedule(conn: Connection, schedule_id: int) -> int:
-    """Fires the due ticks of a schedule and returns how many events that made. It is what a pg_cron job calls."""
-    with map_database_errors():
-        row = conn.execute("select headrace.run_schedule(%s)", (schedule_id,)).fetchone()
-    assert row is not None
-    return int(row[0])
+        [(event_id,)] = conn.execute("select headrace.run_schedule_now(%s, %s)", (schedule, namespace)).fetchall()
+    return UUID(str(event_id))
 
 
 def list_schedules(conn: Connection, *, namespace: str | None = None) -> list[Schedule]:
@@ -206,35 +171,32 @@ def list_schedules(conn: Connection, *, namespace: str | None = None) -> list[Sc
 def get_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> Schedule:
     """One schedule; raises UnknownSchedule."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Schedule)) as cursor:
-        _id(conn, schedule, namespace)
-        found = cursor.execute(query("schedules/schedules"), {"namespace": namespace, "schedule": schedule}).fetchone()
-    assert found is not None
-    return found
+        _schedule_id(conn, schedule, namespace)
+        [row] = cursor.execute(query("schedules/schedules"), {"namespace": namespace, "schedule": schedule}).fetchall()
+    return row
 
 
 def next_ticks(conn: Connection, schedule: str, *, count: int = 10, namespace: str | None = None) -> list[datetime]:
-    """When a schedule comes next, in UTC; also beyond its plan, and for a paused one as if it were resumed now."""
-    found = get_schedule(conn, schedule, namespace=namespace)
-    row = conn.execute("select headrace.clock()").fetchone()
-    assert row is not None
-    return list(islice(ticks(found.cron, found.zone, row[0]), count))
+    """The next ticks of a schedule, in UTC; also beyond its plan, and for a paused one as if it were resumed now."""
+    definition = get_schedule(conn, schedule, namespace=namespace)
+    [(now,)] = conn.execute("select headrace.clock()").fetchall()
+    return list(islice(ticks(definition.cron, definition.zone, now), count))
 
 
 def list_ticks(conn: Connection, schedule: str, *, limit: int = 100, namespace: str | None = None) -> list[Tick]:
-    """What became of a schedule's ticks, newest first."""
+    """The past ticks of a schedule, newest first."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Tick)) as cursor:
-        given = {"schedule": schedule, "limit": limit, "namespace": namespace}
-        return cursor.execute(query("schedules/ticks"), given).fetchall()
+        parameters = {"schedule": schedule, "limit": limit, "namespace": namespace}
+        return cursor.execute(query("schedules/ticks"), parameters).fetchall()
 
 
-def _id(conn: Connection, schedule: str, namespace: str | None) -> int:
-    row = conn.execute("select headrace_internal.schedule_id(%s, %s)", (schedule, namespace)).fetchone()
-    assert row is not None
-    return int(row[0])
+def _schedule_id(conn: Connection, schedule: str, namespace: str | None) -> int:
+    [(schedule_id,)] = conn.execute("select headrace.schedule_id(%s, %s)", (schedule, namespace)).fetchall()
+    return int(schedule_id)
 
 
 def _plan_now(conn: Connection, schedule_id: int) -> None:
-    """Plans a schedule in the transaction that has just changed it, so that it needs no node to begin."""
-    with conn.cursor(row_factory=class_row(Unplanned)) as cursor:
-        for found in cursor.execute(query("schedules/unplanned"), {"schedule_id": schedule_id}).fetchall():
-            conn.execute(query("schedules/plan"), found.parameters(found.plan()))
+    """Plans a schedule in the transaction that has just changed it, so that it starts without a node."""
+    with conn.cursor(row_factory=class_row(UnplannedSchedule)) as cursor:
+        for schedule in cursor.execute(query("schedules/to_plan"), {"schedule_id": schedule_id}).fetchall():
+            conn.execute(WRITE_PLAN, schedule.plan_parameters(schedule.plan()))

@@ -1,8 +1,8 @@
-"""Ticker: the loop of a node that keeps schedules planned and fires what is due.
+"""Ticker: the loop of a node that plans schedules and fires their due ticks.
 
-Owns: one node's share of it. Promises: any number may run; a schedule is fired by one at a time. Where pg_cron fires a
-schedule the ticker only stands by, and fires what pg_cron has left lying for STANDBY_S. A schedule that cannot be fired is
-marked with its error and tried again; the others go on."""
+Promises: any number of tickers may run; one at a time fires a schedule. If pg_cron fires a schedule, the ticker only stands by
+and fires ticks that pg_cron is STANDBY_S late with. A schedule that cannot be fired is marked with its error and retried; the
+others go on."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from psycopg.rows import class_row
 from headrace.core import HeadraceError, Invalid
 from headrace.db import AsyncConnection, Pool, Subscription, Target, is_transient, map_error, query, retry_until_connected
 from headrace.schedules.pg_cron import sync_cron_jobs
-from headrace.schedules.schedule import Unplanned
+from headrace.schedules.schedule import WRITE_PLAN, UnplannedSchedule
 
 logger = logging.getLogger(__name__)
 
 STANDBY_S = 10.0
-REST_MIN_S = 0.05
-"""Between looks when another node holds what is due."""
-REST_MAX_S = 30.0
-"""Longest rest without a notification: for one that was lost with a connection."""
+WAIT_MIN_S = 0.05
+"""Shortest wait, while another node holds what is due."""
+WAIT_MAX_S = 30.0
+"""Longest wait without a notification: one may be lost with its connection."""
 SYNC_S = 600.0
-"""How often pg_cron's jobs are compared when no schedule has changed."""
+"""How often pg_cron's jobs are compared if no schedule has changed."""
 TRIM_S = 3600.0
-
-_UNPLANNED = query("schedules/unplanned")
-_PLAN = query("schedules/plan")
 
 
 class Ticker:
-    """Plans and fires the schedules of one database until told to stop."""
+    """Plans and fires the schedules of one database until `stop` is set."""
 
-    def __init__(self, pool: Pool, bell: Subscription, stop: asyncio.Event, target: Target) -> None:
+    def __init__(self, pool: Pool, subscription: Subscription, stop: asyncio.Event, target: Target) -> None:
         self._pool = pool
-        self._bell = bell
+        self._subscription = subscription
         self._stop = stop
         self._target = target
         self._synced_at = -SYNC_S
@@ -56,30 +53,30 @@ class Ticker:
                 continue
             if time.monotonic() - self._trimmed_at > TRIM_S:
                 await retry_until_connected("schedules", self._trim)
-            if await self._bell.wait(await retry_until_connected("schedules", self._rest_s)):
+            if await self._subscription.wait(await retry_until_connected("schedules", self._wait_s)):
                 self._synced_at = -SYNC_S
 
     async def plan_once(self) -> int:
-        """Makes the plans longer that need it; returns how many schedules were looked at."""
+        """Extends the plans that need it; returns for how many schedules."""
         async with self._pool.connection() as conn:
-            async with conn.cursor(row_factory=class_row(Unplanned)) as cursor:
-                found = await (await cursor.execute(_UNPLANNED, {"schedule_id": None})).fetchall()
-            for schedule in found:
+            async with conn.cursor(row_factory=class_row(UnplannedSchedule)) as cursor:
+                schedules = await (await cursor.execute(query("schedules/to_plan"), {"schedule_id": None})).fetchall()
+            for schedule in schedules:
                 await self._plan(conn, schedule)
-        return len(found)
+        return len(schedules)
 
-    async def _plan(self, conn: AsyncConnection, schedule: Unplanned) -> None:
+    async def _plan(self, conn: AsyncConnection, schedule: UnplannedSchedule) -> None:
         try:
-            made = await asyncio.to_thread(schedule.plan)
+            plan = await asyncio.to_thread(schedule.plan)
         except Invalid as error:
             logger.warning("schedule %s cannot be planned: %s", schedule.schedule_id, error)
-            given = (schedule.schedule_id, schedule.cron, schedule.zone, str(error))
-            await conn.execute("select headrace_internal.refuse_schedule(%s, %s, %s, %s)", given)
+            parameters = (schedule.schedule_id, schedule.cron, schedule.zone, str(error))
+            await conn.execute("select headrace_internal.refuse_schedule(%s, %s, %s, %s)", parameters)
             return
-        await conn.execute(_PLAN, schedule.parameters(made))
+        await conn.execute(WRITE_PLAN, schedule.plan_parameters(plan))
 
     async def fire_once(self) -> bool:
-        """Fires the due ticks of one schedule, in one transaction; says whether there was one."""
+        """Fires the due ticks of one schedule, in one transaction; returns False if none is due."""
         async with self._pool.connection() as conn, conn.transaction():
             claimed = await (await conn.execute("select headrace_internal.claim_schedule(%s)", (STANDBY_S,))).fetchone()
             if claimed is None or claimed[0] is None:
@@ -90,29 +87,31 @@ class Ticker:
             except psycopg.Error as error:
                 if is_transient(error):
                     raise
-                await self._fail(conn, claimed[0], _told(error))
+                await self._fail(conn, claimed[0], _message(error))
                 return True
         self.fired += row[0] if row else 0
         return True
 
     async def _fail(self, conn: AsyncConnection, schedule_id: int, error: str) -> None:
         self.failures += 1
-        logger.warning("schedule %s could not be fired: %s; it will be tried again", schedule_id, error)
+        logger.warning("schedule %s could not be fired: %s; it will be retried", schedule_id, error)
         await conn.execute("select headrace_internal.fail_schedule(%s, %s)", (schedule_id, error))
 
-    async def _rest_s(self) -> float:
+    async def _wait_s(self) -> float:
         async with self._pool.connection() as conn:
             row = await (await conn.execute("select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))).fetchone()
-        rest_s = row[0] if row else None
-        return REST_MAX_S if rest_s is None else min(max(rest_s, REST_MIN_S), REST_MAX_S)
+        wait_s = row[0] if row else None
+        return WAIT_MAX_S if wait_s is None else min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S)
 
     async def _sync(self) -> None:
-        """Brings pg_cron's jobs up to date, where it is. Without it, or without the right to, this ticker fires everything."""
+        """Updates the jobs of pg_cron. If it is missing, or our role may not use it, this ticker fires everything."""
         self._synced_at = time.monotonic()
         try:
             await sync_cron_jobs(self._target)
         except (HeadraceError, psycopg.Error) as error:
-            logger.warning("pg_cron does not take the schedules of %s: %s; nodes fire them", self._target, str(error).strip())
+            logger.warning(
+                "the pg_cron jobs of %s could not be updated: %s; nodes fire its schedules", self._target, str(error).strip()
+            )
 
     async def _trim(self) -> None:
         async with self._pool.connection() as conn:
@@ -120,6 +119,6 @@ class Ticker:
         self._trimmed_at = time.monotonic()
 
 
-def _told(error: psycopg.Error) -> str:
-    """What went wrong, without the statements it happened in."""
+def _message(error: psycopg.Error) -> str:
+    """The message of an error, without its context."""
     return str(map_error(error) or error.diag.message_primary or error)

@@ -1,41 +1,38 @@
-"""Spark: where one database is not enough, the same conditions and patterns run on PySpark, with the same answers.
+"""Spark: the same conditions and patterns on PySpark, with the same answers, when one database is not enough.
 
-The log is read and written by `format("headrace")`; nothing here imports pyspark before it is used."""
+Owns: the format `headrace`, which reads and writes the log, and the sub-rooms source, sink, match, correlate, pipeline and
+backtest. Promises: importing this room imports neither pyspark nor pyarrow; they are imported when they are used."""
 
 from headrace.spark.correlate.corpus import run_ecl_cases
-from headrace.spark.correlate.correlating import Correlated, correlate, correlate_batch
+from headrace.spark.correlate.frames import CorrelatedBatch, correlate, correlate_batch
 from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.credentials import Access
 from headrace.spark.match.condition_engine import spark_engine
-from headrace.spark.match.corpus import spark_conditions
 from headrace.spark.match.matching import match
 from headrace.spark.match.plan import RuleSpec
+from headrace.spark.pipeline import Pipeline
 from headrace.spark.schema import event_schema
-from headrace.spark.source.extract import Extract, extract_option
-from headrace.spark.source.ranges import SHORT_MAX, Range, columns_read, read_range
-from headrace.spark.spark_session import register, session
+from headrace.spark.sessions import register, session
+from headrace.spark.source import Extract, extract_option
 
+# `match` and `correlate` are the functions here; they hide the sub-rooms of the same name, which are imported by their full names.
 __all__ = [
-    "SHORT_MAX",
     "Access",
-    "Correlated",
+    "CorrelatedBatch",
     "CorrelatorSpec",
     "Extract",
     "MicroBatch",
-    "Range",
+    "Pipeline",
     "RuleSpec",
-    "columns_read",
     "correlate",
     "correlate_batch",
     "event_schema",
     "extract_option",
     "match",
-    "read_range",
     "register",
     "run_ecl_cases",
     "session",
-    "spark_conditions",
     "spark_engine",
     "take_micro_batch",
 ]

@@ -1,13 +1,13 @@
-"""Where the databases' addresses are kept: a name that may travel, and what it stands for, which may not.
+"""Credentials: names for the databases' addresses. The names travel with plans and tasks; the addresses never do.
 
 Owns: the options `service`, `serviceFile`, `dsnEnv` and `secret`. Promises: an Access holds names only, so plans, partitions,
-logs and messages never carry a password; every process looks the name up for itself."""
+logs and messages never carry a password; every process resolves the names itself."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -19,14 +19,15 @@ from headrace.db import Connection, Target, connect, embedded_server, parse_targ
 
 DSN_VARIABLES = ("HEADRACE_DSN", "DATABASE_URL")
 SECRET_FOLDERS = ("HEADRACE_SECRETS", "CREDENTIALS_DIRECTORY")
-"""Environment variables that name the folder of secrets; /run/secrets, where containers have it, when none does."""
-REFUSED = frozenset({"dsn", "url", "uri", "user", "username", "password", "host", "port", "database", "dbname", "passfile"})
+"""Environment variables that name the folder of secrets. Default: /run/secrets, where containers have it."""
+OPTIONS = frozenset({"service", "servicefile", "dsnenv", "secret"})
+FORBIDDEN = frozenset({"dsn", "url", "uri", "user", "username", "password", "host", "port", "database", "dbname", "passfile"})
 _environment = Lock()
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a process finds its databases. At most one of the three names is set; none: the environment's usual variables."""
+    """How a process finds its databases: by at most one of service, variable and secret, else by the usual variables."""
 
     service: str | None = None
     service_file: str | None = None
@@ -35,36 +36,36 @@ class Access:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Access:
-        """From the options of a source or sink, whose names come in lower case."""
+        """From the options of a source or sink, with names in lower case."""
         for name in options:
-            if name.lower() in REFUSED:
+            if name.lower() in FORBIDDEN:
                 # The value is not repeated: it may be the secret itself.
                 raise Invalid(
-                    f"option {name!r} would put an address into the plan, where the UI and logs show it; name where it is kept "
-                    "instead: option service (of a service file), dsnEnv (an environment variable) or secret (a file)"
+                    f"option {name!r} would put an address into the plan, where the UI and logs show it; name its place instead: "
+                    "option service (in a service file), dsnEnv (an environment variable) or secret (a file)"
                 )
-        found = {name: options.get(name) or None for name in ("service", "dsnenv", "secret")}
-        if sum(value is not None for value in found.values()) > 1:
-            raise Invalid("options service, dsnEnv and secret are three ways to one thing; give one of them")
-        for value in found.values():
-            if value is not None and "://" in value:
-                raise Invalid("options service, dsnEnv and secret take a name, not an address, which the plan would show")
-        return cls(found["service"], options.get("servicefile") or None, found["dsnenv"], found["secret"])
+        service, variable, secret = (options.get(name) or None for name in ("service", "dsnenv", "secret"))
+        names = [name for name in (service, variable, secret) if name is not None]
+        if len(names) > 1:
+            raise Invalid("give only one of the options service, dsnEnv and secret")
+        if any("://" in name for name in names):
+            raise Invalid("options service, dsnEnv and secret take a name, not an address, which the plan would show")
+        return cls(service, options.get("servicefile") or None, variable, secret)
 
     def options(self) -> dict[str, str]:
-        """As options of a source or sink; none of them is a secret."""
+        """As options of a source or sink; none of them is secret."""
         named = {"service": self.service, "serviceFile": self.service_file, "dsnEnv": self.variable, "secret": self.secret}
         return {name: value for name, value in named.items() if value is not None}
 
     def targets(self) -> list[Target]:
-        """The databases, by the name of their shard."""
+        """The databases, one per shard."""
         if self.service:
             return _services(self.service)
         if self.secret:
-            return _parsed(_secret(self.secret), f"secret {self.secret!r}")
+            return _parse(_read_secret(self.secret), f"secret {self.secret!r}")
         for name in [self.variable] if self.variable else DSN_VARIABLES:
             if value := os.environ.get(name):
-                return _parsed(value, f"environment variable {name}")
+                return _parse(value, f"environment variable {name}")
         embedded = embedded_server()
         if not self.variable and embedded.data.exists():
             embedded.start()
@@ -74,9 +75,18 @@ class Access:
             "set it where Spark starts (driver and executors), or name a service or a secret by option"
         )
 
+    def target(self, shard: str) -> Target:
+        """The database of one shard."""
+        targets = {target.name: target for target in self.targets()}
+        if shard not in targets:
+            raise NotFound(
+                f"this process knows no shard {shard!r}, only {', '.join(targets)}; driver and executors need the same addresses"
+            )
+        return targets[shard]
+
     @contextmanager
-    def dialing(self) -> Iterator[None]:
-        """libpq looks for services in the file of this Access while the block runs."""
+    def use_service_file(self) -> Iterator[None]:
+        """libpq reads services from this Access's file while the block runs."""
         if self.service_file is None:
             yield
             return
@@ -86,51 +96,38 @@ class Access:
             try:
                 yield
             finally:
-                if before is None:
-                    del os.environ["PGSERVICEFILE"]
-                else:
+                os.environ.pop("PGSERVICEFILE")
+                if before is not None:
                     os.environ["PGSERVICEFILE"] = before
 
     @contextmanager
     def connect(self, target: Target) -> Iterator[Connection]:
         """A connection in autocommit mode."""
-        opened = connect(target)
-        with self.dialing():
-            conn = opened.__enter__()
-        try:
+        with ExitStack() as stack:
+            with self.use_service_file():
+                conn = stack.enter_context(connect(target))
             yield conn
-        finally:
-            conn.close()
-
-    def target(self, shard: str) -> Target:
-        """One shard's database."""
-        found = {target.name: target for target in self.targets()}
-        if shard not in found:
-            raise NotFound(
-                f"this process knows no shard {shard!r}, only {', '.join(found)}; driver and executors need the same addresses"
-            )
-        return found[shard]
 
 
 def _services(text: str) -> list[Target]:
     words = [word.rpartition("=") for word in text.split()]
     if len(words) > 1 and not all(name for name, _, _ in words):
-        raise Invalid(f"option service names several shards without their names: {text!r}; write a=SERVICE b=SERVICE")
+        raise Invalid(f"option service lists several shards without their names: {text!r}; write a=SERVICE b=SERVICE")
     return [Target(name or "main", make_conninfo(service=service)) for name, _, service in words]
 
 
-def _secret(name: str) -> str:
+def _read_secret(name: str) -> str:
     folder = next((os.environ[variable] for variable in SECRET_FOLDERS if os.environ.get(variable)), "/run/secrets")
-    path = Path(folder) / name  # An absolute name stays what it is.
+    path = Path(folder) / name  # An absolute name replaces the folder.
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise NotFound(f"secret {name!r} cannot be read ({error.strerror}); this process looks for the file {path}") from None
 
 
-def _parsed(text: str, where: str) -> list[Target]:
+def _parse(text: str, place: str) -> list[Target]:
     try:
         return parse_targets(text)
     except Invalid:
         # Not chained: the parser's message quotes the text.
-        raise Invalid(f"the address in {where} cannot be read; write postgresql://user:password@host:5432/database") from None
+        raise Invalid(f"the address in {place} cannot be read; write postgresql://user:password@host:5432/database") from None

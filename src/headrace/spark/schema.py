@@ -1,7 +1,7 @@
-"""The shape of events on Spark: the columns that the source gives, and that match, correlate and the sink take.
+"""Columns of events on Spark: what the source returns, and what match, correlate and the sink accept.
 
-Names follow Kafka's source where it has the column. `offset` is the position; `timestamp` is the event's own time (emitted_at),
-`appended_at` the log's, which never goes back within a topic. `payload` and `headers` are JSON text, exactly as stored."""
+Names follow Kafka's source where it has the column. `offset` is the position; `timestamp` is the event's own time (emitted_at);
+`appended_at` is the log's time, which never goes back within a topic. `payload` and `headers` are JSON text, exactly as stored."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an event: its name, Spark's type, and whether it is there without being asked for."""
+    """A column of an event. `usual`: a read includes it by default."""
 
     name: str
     type: str
+    nullable: bool = False
     usual: bool = True
 
 
 EVENT_COLUMNS = (
-    Column("key", "string"),
+    Column("key", "string", nullable=True),
     Column("type", "string"),
     Column("payload", "string"),
     Column("topic", "string"),
@@ -36,35 +37,31 @@ EVENT_COLUMNS = (
     Column("headers", "string"),
     Column("shard", "string"),
     Column("appended_at", "timestamp"),
-    Column("producer", "string", usual=False),
+    Column("producer", "string", nullable=True, usual=False),
 )
 _BY_NAME = {column.name: column for column in EVENT_COLUMNS}
-REQUIRED = frozenset(
-    {"type", "payload", "topic", "partition", "offset", "timestamp", "event_id", "headers", "shard", "appended_at"}
-)
-"""Columns of the log that are never null."""
 
 
 def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) -> StructType:
-    """Spark's schema of events: the usual columns or those named, then the extracted ones, which are strings."""
+    """Spark's schema of events: the named columns (by default the usual ones), then the extracted ones, which are strings."""
     from pyspark.sql.types import StructType
 
     schema = StructType()
     for name in columns or [column.name for column in EVENT_COLUMNS if column.usual]:
         if name not in _BY_NAME:
             raise Invalid(f"events have no column {name!r}; they have {', '.join(_BY_NAME)}")
-        schema.add(name, _BY_NAME[name].type, nullable=name not in REQUIRED)
+        schema.add(name, _BY_NAME[name].type, nullable=_BY_NAME[name].nullable)
     for name in extracted:
         schema.add(name, "string", nullable=True)
     return schema
 
 
 def check_schema(schema: StructType, *, extracted: Sequence[str]) -> None:
-    """Refuses a schema with a column that the source does not have, or has with another type."""
+    """Rejects a schema with an unknown column, or with a column of another type."""
     types = {column.name: column.type for column in EVENT_COLUMNS} | dict.fromkeys(extracted, "string")
     for field in schema.fields:
-        given = {"bigint": "long", "int": "integer"}.get(field.dataType.simpleString(), field.dataType.simpleString())
+        type_ = {"bigint": "long", "int": "integer"}.get(field.dataType.simpleString(), field.dataType.simpleString())
         if field.name not in types:
             raise Invalid(f"the source has no column {field.name!r}; it has {', '.join(types)}")
-        if given != types[field.name]:
-            raise Invalid(f"column {field.name!r} is {types[field.name]}, not {given}; cast it after loading")
+        if type_ != types[field.name]:
+            raise Invalid(f"column {field.name!r} is {types[field.name]}, not {type_}; cast it after loading")

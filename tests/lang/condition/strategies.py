@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from headrace.lang.condition import Either, Field, Json, Node, Sample, Take, Type
+from headrace.lang.condition import Field, Json, Node, Sample, Type
 from headrace.lang.condition.tree import (
     Arithmetic,
     Between,
@@ -15,9 +15,11 @@ from headrace.lang.condition.tree import (
     Cast,
     Compare,
     Constant,
+    Extraction,
     In,
     Is,
     Junction,
+    KeyOrIndex,
     Like,
     Match,
     Negate,
@@ -61,26 +63,34 @@ events = st.builds(
 )
 
 steps = st.one_of(
-    st.sampled_from(KEYS), st.sampled_from(KEYS), st.sampled_from([0, 1, -1, -2]), st.builds(Either, st.sampled_from([0, 1, -1]))
+    st.sampled_from(KEYS),
+    st.sampled_from(KEYS),
+    st.sampled_from([0, 1, -1, -2]),
+    st.builds(KeyOrIndex, st.sampled_from([0, 1, -1])),
 )
-_TAKES = {
-    Type.TEXT: [Take.TEXT, Take.TEXT, Take.TYPEOF],
-    Type.INTEGER: [Take.INT, Take.BIGINT, Take.TEXT_INT, Take.TEXT_BIGINT, Take.ARRAY_LENGTH],
-    Type.NUMERIC: [Take.NUMERIC, Take.TEXT_NUMERIC],
-    Type.BOOLEAN: [Take.BOOLEAN, Take.TEXT_BOOLEAN, Take.HAS],
-    Type.TIMESTAMPTZ: [Take.TEXT_TIMESTAMPTZ],
+_EXTRACTIONS = {
+    Type.TEXT: [Extraction.TEXT, Extraction.TEXT, Extraction.TYPEOF],
+    Type.INTEGER: [Extraction.INT, Extraction.BIGINT, Extraction.TEXT_INT, Extraction.TEXT_BIGINT, Extraction.ARRAY_LENGTH],
+    Type.NUMERIC: [Extraction.NUMERIC, Extraction.TEXT_NUMERIC],
+    Type.BOOLEAN: [Extraction.BOOLEAN, Extraction.TEXT_BOOLEAN, Extraction.HAS_KEY],
+    Type.TIMESTAMPTZ: [Extraction.TEXT_TIMESTAMPTZ],
 }
 
 
 @st.composite
 def fields(draw: st.DrawFn, kind: Type) -> Field:
     if kind is Type.TIMESTAMPTZ and draw(st.booleans()):
-        return Field("emitted_at", (), Take.MOMENT)
-    take = draw(st.sampled_from(_TAKES[kind]))
-    if (take is Take.TEXT or take.from_text) and draw(st.integers(0, 5)) == 0:
-        return Field(draw(st.sampled_from(["key", "type"])), (), take)
+        return Field("emitted_at", (), Extraction.COLUMN)
+    extraction = draw(st.sampled_from(_EXTRACTIONS[kind]))
+    if (extraction is Extraction.TEXT or extraction.is_from_text) and draw(st.integers(0, 5)) == 0:
+        return Field(draw(st.sampled_from(["key", "type"])), (), extraction)
     path = tuple(draw(st.lists(steps, min_size=draw(st.sampled_from([0, 1, 1])), max_size=2)))
-    return Field(draw(st.sampled_from(["object", "object", "headers"])), path, take, draw(texts) if take is Take.HAS else None)
+    return Field(
+        draw(st.sampled_from(["object", "object", "headers"])),
+        path,
+        extraction,
+        draw(texts) if extraction is Extraction.HAS_KEY else None,
+    )
 
 
 def constants(kind: Type) -> st.SearchStrategy[Node]:
@@ -128,7 +138,7 @@ def arithmetics(draw: st.DrawFn, kind: Type, depth: int) -> Node:
         return Call("abs", (operand,), kind)
     if shape == "cast":
         other = draw(expressions(draw(st.sampled_from([Type.INTEGER, Type.NUMERIC])), depth))
-        to = Take.NUMERIC if kind is Type.NUMERIC else draw(st.sampled_from([Take.INT, Take.BIGINT]))
+        to = Extraction.NUMERIC if kind is Type.NUMERIC else draw(st.sampled_from([Extraction.INT, Extraction.BIGINT]))
         return other if kind is Type.NUMERIC and other.type is kind else Cast(other, to)
     if shape == "length" and kind is Type.INTEGER:
         return Call("length", (draw(expressions(Type.TEXT, depth)),), kind)
@@ -143,11 +153,11 @@ def arithmetics(draw: st.DrawFn, kind: Type, depth: int) -> Node:
 def clauses(draw: st.DrawFn, depth: int) -> Node:
     shape = draw(st.sampled_from(["compare", "compare", "compare", "in", "between", "like", "match", "is", "not", "and", "or"]))
     if shape in ("and", "or"):
-        found: list[Node] = []
+        operands: list[Node] = []
         for _ in range(2):
             part = draw(expressions(Type.BOOLEAN, depth))
-            found.extend(part.operands if isinstance(part, Junction) and part.word == shape else (part,))
-        return Junction(shape, tuple(found))
+            operands.extend(part.operands if isinstance(part, Junction) and part.word == shape else (part,))
+        return Junction(shape, tuple(operands))
     if shape == "not":
         return Not(draw(expressions(Type.BOOLEAN, depth)))
     if shape == "is":

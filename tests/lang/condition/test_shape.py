@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,25 +13,25 @@ from headrace.lang.condition import (
     Node,
     Sample,
     field_to_postgres,
+    parameterize,
     parse,
     python_engine,
     sample_rows,
     shape_to_postgres,
-    shaped,
     to_postgres,
 )
 
 from .test_agreement import batches, slow
 
-KEPT = "integers bigint[], numerics numeric[], texts text[], moments timestamptz[]"
+CONSTANTS = "integers bigint[], numerics numeric[], texts text[], moments timestamptz[]"
 
 
-def test_conditions_that_differ_in_constants_are_one_shape() -> None:
+def test_conditions_that_differ_in_constants_have_one_shape() -> None:
     texts = [
         "(object -> 'price')::int < 100000 and object ->> 'color' = 'silver'",
         "(object -> 'price')::int < 5 and object ->> 'color' = 'it''s \\ red'",
     ]
-    first, second = (shaped(parse(text)) for text in texts)
+    first, second = (parameterize(parse(text)) for text in texts)
     assert first.shape == second.shape
     assert (first.key, first.constants.integers) == ("silver", (100000,))
     assert (second.key, second.constants.integers) == ("it's \\ red", (5,))
@@ -45,32 +47,32 @@ def test_conditions_that_differ_in_constants_are_one_shape() -> None:
         "(object -> 'price')::int < 1 or true",
     ],
 )
-def test_conditions_that_differ_otherwise_are_two_shapes(other: str) -> None:
-    assert shaped(parse("(object -> 'price')::int < 1")).shape != shaped(parse(other)).shape
+def test_conditions_that_differ_otherwise_have_two_shapes(other: str) -> None:
+    assert parameterize(parse("(object -> 'price')::int < 1")).shape != parameterize(parse(other)).shape
 
 
 def test_patterns_are_constants() -> None:
     texts = ["object ->> 'a' like 'x%' and key ~ '^a'", "object ->> 'a' like '%y' and key ~ 'b+'"]
-    first, second = (shaped(parse(text)) for text in texts)
+    first, second = (parameterize(parse(text)) for text in texts)
     assert first.shape == second.shape
     assert len(second.constants.texts) == 2
 
 
-def test_key_too_long_for_an_index_is_compared_with_the_rest() -> None:
-    found = shaped(parse(f"object ->> 'a' = '{'x' * 501}'"))
-    assert found.key is None
-    assert found.constants.texts == ("x" * 501,)
+def test_key_too_long_for_an_index_stays_in_the_residual() -> None:
+    parameterized = parameterize(parse(f"object ->> 'a' = '{'x' * 501}'"))
+    assert parameterized.key is None
+    assert parameterized.constants.texts == ("x" * 501,)
 
 
-def test_printing_with_places_hands_every_constant_over_once() -> None:
-    seen: list[object] = []
+def test_every_constant_is_bound_once() -> None:
+    bound: list[object] = []
 
-    def place(value: object, kind: object) -> str:
-        seen.append(value)
+    def bind(value: object, type: object) -> str:
+        bound.append(value)
         return "?"
 
-    to_postgres(parse("abs(1) + div(2, 3) < 4 and lower(coalesce(key, 'a')) ~ 'b' and true"), None, place)
-    assert seen == [1, 2, 3, 4, "a", "b"]
+    to_postgres(parse("abs(1) + div(2, 3) < 4 and lower(coalesce(key, 'a')) ~ 'b' and true"), None, bind)
+    assert bound == [1, 2, 3, 4, "a", "b"]
 
 
 @settings(slow, max_examples=60, suppress_health_check=list(HealthCheck))
@@ -85,11 +87,11 @@ def test_shape_with_its_constants_means_the_condition(
 
 def hits(database: psycopg.Connection, condition: Condition, subjects: list[Sample]) -> list[bool]:
     """Which events the shape finds by joining them with the one row of constants."""
-    found = shaped(condition)
+    parameterized = parameterize(condition)
     columns = {field: f"e.f{number}" for number, field in enumerate(condition.fields)}
     sql = shape_to_postgres(condition, columns, "c")
     extracted = "".join(f", {field_to_postgres(field)} as {name[2:]}" for field, name in columns.items())
-    joined = f"c.key = {sql.key}" if sql.key else "c.key is null"
+    on_key = f"c.key = {sql.access_key}" if sql.access_key else "c.key is null"
     with database.transaction(force_rollback=True):
         database.execute(
             "create temporary table sample (i int, type text, key text, headers jsonb, payload jsonb, emitted_at timestamptz)"
@@ -97,14 +99,14 @@ def hits(database: psycopg.Connection, condition: Condition, subjects: list[Samp
         with database.cursor().copy("copy sample from stdin") as copy:
             for row in sample_rows(subjects):
                 copy.write_row(row)
-        database.execute(f"create temporary table kept (key text, {KEPT})")
-        kept = found.constants
+        database.execute(f"create temporary table constants (key text, {CONSTANTS})")
+        constants = parameterized.constants
         database.execute(
-            "insert into kept values (%s, %s::bigint[], %s::numeric[], %s::text[], %s::timestamptz[])",
-            (found.key, list(kept.integers), list(kept.numerics), list(kept.texts), list(kept.moments)),
+            "insert into constants values (%s, %s::bigint[], %s::numeric[], %s::text[], %s::timestamptz[])",
+            (parameterized.key, *(list(values) for values in astuple(constants))),
         )
         rows = database.execute(
-            f"""select e.i, exists (select from kept c where {joined} and {sql.rest or "true"})
+            f"""select e.i, exists (select from constants c where {on_key} and {sql.residual or "true"})
                 from (select i{extracted} from sample offset 0) e order by e.i"""
         ).fetchall()
     return [row[1] for row in rows]

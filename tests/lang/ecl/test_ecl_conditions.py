@@ -8,18 +8,13 @@ from hypothesis import HealthCheck, given, settings
 
 from headrace.lang.condition import ConditionError, Json, Sample
 from headrace.lang.ecl import (
-    ENGINES,
-    EngineName,
     Event,
     Pattern,
     PatternError,
     Relation,
-    TableEngine,
     compare,
     compile,
-    evaluate_condition,
     from_json,
-    make_engine,
     parse,
     parse_events,
     print_pattern,
@@ -27,6 +22,9 @@ from headrace.lang.ecl import (
     table_hash,
     to_json,
 )
+from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.corpus import ENGINES, EngineName, make_engine
+from headrace.lang.ecl.table import TableEngine
 
 BIG = "<(object -> 'n')::int > 3>"
 SPELLINGS = (BIG, "< ( OBJECT->'n' )::INT>3 >", "<cast(object -> 'n' as int)\n > 3>", "<((object #> '{n}')::int > (3))>")
@@ -137,7 +135,7 @@ def test_condition_sees_type_key_headers_and_time() -> None:
 def test_run_takes_payloads_with_exact_numbers() -> None:
     pattern = parse("repeat{push(x){sequential{<object ->> 'n' = '1.10'>, not <(object -> 'n')::int > 3>}}}")
     steps = run_events(pattern, parse_events('[["a", 0, {"n": 1.1}], ["a", 1, {"n": 1.10}], ["a", 2], ["a", 3, {"n": 3}]]'))
-    assert [(step.moved, [o.token for o in step.outputs]) for step in steps] == [
+    assert [(step.changed, [o.token for o in step.outputs]) for step in steps] == [
         (False, []),
         (True, []),
         (False, []),

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.lang.ecl import ENGINES, LIMITS, EngineName, load_corpus, run_case
+from headrace.lang.ecl import load_corpus, run_case
 from headrace.lang.ecl.compiler import STATE_LIMIT
+from headrace.lang.ecl.corpus import ENGINES, EngineName
+from headrace.lang.ecl.events import FIRINGS_MAX
+from headrace.lang.ecl.limits import LIMITS
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX
-from headrace.lang.ecl.table import FIRINGS_MAX
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "ecl.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r" {4}pattern: (.+)\n {4}events: +(.+)\n {4}outputs: (.+)\n {4}status: +(\w+)\n")

@@ -6,17 +6,8 @@ import shutil
 
 import pytest
 
-from headrace.lang.ecl import (
-    DrawingError,
-    PatternError,
-    build_machine,
-    compile,
-    draw_machine,
-    draw_table,
-    parse,
-    parse_events,
-    run_events,
-)
+from headrace.lang.ecl import PatternError, build_machine, compile, draw_machine, draw_table, parse, parse_events, run_events
+from headrace.lang.ecl.errors import DrawingError
 
 TEXTS = [
     "repeat{push(x){do{accumulate{a,b}}unless{c}}}",
@@ -80,7 +71,7 @@ def test_svg_is_drawn_by_graphviz() -> None:
 
 def test_run_steps_through_events() -> None:
     steps = run_events(parse("repeat{push(x){sequential{a,b}}}"), parse_events("a c b"))
-    assert [(step.event.type, [o.token for o in step.outputs], step.moved) for step in steps] == [
+    assert [(step.event.type, [o.token for o in step.outputs], step.changed) for step in steps] == [
         ("a", [], True),
         ("c", [], False),
         ("b", ["x"], True),
@@ -90,7 +81,7 @@ def test_run_steps_through_events() -> None:
 def test_run_reads_timed_events_as_json() -> None:
     steps = run_events(parse("push(x){after 2 s}"), parse_events('[["a", 0], ["b", 2.5]]'))
     assert [[(o.token, o.time) for o in step.outputs] for step in steps] == [[], [("x", 2_000_000)]]
-    assert not steps[1].moved
+    assert not steps[1].changed
 
 
 def test_run_refuses_events_it_cannot_read() -> None:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from ecl_strategies import US, evaluate, event_lists, observed, patterns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from headrace.lang.ecl import (
-    Event,
-    Interpreter,
-    Kind,
-    MachineEngine,
-    Pattern,
-    TableEngine,
-    build_machine,
-    compile,
-    from_json,
-    parse,
-    print_pattern,
-    to_json,
-)
+from headrace.lang.ecl import Event, Interpreter, Pattern, build_machine, compile, from_json, parse, print_pattern, to_json
 from headrace.lang.ecl import compiler as compile_module
 from headrace.lang.ecl import network as network_module
+from headrace.lang.ecl.machine import MachineEngine
+from headrace.lang.ecl.network import Kind
+from headrace.lang.ecl.table import TableEngine
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 NORMAL = settings(max_examples=500, deadline=None, suppress_health_check=QUIET)
@@ -61,13 +50,13 @@ def test_seeded_bug_in_a_node_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = parse("push(x){fail{do{a}unless{b}}}")
     events = [Event("b", 0)]
     check_engines_agree(pattern, [events])
-    together = network_module._Pass._together
+    together = network_module._Step._together
 
-    def without_fail(self: network_module._Pass, index: int, unit: network_module.Node) -> None:
+    def without_fail(self: network_module._Step, index: int, unit: network_module.Node) -> None:
         kind = Kind.UNLESS if unit.kind is Kind.FAIL else unit.kind
-        together(self, index, replace(unit, kind=kind, children=(*unit.children, *unit.children)))
+        together(self, index, structs.replace(unit, kind=kind, children=(*unit.children, *unit.children)))
 
-    monkeypatch.setattr(network_module._Pass, "_together", without_fail)
+    monkeypatch.setattr(network_module._Step, "_together", without_fail)
     with pytest.raises(AssertionError):
         check_engines_agree(pattern, [events])
 

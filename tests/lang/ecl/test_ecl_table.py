@@ -9,25 +9,22 @@ from ecl_strategies import P, Q, evaluate
 
 from headrace.lang.ecl import (
     Event,
-    Flat,
     StateLimitExceeded,
     Table,
-    TableError,
     TableState,
     TimerFlood,
     advance_state,
-    classify,
     compile,
     from_json,
-    is_start,
-    moved,
     next_deadline,
     parse,
-    run_step,
     start_state,
     table_hash,
     to_json,
 )
+from headrace.lang.ecl.errors import TableError
+from headrace.lang.ecl.network import Flat
+from headrace.lang.ecl.table import changes, classify, is_start, run_step
 
 S = 1_000_000
 TWELVE = "repeat{push(x){do{accumulate{a,b,c,d,e,f,g,h,i,j,k,l}}unless{z}}}"
@@ -164,14 +161,14 @@ def test_flood_of_timers_is_refused_and_can_be_sliced() -> None:
     assert len(outputs) == 50_000
 
 
-def test_evidence_is_what_moved_since_the_start_state() -> None:
+def test_evidence_is_what_changed_the_state_since_the_start() -> None:
     table = table_of("repeat{push(x){sequential{a,b,c}}}")
     state = start_state(table, 0)
     evidence: list[int] = []
     firings: list[list[int]] = []
     for position, (type_, symbol) in enumerate(zip("aabdcca", symbols(table, *"aabdcca"), strict=True)):
         assert type_
-        if moved(table, state, symbol):
+        if changes(table, state, symbol):
             evidence.append(position)
         state, outputs = run_step(table, state, symbol, position)
         if outputs:

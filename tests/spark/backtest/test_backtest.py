@@ -1,4 +1,4 @@
-"""A backtest gives what the engine would have given, over archive and log, and leaves the database as it was."""
+"""A backtest gives what the engine would have given, over archive and log, and changes nothing in the database."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.archive import archive
+from headrace.archive import archive_topic
 from headrace.core import Invalid, UnknownCorrelator, UnknownRule
 from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection, Server, Target, connect
 from headrace.log import create_topic
 from headrace.rules import RuleEngine
 from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
-from headrace.spark.backtest.access import told_to_spark
-from tests.archive.past import later
+from headrace.spark.backtest.connections import secret_file
+from tests.archive.builders import later
 from tests.builders import drain, shift_clock
 from tests.cli.conftest import call
 from tests.correlators.steps import happen, pushed, settle_correlators
@@ -33,11 +33,11 @@ pytestmark = pytest.mark.lane("pg18")
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 COUNT = 60
 STATE = """
-    select (select count(*) from headrace_internal.firing), (select count(*) from headrace_internal.correlation),
+    select (select count(*) from headrace.firing), (select count(*) from headrace.correlation),
         (select count(*) from public.sent),
-        (select count(*) from headrace_internal.outbox), (select count(*) from headrace_internal.log), (select count(*) from headrace_internal.rule_version),
-        (select array_agg(c.position order by c.consumer_id) from headrace_internal.cursor c),
-        (select count(*) from headrace_internal.correlator_instance)"""
+        (select count(*) from headrace.outbox), (select count(*) from headrace.log), (select count(*) from headrace.rule_version),
+        (select array_agg(c.position order by c.consumer_id) from headrace.cursor c),
+        (select count(*) from headrace.correlator_instance)"""
 RULES = """
 rules:
   - {name: fast, topic: cars, event_type: NEW_CAR, condition: "(object -> 'hp')::int > 20", action: act}
@@ -64,11 +64,11 @@ async def cars(conn: Connection, reactor: RuleEngine, database: Target, folder: 
                 (payload, f"k{n % 5}", DAY + timedelta(days=(n - 1) // 10)),
             )
         await settle(reactor, conn)
-    list(archive(later(database, days=4), "cars", folder=folder))
-    conn.execute("select headrace.drop_expired(headrace_internal.topic_id('cars'), headrace.clock() - interval '1 day')")
+    list(archive_topic(later(database, days=4), "cars", folder=folder))
+    conn.execute("select headrace.drop_expired(headrace.topic_id('cars'), headrace.clock() - interval '1 day')")
 
 
-def shown(report: Report) -> dict[str, tuple[int, int, int]]:
+def totals(report: Report) -> dict[str, tuple[int, int, int]]:
     return {result.name: (result.would, result.live, result.both) for result in report.results}
 
 
@@ -85,37 +85,37 @@ async def test_rules_from_a_file_are_compared_with_the_live_ones(
     would = {n for n in range(1, COUNT + 1) if hp(n) > 20}
     live = {n for n in range(11, COUNT + 1) if hp(n) > 30}
     assert (report.events, report.archived) == (COUNT, 30)
-    assert shown(report) == {"fast": (len(would), len(live), len(live)), "red": (COUNT // 4, 0, 0)}
+    assert totals(report) == {"fast": (len(would), len(live), len(live)), "red": (COUNT // 4, 0, 0)}
     fast = report.results[0]
     by_day = {(day.day - DAY.date()).days: (day.would, day.live, day.both) for day in fast.days}
     days, lives = Counter((n - 1) // 10 for n in would), Counter((n - 1) // 10 for n in live)
     assert by_day == {day: (days[day], lives[day], lives[day]) for day in days}
     keys = Counter(f"k{n % 5}" for n in would)
-    assert [(key.key, key.would) for key in fast.keys] == sorted(keys.items(), key=lambda one: (-one[1], one[0]))[:3]
-    assert {(one.status, one.position) for one in fast.samples} == {
+    assert [(key.key, key.would) for key in fast.keys] == sorted(keys.items(), key=lambda item: (-item[1], item[0]))[:3]
+    assert {(sample.status, sample.position) for sample in fast.samples} == {
         *(("both", n) for n in sorted(live)[-2:]),
         *(("would", n) for n in sorted(would - live)[-2:]),
     }
-    for one in fast.samples:
-        (event,) = one.evidence
-        assert (event.position, json.loads(event.payload)["hp"]) == (one.position, hp(one.position))
+    for sample in fast.samples:
+        (event,) = sample.evidence
+        assert (event.position, json.loads(event.payload)["hp"]) == (sample.position, hp(sample.position))
     assert conn.execute(STATE).fetchone() == before
 
 
-async def test_command_tells_the_same_as_json_table_and_page(
+async def test_command_prints_the_same_as_json_table_and_page(
     spark: SparkSession, database: Target, conn: Connection, reactor: RuleEngine, tmp_path: Path
 ) -> None:
     await cars(conn, reactor, database, tmp_path)
     page = tmp_path / "report.html"
-    words = ("backtest", "--rule", "fast", "--from", "11", "--dsn", database.dsn)
-    answer = call(*words, "--html", str(page))
+    arguments = ("backtest", "--rule", "fast", "--from", "11", "--dsn", database.dsn)
+    answer = call(*arguments, "--html", str(page))
     live = len([n for n in range(11, COUNT + 1) if hp(n) > 30])
     assert answer.code == 0, answer.err
     assert "█" in answer.out and "nothing was fired" in answer.out
     text = page.read_text()
     assert "<b>blue" not in text and "&lt;b&gt;blue" in text and "<svg" in text and "<script" not in text and "http" not in text
-    told = call(*words, "--to", "31", "--json").json
-    (result,) = told["results"]
+    output = call(*arguments, "--to", "31", "--json").json
+    (result,) = output["results"]
     early = len([n for n in range(11, 31) if hp(n) > 30])
     assert (result["would"], result["live"], result["both"]) == (early, early, early)
     assert f"{live}" in answer.out
@@ -123,7 +123,7 @@ async def test_command_tells_the_same_as_json_table_and_page(
     assert call("backtest", "--rule", "nobody", "--dsn", database.dsn).code == UnknownRule.exit_code
 
 
-async def test_correlator_gives_what_the_live_one_gave_and_a_changed_one_the_difference(
+async def test_unchanged_correlator_agrees_with_the_live_one_and_a_changed_one_differs(
     spark: SparkSession, database: Target, conn: Connection, correlators: CorrelatorEngine, tmp_path: Path
 ) -> None:
     create_topic(conn, "cars")
@@ -143,7 +143,7 @@ async def test_correlator_gives_what_the_live_one_gave_and_a_changed_one_the_dif
     (result,) = backtest(spark, [database], [subject]).results
     assert (result.would, result.live, result.both) == (len(live), len(live), len(live))
     assert [(token.token, token.both) for token in result.tokens] == [("late", len(live))]
-    assert {tuple(event.position for event in one.evidence) for one in result.samples} == {tuple(row[5]) for row in live}
+    assert {tuple(event.position for event in sample.evidence) for sample in result.samples} == {tuple(row[5]) for row in live}
 
     (tmp_path / "late.ecl").write_text("repeat {push(late) {sequential {departed, fail {within 3 s {arrived}}}}}")
     changed = correlator_subject(conn, str(tmp_path / "late.ecl"))
@@ -152,7 +152,7 @@ async def test_correlator_gives_what_the_live_one_gave_and_a_changed_one_the_dif
     assert conn.execute(STATE).fetchone() == before
 
 
-def test_pattern_of_a_file_needs_a_topic_or_a_live_one(conn: Connection, tmp_path: Path) -> None:
+def test_pattern_in_a_file_needs_a_topic_or_a_live_correlator(conn: Connection, tmp_path: Path) -> None:
     (tmp_path / "new.ecl").write_text("push(x) {a}")
     with pytest.raises(Invalid, match="give --topic"):
         correlator_subject(conn, str(tmp_path / "new.ecl"))
@@ -162,16 +162,16 @@ def test_pattern_of_a_file_needs_a_topic_or_a_live_one(conn: Connection, tmp_pat
         correlator_subject(conn, "nobody")
 
 
-@pytest.mark.parametrize("form", ["url", "words"])
+@pytest.mark.parametrize("form", ["url", "keywords"])
 def test_sessions_of_a_backtest_cannot_write(database: Target, form: str) -> None:
-    given = database if form == "url" else Target("test", psycopg.conninfo.make_conninfo(database.dsn))
-    with connect(read_only(given)) as conn:
+    target = database if form == "url" else Target("test", psycopg.conninfo.make_conninfo(database.dsn))
+    with connect(read_only(target)) as conn:
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             conn.execute("select headrace.create_topic('never')")
         assert conn.execute("select count(*) from headrace.topic").fetchone() == (0,)
 
 
-async def test_backtest_and_its_spark_open_no_session_that_could_write(
+async def test_backtest_and_its_spark_open_only_read_only_sessions(
     spark: SparkSession, database: Target, conn: Connection, reactor: RuleEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(conn, "cars")
@@ -180,26 +180,26 @@ async def test_backtest_and_its_spark_open_no_session_that_could_write(
     await settle(reactor, conn)
     opened: list[Target] = []
 
-    def watched(target: Target) -> object:
+    def recorded_connect(target: Target) -> object:
         opened.append(target)
         return connect(target)
 
     @contextmanager
-    def told(targets: list[Target]) -> Iterator[str]:
+    def recorded_secret_file(targets: list[Target]) -> Iterator[str]:
         opened.extend(targets)
-        with told_to_spark(targets) as secret:
+        with secret_file(targets) as secret:
             yield secret
 
-    monkeypatch.setattr("headrace.spark.backtest.run.connect", watched)
-    monkeypatch.setattr("headrace.spark.backtest.run.told_to_spark", told)
-    assert shown(backtest(spark, [database], rule_subjects(conn, "fast"))) == {"fast": (1, 1, 1)}
+    monkeypatch.setattr("headrace.spark.backtest.run.connect", recorded_connect)
+    monkeypatch.setattr("headrace.spark.backtest.run.secret_file", recorded_secret_file)
+    assert totals(backtest(spark, [database], rule_subjects(conn, "fast"))) == {"fast": (1, 1, 1)}
     assert len(opened) == 2
     for target in opened:
-        with connect(target) as one, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-            one.execute("select headrace.publish('cars', 'NEW_CAR', '1')")
+        with connect(target) as writer, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            writer.execute("select headrace.publish('cars', 'NEW_CAR', '1')")
 
 
-async def test_shards_are_tested_each_by_itself_and_add_up(
+async def test_counts_of_several_shards_add_up(
     spark: SparkSession, server: Server, database: Target, conn: Connection, reactor: RuleEngine
 ) -> None:
     other = f"other_{uuid4().hex}"
@@ -207,18 +207,18 @@ async def test_shards_are_tested_each_by_itself_and_add_up(
         admin.execute(f"create database {other} template headrace_template strategy file_copy")
     shards = [Target("a", database.dsn), Target("b", server.dsn(other))]
     with connect(shards[1]) as second:
-        for one, count in ((conn, 3), (second, 5)):
-            create_topic(one, "cars")
-            if one is conn:
-                write(one, "fast", "true")
+        for shard, count in ((conn, 3), (second, 5)):
+            create_topic(shard, "cars")
+            if shard is conn:
+                write(shard, "fast", "true")
                 await settle(reactor, conn)
             for _ in range(count):
-                one.execute("select headrace.publish('cars', 'NEW_CAR', '1', p_key => 'k')")
-            drain(one)
+                shard.execute("select headrace.publish('cars', 'NEW_CAR', '1', p_key => 'k')")
+            drain(shard)
         await settle(reactor, conn)
         report = backtest(spark, shards, rule_subjects(conn, "fast"), samples=10)
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(f"drop database {other} with (force)")
     assert report.events == 8
-    assert shown(report) == {"fast": (8, 3, 3)}
-    assert Counter(one.shard for one in report.results[0].samples) == {"a": 3, "b": 5}
+    assert totals(report) == {"fast": (8, 3, 3)}
+    assert Counter(sample.shard for sample in report.results[0].samples) == {"a": 3, "b": 5}

@@ -11,11 +11,12 @@ import pytest
 
 from headrace.core import Invalid
 from headrace.lang.condition import Sample, jsonb_text
-from headrace.lang.ecl import Event, PatternError, compile, evaluate_condition
+from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
+from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, correlate_batch, take_micro_batch
 from headrace.spark.correlate.rows import STATE_SCHEMA
-from headrace.spark.correlate.symbols import classifier
+from headrace.spark.correlate.symbols import build_classifier
 
 from . import test_step
 from .test_step import Reference, Told, _order
@@ -122,9 +123,9 @@ def test_timed_pattern_without_key_runs_in_one_task(spark: Any, monkeypatch: pyt
 
 
 def test_key_is_one_value_of_the_condition_language() -> None:
-    assert classifier(spec("a", key="key")).key.endswith("f0")
+    assert build_classifier(spec("a", key="key")).key.endswith("f0")
     for bad in ("key) = (key) or (type", "key) = (type", "(object -> 'n')::numeric", "object -> 'a'", "object"):
         with pytest.raises(Invalid):
-            classifier(spec("a", key=bad))
+            build_classifier(spec("a", key=bad))
     with pytest.raises(PatternError):
-        classifier(spec("push(x){"))
+        build_classifier(spec("push(x){"))

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
-from headrace.spark.correlate.chunks import files as files_module
+from headrace.spark.correlate import frames
 from headrace.spark.correlate.chunks.stream import PIECE_BYTES_MAX, Files, packed, stream_of
 from tests.builders import drain, topic
-from tests.spark.frames import load, published, secret_file
+from tests.spark.frames import load, publish_numbers, secret_file
 
 from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, spec, told
 
@@ -38,7 +38,7 @@ def test_files_read_by_tasks_give_what_the_table_gives(
     wanted = expected(monkeypatch, pattern, keyed=False)
     assert len(wanted) > 10
     df = written(frame(spark, EVENTS), tmp_path / "events")
-    monkeypatch.setattr("headrace.spark.correlate.chunks.composing.correlate_chunks", None)
+    monkeypatch.setattr(frames, "FrameRows", None)
     assert told(correlate(df, spec(pattern, key=None))) == wanted
 
 
@@ -47,7 +47,7 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
     df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
     asked = plain(TYPES, topic="t", since_offset=40)
     found = told(correlate(df, asked))
-    monkeypatch.setattr(files_module, "stream_of", lambda *_: None)
+    monkeypatch.setattr(frames, "stream_of", lambda *_: None)
     assert found == told(correlate(df, asked))
     assert found
 
@@ -112,17 +112,17 @@ def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
 ) -> None:
     topic(conn, partitions=4)
     for start in range(1, 30, 3):
-        published(conn, 2, first=start)
-        published(conn, 1, type="paid", first=start + 2)
+        publish_numbers(conn, 2, first=start)
+        publish_numbers(conn, 1, type="paid", first=start + 2)
     drain(conn)
     asked = plain("repeat{push(x){sequential{placed,placed,paid}}}", topic="orders")
     df = load(spark, secret_file(tmp_path, database), minPartitions=4)
     by_spark = told(correlate(df.where("true or type = ''").union(df.limit(0)), asked))
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.spark.correlate.chunks.composing.correlate_chunks", None)
+        patch.setattr(frames, "FrameRows", None)
         found = correlate(df, asked)
-    published(conn, 2, first=31)
-    published(conn, 1, type="paid", first=33)
+    publish_numbers(conn, 2, first=31)
+    publish_numbers(conn, 1, type="paid", first=33)
     drain(conn)
     assert told(found) == by_spark
     assert len(by_spark) == 10

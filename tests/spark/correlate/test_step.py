@@ -17,19 +17,16 @@ from headrace.lang.ecl import (
     TableState,
     TimerFlood,
     advance_state,
-    classify,
     compile,
-    is_start,
-    moved,
     next_deadline,
     parse,
-    run_step,
     start_state,
 )
-from headrace.spark.correlate import cells as cells_module
+from headrace.lang.ecl.table import changes, classify, is_start, run_step
+from headrace.spark.correlate import kernel
 from headrace.spark.correlate import simple as simple_module
 from headrace.spark.correlate.rows import STATE_SCHEMA, Rows
-from headrace.spark.correlate.stepping import Run, step
+from headrace.spark.correlate.stepping import make_run, step
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
 
 Keyed = list[tuple[str, Event]]
@@ -72,7 +69,7 @@ class Reference:
         self.evidence.setdefault(key, [])
         self.advance(key, event.time)
         symbols = classify(self.table, event, evaluate)
-        if moved(self.table, self.states[key], symbols):
+        if changes(self.table, self.states[key], symbols):
             self.evidence[key].append(offset)
             self.states[key], outputs = run_step(self.table, self.states[key], symbols, event.time)
             self.put(key, offset, outputs)
@@ -124,7 +121,7 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
         assert (tuple(states[key]["units"]), tuple(states[key]["deadlines"])) == (state.units, state.deadlines)
         kept = expected.evidence[key]
         assert (states[key]["evidence"], states[key]["evidence_total"]) == (kept[-EVIDENCE_MAX:], len(kept))
-    run, found = Run(table, evidence_max=EVIDENCE_MAX, until=until), []
+    run, found = make_run(table, evidence_max=EVIDENCE_MAX, until=until), []
     whole = rows_of(table, events).sort_by([("key", "ascending"), ("offset", "ascending")])
     for start in range(0, whole.num_rows, 3):
         found.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
@@ -154,24 +151,20 @@ def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         check(table, events, 2, None)
 
 
-@pytest.mark.parametrize("longest", [0, 64])
-def test_cells_are_the_same_without_the_compiler(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By rounds and by the plain loop."""
-    monkeypatch.setattr(cells_module, "ROUNDS_MAX", longest)
-    chance = np.random.default_rng(7)
+def test_compiled_loop_gives_what_the_plain_loop_gives() -> None:
+    random = np.random.default_rng(7)
     states, width, rows = 5, 3, 2_000
-    following = chance.integers(0, states, states * width)
-    symbols = chance.integers(0, width, rows)
-    first = chance.random(rows) < 0.1
+    following = random.integers(0, states, states * width)
+    symbols = random.integers(0, width, rows)
+    first = random.random(rows) < 0.1
     first[0] = True
-    symbols[first & (chance.random(rows) < 0.5)] = -1
-    given_states = chance.integers(0, states, rows)
-    plain = cells_module._loop(first, symbols, given_states, following, width)
-    assert (cells_module.cells_without_compiler(first, symbols, given_states, following, width) == plain).all()
-    assert (cells_module.cells(first, symbols, given_states, following, width) == plain).all()
+    symbols[first & (random.random(rows) < 0.5)] = -1
+    given_states = random.integers(0, states, rows)
+    arguments = (first, symbols, given_states, following, width)
+    assert (kernel.step_rows(*arguments) == kernel.step_rows.__wrapped__(*arguments)).all()  # type: ignore[attr-defined]
 
 
-def test_timers_that_tick_without_end_are_refused() -> None:
+def test_timers_that_tick_without_end_raise_an_error() -> None:
     table = compile(parse("repeat{push(x){after 1 ms}}"))
     with pytest.raises(TimerFlood, match="key '0'"):
         step(rows_of(table, [("0", Event("a", 0))]), STATE_SCHEMA.empty_table(), table, evidence_max=3, until=1_000 * US)

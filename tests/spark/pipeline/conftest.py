@@ -1,4 +1,4 @@
-"""Two databases with one log, rules and correlators: one for each engine."""
+"""Two databases with the same log, rules and correlators: one for each engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.spark.pipeline import TopicPipeline
 from tests.rules.conftest import remembering
 from tests.spark.frames import secret_file
 
-Made = Callable[..., TopicPipeline]
+MakePipeline = Callable[..., TopicPipeline]
 
 
 @pytest.fixture
@@ -30,53 +30,49 @@ def conn(database: Target) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def twin(server: Server, database: Target) -> Iterator[Callable[[], Target]]:
-    """Makes a copy of the test's database as it is; nobody may be connected to it then."""
-    made: list[str] = []
+def copy_database(server: Server, database: Target) -> Iterator[Callable[[], Target]]:
+    """Copies the test's database as it is, after ending the connections to it."""
+    original = psycopg.conninfo.conninfo_to_dict(database.dsn)["dbname"]
+    names: list[str] = []
 
     def copy() -> Target:
-        name = f"twin_{uuid4().hex}"
+        name = f"copy_{uuid4().hex}"
         with psycopg.connect(server.dsn(), autocommit=True) as admin:
-            admin.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s",
-                (psycopg.conninfo.conninfo_to_dict(database.dsn)["dbname"],),
-            )
-            admin.execute(f"create database {name} template {psycopg.conninfo.conninfo_to_dict(database.dsn)['dbname']}")
-        made.append(name)
+            admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (original,))
+            admin.execute(f"create database {name} template {original}")
+        names.append(name)
         return Target("test", server.dsn(name))
 
     yield copy
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        for name in made:
+        for name in names:
             admin.execute(f"drop database {name} with (force)")
 
 
 @pytest.fixture
-def pipelines(spark: SparkSession, tmp_path: Path) -> Made:
-    """Makes pipelines of a topic that are stepped by hand."""
+def make_pipeline(spark: SparkSession, tmp_path: Path) -> MakePipeline:
+    """Creates pipelines of a topic that the test steps itself."""
 
-    def made(target: Target, conn: Connection, topic: str = "cars", **options: object) -> TopicPipeline:
+    def make(target: Target, conn: Connection, topic: str = "cars", **options: object) -> TopicPipeline:
         folder = tmp_path / uuid4().hex
         folder.mkdir()
-        # In the tests the one shard is called as parse_targets calls it.
         access = Access(secret=secret_file(folder, target))
-        return begun(TopicPipeline(spark, access, conn, topic, shard="main", **options))  # type: ignore[arg-type]
+        # parse_targets names a single shard main.
+        pipeline = TopicPipeline(spark, access, conn, topic, shard="main", **options)  # type: ignore[arg-type]
+        begin = "select headrace_internal.begin_pipeline(%s, %s, 'test', 'local')"
+        conn.execute(begin, (pipeline.topic_id, pipeline.run_id))
+        return pipeline
 
-    return made
-
-
-def begun(one: TopicPipeline) -> TopicPipeline:
-    one._conn.execute("select headrace_internal.begin_pipeline(%s, %s, 'test', 'local')", (one.topic_id, one.run_id))
-    return one
+    return make
 
 
 @asynccontextmanager
 async def database_engine(target: Target) -> AsyncIterator[tuple[RuleEngine, CorrelatorEngine]]:
-    """The database's own engine, stepped by hand."""
-    own = create_pool(target, size=2)
-    await own.open()
+    """The database's own engine, which the test steps itself."""
+    pool = create_pool(target, size=2)
+    await pool.open()
     try:
-        given = (own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
-        yield RuleEngine(*given), CorrelatorEngine(*given)
+        parameters = (pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
+        yield RuleEngine(*parameters), CorrelatorEngine(*parameters)
     finally:
-        await own.close()
+        await pool.close()

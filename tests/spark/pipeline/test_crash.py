@@ -1,4 +1,4 @@
-"""Whatever is killed, and when: every event is handled once."""
+"""Whatever is killed, at any time: every event is handled once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import pytest
 
 from headrace.db import Connection, Target, connect
 from headrace.spark.pipeline import set_engine
-from headrace.spark.pipeline.computing import Computing
+from headrace.spark.pipeline.computation import BatchComputer
 from tests.builders import topic
 
-from .conftest import Made
-from .steps import differing, looks, run_database
-from .test_agreement import prepared
+from .conftest import MakePipeline
+from .steps import differences, read_results, run_database
+from .test_agreement import prepare
 
 pytestmark = pytest.mark.lane("pg18")
 
 
-class Dying:
-    """A connection that is cut at a statement, as by a kill; the server then rolls back what was open."""
+class DyingConnection:
+    """A connection that is cut at a statement, as by a kill; the server then rolls back."""
 
     def __init__(self, conn: Connection, after: int) -> None:
         self._conn = conn
@@ -44,41 +44,45 @@ class Dying:
         return getattr(self._conn, name)
 
 
-async def test_transaction_cut_at_any_statement_is_done_again(
-    conn: Connection, database: Target, twin: Callable[[], Target], pipelines: Made, monkeypatch: pytest.MonkeyPatch
+async def test_transaction_cut_at_any_statement_is_repeated(
+    conn: Connection,
+    database: Target,
+    copy_database: Callable[[], Target],
+    make_pipeline: MakePipeline,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await prepared(conn, database, events=60, seed=12)
+    await prepare(conn, database, events=60, seed=12)
     set_engine(conn, "cars", "spark")
     conn.close()
-    other = twin()
+    other = copy_database()
     with connect(other) as theirs:
         theirs.execute("update headrace.topic set engine = 'database'")
     await run_database(other)
-    known: dict[str, object] = {}
-    compute = Computing.compute
+    results: dict[str, object] = {}
+    compute = BatchComputer.compute
 
-    def remembered(self: Computing, parts: Sequence[object]) -> object:
-        """Spark's part is not what is cut here, and is the same every time."""
-        of = repr(parts)
-        if of not in known:
-            known[of] = compute(self, parts)  # type: ignore[arg-type]
-        return known[of]
+    def cached_compute(self: BatchComputer, parts: Sequence[object]) -> object:
+        """Spark's result is the same every time."""
+        key = repr(parts)
+        if key not in results:
+            results[key] = compute(self, parts)  # type: ignore[arg-type]
+        return results[key]
 
-    monkeypatch.setattr(Computing, "compute", remembered)
+    monkeypatch.setattr(BatchComputer, "compute", cached_compute)
     cuts = 0
     while True:
         with connect(database) as dying:
-            one = pipelines(database, dying, events_max=100)
-            one._conn = Dying(dying, after=cuts)  # type: ignore[assignment]
+            pipeline = make_pipeline(database, dying, events_max=100)
+            pipeline._conn = DyingConnection(dying, after=cuts)  # type: ignore[assignment]
             try:
-                while one.step() or one.tick():
+                while pipeline.step() or pipeline.tick():
                     pass
                 break
             except psycopg.OperationalError:
                 cuts += 1
     assert cuts > 15, "a batch has more statements than that"
     with connect(database) as ours, connect(other) as theirs:
-        assert list(differing(looks(ours, in_order=False), looks(theirs, in_order=False))) == []
+        assert list(differences(read_results(ours, in_order=False), read_results(theirs, in_order=False))) == []
 
 
 Driver = Callable[..., subprocess.Popen[bytes]]
@@ -86,7 +90,7 @@ Driver = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def driver(database: Target) -> Iterator[Driver]:
-    """Starts the command in a session of its own, so that its JVM and workers go with it; none outlives the test."""
+    """Starts the command in its own process session, so that its JVM and workers end with it, at the latest with the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str) -> subprocess.Popen[bytes]:
@@ -94,10 +98,10 @@ def driver(database: Target) -> Iterator[Driver]:
         return started[-1]
 
     yield start
-    for one in started:
-        if one.poll() is None:
-            os.killpg(one.pid, signal.SIGKILL)
-            one.wait(30)
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
 
 
 def start_driver(database: Target, *words: str) -> subprocess.Popen[bytes]:
@@ -107,7 +111,7 @@ def start_driver(database: Target, *words: str) -> subprocess.Popen[bytes]:
 
 
 def kill_after_a_batch(running: subprocess.Popen[bytes], conn: Connection, later_s: float) -> None:
-    done = "select count(*) from headrace_internal.pipeline_batch"
+    done = "select count(*) from headrace.pipeline_batch"
     before, deadline = conn.execute(done).fetchone(), time.monotonic() + 120
     while conn.execute(done).fetchone() == before and running.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -119,26 +123,26 @@ def kill_after_a_batch(running: subprocess.Popen[bytes], conn: Connection, later
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_driver_killed_at_random_moments_changes_nothing(
-    conn: Connection, database: Target, twin: Callable[[], Target], driver: Driver
+    conn: Connection, database: Target, copy_database: Callable[[], Target], driver: Driver
 ) -> None:
     chance = random.Random(3)
-    await prepared(conn, database, events=400, seed=13)
+    await prepare(conn, database, events=400, seed=13)
     conn.close()
-    other = twin()
+    other = copy_database()
     await run_database(other)
     with connect(database) as ours, connect(other) as theirs:
         set_engine(ours, "cars", "spark")
         for _ in range(4):
             running = driver("--max-events-per-trigger", "5")
             kill_after_a_batch(running, ours, chance.uniform(0, 0.6))
-        reached = ours.execute("select min(position) from headrace_internal.cursor").fetchone()
+        reached = ours.execute("select min(position) from headrace.cursor").fetchone()
         assert reached is not None and 0 < reached[0] < 400, "the kills did not come in the middle"
         assert driver("--once").wait(180) == 0
-        assert list(differing(looks(ours, in_order=False), looks(theirs, in_order=False))) == []
+        assert list(differences(read_results(ours, in_order=False), read_results(theirs, in_order=False))) == []
 
 
 @pytest.mark.slow
-def test_driver_ends_in_order_when_told_to(conn: Connection, driver: Driver) -> None:
+def test_driver_ends_cleanly_on_sigterm(conn: Connection, driver: Driver) -> None:
     topic(conn, "cars")
     topic(conn, "derived")
     set_engine(conn, "cars", "spark")

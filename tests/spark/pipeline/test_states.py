@@ -1,4 +1,4 @@
-"""States travel between Arrow and PostgreSQL as whole columns of text, and come back as they went."""
+"""States go from Arrow to PostgreSQL and back as whole columns of text, unchanged."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def state(number: int, key: str) -> dict[str, object]:
 
 
 @pytest.mark.lane("pg18")
-def test_states_of_any_key_come_back_as_they_were_written(conn: Connection) -> None:
+def test_states_of_any_key_are_read_as_they_were_written(conn: Connection) -> None:
     topic(conn, "cars")
     create_correlator(conn, Correlator(name="any", topic="cars", key="key", pattern="push(x) {a}", outputs={}))
     correlator_id = conn.execute("select correlator_id from headrace.correlator").fetchone()[0]  # type: ignore[index]
     written = [state(number, key) for number, key in enumerate(KEYS)]
-    for _ in range(2):  # New, and again as known ones.
+    for _ in range(2):  # An insert, then an update.
         write_states(conn, correlator_id, pa.Table.from_pylist(written, STATE_SCHEMA))
-    asked = pa.array(["unknown", *reversed(KEYS)], pa.string())
-    assert read_states(conn, correlator_id, asked).to_pylist() == written[::-1]
+    keys = pa.array(["unknown", *reversed(KEYS)], pa.string())
+    assert read_states(conn, correlator_id, keys).to_pylist() == written[::-1]
     assert read_states(conn, correlator_id, pa.array(["unknown"], pa.string())).num_rows == 0
-    due = conn.execute("select count(*) from headrace_internal.correlator_instance where deadline is not null").fetchone()
-    assert due == (sum(bool(one["deadlines"]) for one in written),)
+    due = conn.execute("select count(*) from headrace.correlator_instance where deadline is not null").fetchone()
+    assert due == (sum(bool(row["deadlines"]) for row in written),)

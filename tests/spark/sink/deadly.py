@@ -1,12 +1,12 @@
-"""The source and sink, with a commit that dies right after its transaction."""
+"""A sink whose process dies right after its commit."""
 
 from __future__ import annotations
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from headrace.spark.sink.writer import EventStreamWriter, SinkOptions
-from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.data_source import HeadraceSource
+from headrace.spark.sink import EventStreamWriter, SinkOptions
 from tests.spark.sink.driver import die
 
 

@@ -1,7 +1,7 @@
-"""A driver with Spark of its own: streams `orders` to `copy` through the sink, until killed or caught up.
+"""A driver with its own Spark: streams `orders` to `copy` through the sink, until killed or caught up.
 
 `python -m tests.spark.sink.driver SECRET CHECKPOINT [DIE_AT_BATCH]`: kills itself with SIGKILL after the batch was committed in
-PostgreSQL and before Spark has noted it: the moment in which a sink without a ledger writes twice."""
+PostgreSQL and before Spark has recorded it: the moment at which a sink without a ledger writes twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main(secret: str, checkpoint: str, die_at: str | None = None) -> None:
 
 
 def die(batch: int) -> None:
-    """Kills driver and JVM at once, as a machine that goes dark."""
+    """Kills driver and JVM at once, like a power failure."""
     if os.environ.get("HEADRACE_TEST_DIE_AT") != str(batch):
         return
     driver = int(os.environ["HEADRACE_TEST_DRIVER"])

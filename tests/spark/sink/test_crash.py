@@ -1,4 +1,4 @@
-"""The sink across crashes: kill -9 of driver and JVM, at the worst moment and at random ones."""
+"""The sink and kill -9 of driver and JVM, at the worst moment and at random ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import published, secret_file
+from tests.spark.frames import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 EVENTS = 200
@@ -25,13 +25,13 @@ EVENTS = 200
 def secret(database: Target, conn: Connection, tmp_path: Path) -> str:
     topic(conn)
     topic(conn, "copy")
-    published(conn, EVENTS)
+    publish_numbers(conn, EVENTS)
     drain(conn)
     return secret_file(tmp_path, database)
 
 
 def driver(secret: str, checkpoint: Path, *die_at: str) -> subprocess.Popen[bytes]:
-    """A driver in a session of its own, so that its JVM and workers go with it."""
+    """A driver in its own process session, so that its JVM and workers end with it."""
     command = [sys.executable, "-m", "tests.spark.sink.driver", secret, str(checkpoint), *die_at]
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -43,7 +43,7 @@ def copied(conn: Connection) -> list[object]:
 
 def run(spark: SparkSession, secret: str, checkpoint: Path) -> None:
     stream = spark.readStream.format("headrace").options(
-        secret=secret, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="70", minPartitions="2"
+        secret=secret, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="150"
     )
     sink = stream.load().drop("event_id").writeStream.format("headrace").options(secret=secret, topic="copy")
     sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
@@ -52,18 +52,18 @@ def run(spark: SparkSession, secret: str, checkpoint: Path) -> None:
 def test_batch_whose_commit_spark_forgot_is_not_published_twice(
     spark: SparkSession, conn: Connection, secret: str, tmp_path: Path
 ) -> None:
-    """What a crash between the sink's commit and Spark's own note leaves behind, made by removing the note."""
+    """Removes Spark's own note of the commit, as a crash between the sink's commit and that note would."""
     checkpoint = tmp_path / "checkpoint"
     run(spark, secret, checkpoint)
     assert copied(conn) == list(range(1, EVENTS + 1))
-    for note in ("2", ".2.crc"):
+    for note in ("1", ".1.crc"):
         (checkpoint / "commits" / note).unlink(missing_ok=True)
-    published(conn, 10, first=EVENTS + 1)
+    publish_numbers(conn, 10, first=EVENTS + 1)
     drain(conn)
     run(spark, secret, checkpoint)
     assert copied(conn) == list(range(1, EVENTS + 11))
     batches = conn.execute("select batch, rows from headrace_internal.spark_batch order by batch").fetchall()
-    assert batches == [(0, 70), (1, 70), (2, 60), (3, 10)]
+    assert batches == [(0, 150), (1, 50), (2, 10)]
 
 
 @pytest.mark.slow

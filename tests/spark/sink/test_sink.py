@@ -1,23 +1,25 @@
-"""The sink: rows become events or actions, exactly once."""
+"""The sink: the rows of a frame become events or actions, exactly once."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
-from headrace.core import BadTime, Conflict, Invalid, PayloadTooLarge, UnknownTopic
+from headrace.core import Conflict, Invalid, InvalidTime, PayloadTooLarge, UnknownTopic
 from headrace.db import Connection, Target
-from headrace.log import read
+from headrace.log import read_log
 from headrace.spark import event_schema
-from headrace.spark.sink.options import SinkOptions
-from headrace.spark.sink.writer import EventWriter, commit, forget, stage
+from headrace.spark.sink import EventWriter, SinkOptions
+from headrace.spark.sink.writer import commit, discard, stage
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import load, published, secret_file
+from tests.spark.frames import load, publish_numbers, secret_file
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def secret(database: Target, tmp_path: Path) -> str:
 
 
 def options(secret: str, **more: str) -> SinkOptions:
-    given = {"secret": secret, "topic": "orders", "type": "placed", **more}
-    return SinkOptions.of(given, event_schema(["payload"]), overwrite=False)
+    raw = {"secret": secret, "topic": "orders", "type": "placed", **more}
+    return SinkOptions.of(raw, event_schema(["payload"]), overwrite=False)
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -35,11 +37,12 @@ def batch(*values: int) -> pa.RecordBatch:
 
 
 def staged(conn: Connection) -> int:
-    row = conn.execute("select count(*) from headrace_internal.spark_stage").fetchone()
+    row = conn.execute("select count(*) from headrace.spark_stage").fetchone()
     assert row is not None
     return int(row[0])
 
 
+@pytest.mark.lane("pg18")
 def test_frame_becomes_events_in_its_order(spark: SparkSession, conn: Connection, secret: str) -> None:
     topic(conn)
     frame = spark.createDataFrame(
@@ -50,7 +53,7 @@ def test_frame_becomes_events_in_its_order(spark: SparkSession, conn: Connection
         "append"
     ).save()
     drain(conn)
-    events = read(conn, "orders")
+    events = read_log(conn, "orders")
     assert [event.payload for event in events] == [{"n": n} for n in range(50)]
     assert {(event.type, event.producer, event.headers["trace"]) for event in events} == {("placed", "spark", "x")}
     assert [event.key for event in events] == [f"k{n}" for n in range(50)] and staged(conn) == 0
@@ -60,12 +63,15 @@ def test_frame_becomes_events_in_its_order(spark: SparkSession, conn: Connection
 def test_frame_of_the_source_can_be_written_to_another_topic(spark: SparkSession, conn: Connection, secret: str) -> None:
     topic(conn)
     topic(conn, "copy")
-    published(conn, 20)
+    publish_numbers(conn, 20)
     drain(conn)
     load(spark, secret).write.format("headrace").options(secret=secret, topic="copy").mode("append").save()
     drain(conn)
-    kept = [(event.id, event.type, event.key, event.payload, event.emitted_at) for event in read(conn, "orders")]
-    assert [(event.id, event.type, event.key, event.payload, event.emitted_at) for event in read(conn, "copy")] == kept
+    original, copy = (
+        [(event.id, event.type, event.key, event.payload, event.emitted_at) for event in read_log(conn, name)]
+        for name in ("orders", "copy")
+    )
+    assert copy == original and len(copy) == 20
 
 
 @pytest.mark.lane("pg18")
@@ -81,13 +87,13 @@ def test_frame_becomes_actions(spark: SparkSession, conn: Connection, secret: st
     assert rows[0][0]["cause"] == {"query": "write-w", "batch": 0}
 
 
-def test_batch_that_comes_again_is_published_once(conn: Connection, secret: str) -> None:
+def test_repeated_batch_is_published_once(conn: Connection, secret: str) -> None:
     topic(conn)
-    told = options(secret)
+    sink_options = options(secret)
     for _ in range(3):
-        attempts = [stage(told, "query", 7, [batch(1, 2)]), stage(told, "query", 7, [batch(3)])]
-        commit(told, "query", 7, attempts)
-    commit(told, "query", 8, [stage(told, "query", 8, [batch(4)])])
+        attempts = [stage(sink_options, "query", 7, [batch(1, 2)]), stage(sink_options, "query", 7, [batch(3)])]
+        commit(sink_options, "query", 7, attempts)
+    commit(sink_options, "query", 8, [stage(sink_options, "query", 8, [batch(4)])])
     drain(conn)
     assert numbers(conn) == [1, 2, 3, 4] and staged(conn) == 0
     ledger = conn.execute("select query, batch, rows from headrace_internal.spark_batch order by batch").fetchall()
@@ -95,58 +101,58 @@ def test_batch_that_comes_again_is_published_once(conn: Connection, secret: str)
 
 
 @pytest.mark.lane("pg18")
-def test_write_done_again_under_its_id_is_published_once(conn: Connection, secret: str) -> None:
+def test_repeated_write_with_the_same_id_is_published_once(conn: Connection, secret: str) -> None:
     topic(conn)
-    for told in (options(secret, writeId="nightly"), options(secret, writeId="nightly"), options(secret)):
-        writer = EventWriter(told)
+    for sink_options in (options(secret, writeId="nightly"), options(secret, writeId="nightly"), options(secret)):
+        writer = EventWriter(sink_options)
         writer.commit([writer.write(iter([batch(1)])), None])
     drain(conn)
     assert numbers(conn) == [1, 1]
 
 
 @pytest.mark.lane("pg18")
-def test_attempt_that_did_not_succeed_leaves_nothing(conn: Connection, secret: str) -> None:
-    """A task that was killed, or was slower than its double, has staged rows that no commit names."""
+def test_failed_attempt_leaves_nothing(conn: Connection, secret: str) -> None:
+    """A task that was killed, or was slower than its duplicate, has staged rows that no commit names."""
     topic(conn)
-    told = options(secret)
-    stage(told, "query", 0, [batch(1)])
-    forget(told, [stage(told, "query", 0, [batch(1)])])
-    commit(told, "query", 0, [stage(told, "query", 0, [batch(1)])])
-    late = stage(told, "query", 0, [batch(1)])
-    commit(told, "query", 1, [stage(told, "query", 1, [batch(2)])])
+    sink_options = options(secret)
+    stage(sink_options, "query", 0, [batch(1)])
+    discard(sink_options, [stage(sink_options, "query", 0, [batch(1)])])
+    commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1)])])
+    late = stage(sink_options, "query", 0, [batch(1)])
+    commit(sink_options, "query", 1, [stage(sink_options, "query", 1, [batch(2)])])
     drain(conn)
     assert numbers(conn) == [1, 2] and staged(conn) == 0 and late.rows == {"main": 1}
 
 
 @pytest.mark.lane("pg18")
-def test_staged_rows_that_a_crash_of_the_server_took_fail_the_commit(conn: Connection, secret: str) -> None:
+def test_commit_fails_if_a_server_crash_has_lost_staged_rows(conn: Connection, secret: str) -> None:
     topic(conn)
-    told = options(secret)
-    brought = stage(told, "query", 0, [batch(1, 2)])
-    conn.execute("delete from headrace_internal.spark_stage where place = 1")
+    sink_options = options(secret)
+    attempt = stage(sink_options, "query", 0, [batch(1, 2)])
+    conn.execute("delete from headrace.spark_stage where place = 1")
     with pytest.raises(Conflict, match="brought 2 rows, and 1 of them are there"):
-        commit(told, "query", 0, [brought])
-    commit(told, "query", 0, [stage(told, "query", 0, [batch(1, 2)])])
+        commit(sink_options, "query", 0, [attempt])
+    commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2)])])
     drain(conn)
     assert numbers(conn) == [1, 2]
 
 
 @pytest.mark.lane("pg18")
-def test_batch_that_comes_again_with_other_rows_is_refused(conn: Connection, secret: str) -> None:
-    """Spark does not fsync its checkpoint: one that went back would bring events under the number of a batch already written."""
+def test_repeated_batch_with_other_rows_is_rejected(conn: Connection, secret: str) -> None:
+    """Spark does not fsync its checkpoint: one that went back would write other events under the number of a finished batch."""
     topic(conn)
-    told = options(secret)
-    commit(told, "query", 0, [stage(told, "query", 0, [batch(1, 2)])])
+    sink_options = options(secret)
+    commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2)])])
     with pytest.raises(Conflict, match="was written with 2 rows, and comes again with 3"):
-        commit(told, "query", 0, [stage(told, "query", 0, [batch(1, 2, 3)])])
+        commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2, 3)])])
 
 
 @pytest.mark.lane("pg18")
-def test_bad_rows_are_refused_with_their_reason_and_nothing_is_published(conn: Connection, secret: str) -> None:
+def test_invalid_rows_are_rejected_and_nothing_is_published(conn: Connection, secret: str) -> None:
     topic(conn)
     with pytest.raises(PayloadTooLarge):
         stage(options(secret), "query", 0, [pa.record_batch({"payload": ["1", json.dumps("x" * 1_100_000)]})])
-    with pytest.raises(BadTime):
+    with pytest.raises(InvalidTime):
         late = [datetime(9999, 12, 31, 12, tzinfo=UTC)]
         stage(options(secret), "query", 0, [pa.record_batch({"payload": ["1"], "timestamp": late})])
     with pytest.raises(Invalid, match="invalid input syntax for type json"):
@@ -159,24 +165,29 @@ def test_bad_rows_are_refused_with_their_reason_and_nothing_is_published(conn: C
 
 
 @pytest.mark.parametrize(
-    ("given", "columns", "error"),
+    ("raw", "columns", "error"),
     [
-        ({"topic": "orders"}, "payload string", "no column type"),
-        ({"topic": "orders", "type": "t"}, "payload struct<a: int>", "to_json makes a string"),
-        ({"topic": "orders", "type": "t"}, "payload string, colour string", "does not know column colour"),
-        ({"topic": "orders", "type": "t", "as": "mail"}, "payload string", "events or actions"),
-        ({"topic": "orders", "type": "t", "password": "x"}, "payload string", "would put an address into the plan"),
-        ({"topic": "orders", "type": "t", "colour": "x"}, "payload string", "no option colour"),
+        ({"topic": "orders"}, ["payload"], "no column type"),
+        ({"type": "t"}, ["payload"], "no column topic"),
+        ({"topic": "orders", "type": "t"}, ["payload", "offset"], None),
+        ({"topic": "orders", "type": "t"}, ["payload", "colour"], "does not know column colour"),
+        ({"topic": "orders", "type": "t", "as": "mail"}, ["payload"], "events or actions"),
+        ({"topic": "orders", "type": "t", "password": "x"}, ["payload"], "would put an address into the plan"),
+        ({"topic": "orders", "type": "t", "colour": "x"}, ["payload"], "no option colour"),
     ],
 )
-def test_frame_or_option_that_does_not_fit_is_refused(
-    spark: SparkSession, given: dict[str, str], columns: str, error: str
-) -> None:
-    schema = spark.createDataFrame([], columns).schema
-    with pytest.raises(Invalid, match=error):
-        SinkOptions.of(given, schema, overwrite=False)
+def test_unfit_column_or_option_is_rejected(raw: dict[str, str], columns: list[str], error: str | None) -> None:
+    schema = StructType([StructField(name, StringType()) for name in columns])
+    with pytest.raises(Invalid, match=error) if error else nullcontext():
+        SinkOptions.of(raw, schema, overwrite=False)
 
 
-def test_overwriting_a_log_is_refused(secret: str) -> None:
+def test_payload_that_is_no_text_is_rejected() -> None:
+    schema = StructType([StructField("payload", StructType([StructField("a", StringType())]))])
+    with pytest.raises(Invalid, match="to_json makes a string"):
+        SinkOptions.of({"topic": "orders", "type": "t"}, schema, overwrite=False)
+
+
+def test_overwriting_a_log_is_rejected(secret: str) -> None:
     with pytest.raises(Invalid, match="only ever appended"):
         SinkOptions.of({"topic": "orders", "type": "t", "secret": secret}, event_schema(["payload"]), overwrite=True)

@@ -1,4 +1,4 @@
-"""Where it runs: a cluster of two workers, and sessions that are somebody's own."""
+"""Where it runs: a cluster of two workers, and the user's own session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.db import Connection, Target
 from headrace.spark import session
 from tests.builders import drain, numbers, topic
-from tests.spark.frames import published, secret_file
+from tests.spark.frames import publish_numbers, secret_file
 
 CLUSTER = """
 import sys
@@ -31,7 +31,7 @@ spark.stop()
 
 
 def spark_home(folder: Path) -> Path:
-    """Spark as it is installed, in a folder where its workers may write."""
+    """The installed Spark, in a folder where its workers may write."""
     folder.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
         (folder / entry.name).symlink_to(entry)
@@ -43,7 +43,7 @@ def spark_home(folder: Path) -> Path:
 def test_cluster_of_two_workers_reads_and_writes(database: Target, conn: Connection, tmp_path: Path) -> None:
     topic(conn)
     topic(conn, "copy")
-    published(conn, 100)
+    publish_numbers(conn, 100)
     drain(conn)
     environ = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path / "spark"))}
     command = [sys.executable, "-c", CLUSTER, secret_file(tmp_path, database)]
@@ -53,7 +53,7 @@ def test_cluster_of_two_workers_reads_and_writes(database: Target, conn: Connect
     assert sorted(map(int, numbers(conn, "copy"))) == list(range(1, 101))
 
 
-def test_session_of_the_user_is_used_as_it_is(spark: SparkSession) -> None:
+def test_active_session_is_used_unchanged(spark: SparkSession) -> None:
     before = spark.conf.getAll
     found = session(master="local[1]", settings={"spark.sql.shuffle.partitions": "77"})
     assert found is spark and spark.conf.getAll == before

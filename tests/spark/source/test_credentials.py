@@ -1,4 +1,4 @@
-"""Addresses and passwords stay where they are kept: no plan, partition, log or message shows them."""
+"""No plan, partition, log or message shows an address or a password."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from headrace.core import DatabaseUnavailable, HeadraceError, Invalid, NotFound
 from headrace.db import Connection, Target
-from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic
-from tests.spark.frames import load, numbers, plain_numbers, published, secret_file
+from tests.spark.frames import load, numbers, publish_numbers, read_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 PASSWORD = "zq9-Geheim-wort"
@@ -22,9 +22,9 @@ PASSWORD = "zq9-Geheim-wort"
 
 @pytest.fixture
 def guarded(database: Target, conn: Connection) -> Target:
-    """The test's database by an address with a password, with three events."""
+    """The test's database with three events, by an address with a password."""
     topic(conn)
-    published(conn, 3)
+    publish_numbers(conn, 3)
     drain(conn)
     return Target("main", make_conninfo(database.dsn, password=PASSWORD))
 
@@ -36,15 +36,13 @@ def service_file(folder: Path, name: str, target: Target) -> str:
     return str(path)
 
 
-def test_plan_and_its_parts_hold_no_password(
-    spark: SparkSession, guarded: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_holds_no_password(spark: SparkSession, guarded: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = load(spark, secret_file(tmp_path, guarded))
     assert numbers(frame) == [1, 2, 3]
     frame.explain(extended=True)
-    told = capsys.readouterr().out + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
-    assert "headrace" in told and PASSWORD not in told
-    assert str(conninfo_to_dict(guarded.dsn)["dbname"]) not in told
+    text = capsys.readouterr().out + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
+    assert "headrace" in text and PASSWORD not in text
+    assert str(conninfo_to_dict(guarded.dsn)["dbname"]) not in text
 
 
 def test_pickled_source_reader_and_partitions_hold_no_password(guarded: Target, tmp_path: Path) -> None:
@@ -58,14 +56,7 @@ def test_pickled_source_reader_and_partitions_hold_no_password(guarded: Target, 
         assert isinstance(pickle.loads(CloudPickleSerializer().dumps(part)), type(part))
 
 
-def test_service_file_names_the_database(spark: SparkSession, guarded: Target, tmp_path: Path) -> None:
-    frame = spark.read.format("headrace").options(
-        service="shop", serviceFile=service_file(tmp_path, "shop", guarded), subscribe="orders"
-    )
-    assert numbers(frame.load()) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("way", ["HEADRACE_DSN", "dsnEnv", "secret", "PGSERVICEFILE"])
+@pytest.mark.parametrize("way", ["HEADRACE_DSN", "dsnEnv", "secret", "serviceFile", "PGSERVICEFILE"])
 def test_every_way_to_name_the_database_works(guarded: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     options = {"subscribe": "orders"}
     monkeypatch.delenv("DATABASE_URL", raising=False)
@@ -77,6 +68,8 @@ def test_every_way_to_name_the_database_works(guarded: Target, tmp_path: Path, m
     elif way == "secret":
         monkeypatch.setenv("HEADRACE_SECRETS", str(tmp_path))
         options["secret"] = Path(secret_file(tmp_path, guarded)).name
+    elif way == "serviceFile":
+        options |= {"service": "shop", "serviceFile": service_file(tmp_path, "shop", guarded)}
     else:
         monkeypatch.setenv("PGSERVICEFILE", service_file(tmp_path, "shop", guarded))
         options["service"] = "shop"
@@ -96,7 +89,7 @@ def test_every_way_to_name_the_database_works(guarded: Target, tmp_path: Path, m
 )
 def test_errors_about_an_address_do_not_show_it(tmp_path: Path, address: str, error: type[HeadraceError]) -> None:
     with pytest.raises(error) as raised:
-        plain_numbers(secret_file(tmp_path, Target("main", address)))
+        read_numbers(secret_file(tmp_path, Target("main", address)))
     chain: BaseException | None = raised.value
     while chain is not None:
         assert PASSWORD not in f"{chain!r} {chain}"
@@ -119,13 +112,13 @@ def test_error_of_a_task_does_not_show_the_address(spark: SparkSession, tmp_path
         {"service": f"postgresql://shop:{PASSWORD}@db/shop"},
     ],
 )
-def test_address_as_an_option_is_refused_without_repeating_it(options: dict[str, str]) -> None:
+def test_address_as_an_option_is_rejected_without_repeating_it(options: dict[str, str]) -> None:
     with pytest.raises(Invalid) as raised:
         HeadraceSource({"subscribe": "orders", **options})
     assert PASSWORD not in str(raised.value)
 
 
-def test_name_that_stands_for_nothing_says_where_it_was_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_secret_is_reported_with_its_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADRACE_SECRETS", str(tmp_path))
     with pytest.raises(NotFound, match=f"looks for the file {tmp_path}/absent"):
-        plain_numbers("absent")
+        read_numbers("absent")

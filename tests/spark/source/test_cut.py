@@ -1,4 +1,4 @@
-"""A connection that breaks without a word of the server: the database cannot be reached, and who can wait tries again."""
+"""A connection that breaks without a message from the server: the database is unreachable, and the next read works again."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import pytest
 
 from headrace.core import DatabaseUnavailable
 from headrace.db import Connection, Target
-from headrace.spark.source.data_source import HeadraceSource
-from tests.builders import drain, relayed, topic, wait_until
-from tests.spark.frames import published, secret_file
+from headrace.spark.data_source import HeadraceSource
+from tests.builders import drain, through_proxy, topic, wait_until
+from tests.spark.frames import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
-def test_connection_that_is_cut_while_it_reads(conn: Connection, second: Connection, database: Target, tmp_path: Path) -> None:
+def test_cut_connection_is_an_error_and_the_next_read_works(
+    conn: Connection, second: Connection, database: Target, tmp_path: Path
+) -> None:
     topic(conn)
-    published(conn, 10)
+    publish_numbers(conn, 10)
     drain(conn)
-    with relayed(database) as (through, relay), ThreadPoolExecutor(1) as pool:
+    with through_proxy(database) as (through, relay), ThreadPoolExecutor(1) as pool:
         source = HeadraceSource({"secret": secret_file(tmp_path, through), "subscribe": "orders"})
         reader = source.reader(source.schema())
         (split,) = reader.partitions()

@@ -9,15 +9,14 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.core import Invalid
 from headrace.db import Connection, Server, Target, connect
 from headrace.spark import event_schema
-from headrace.spark.source.reader import EventStreamReader
+from headrace.spark.source import EventStreamReader
 from tests.builders import drain, topic
-from tests.spark.frames import load, plain_numbers, published, secret_file
+from tests.spark.frames import publish_numbers, read_numbers, read_rows, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -30,27 +29,27 @@ def shards(server: Server) -> Iterator[list[tuple[Target, Connection]]]:
         for name in names.values():
             admin.execute(f"create database {name} template headrace_template strategy file_copy")
         targets = [Target(shard, server.dsn(name)) for shard, name in names.items()]
-        found = [(target, stack.enter_context(connect(target))) for target in targets]
-        for (_, conn), count in zip(found, (3, 5), strict=True):
+        connections = [(target, stack.enter_context(connect(target))) for target in targets]
+        for (_, conn), count in zip(connections, (3, 5), strict=True):
             topic(conn)
-            published(conn, count)
+            publish_numbers(conn, count)
             drain(conn)
-        yield found
+        yield connections
         stack.close()
         for name in names.values():
             admin.execute(f"drop database {name} with (force)")
 
 
-def test_all_shards_are_one_frame(spark: SparkSession, shards: list[tuple[Target, Connection]], tmp_path: Path) -> None:
+def test_all_shards_are_one_frame(shards: list[tuple[Target, Connection]], tmp_path: Path) -> None:
     secret = secret_file(tmp_path, *(target for target, _ in shards))
-    rows = load(spark, secret).select("shard", "offset").collect()
-    assert sorted(map(tuple, rows)) == [("a", 1), ("a", 2), ("a", 3), *(("b", offset) for offset in range(1, 6))]
+    rows = read_rows(secret, columns="shard,offset")
+    assert [tuple(row.values()) for row in rows] == [("a", 1), ("a", 2), ("a", 3), *(("b", offset) for offset in range(1, 6))]
     positions = '{"a": {"orders": 3}, "b": {"orders": -1}}'
-    assert plain_numbers(secret, startingOffsets=positions) == [3]
+    assert read_numbers(secret, startingOffsets=positions) == [3]
     with pytest.raises(Invalid, match="several shards"):
-        plain_numbers(secret, startingOffsets='{"orders": 3}')
+        read_numbers(secret, startingOffsets='{"orders": 3}')
     with pytest.raises(Invalid, match="orders on shard c"):
-        plain_numbers(secret, startingOffsets='{"c": {"orders": 3}}')
+        read_numbers(secret, startingOffsets='{"c": {"orders": 3}}')
 
 
 def test_stream_keeps_a_position_per_shard(shards: list[tuple[Target, Connection]], tmp_path: Path) -> None:
@@ -58,8 +57,8 @@ def test_stream_keeps_a_position_per_shard(shards: list[tuple[Target, Connection
     stream = EventStreamReader({"secret": secret, "subscribe": "orders"}, event_schema())
     start = stream.initialOffset()
     assert start["next"] == {"a": {"orders": 4}, "b": {"orders": 6}}
-    published(shards[0][1], 2, first=4)
+    publish_numbers(shards[0][1], 2, first=4)
     drain(shards[0][1])
     end = stream.latestOffset(start, ReadAllAvailable())
-    assert [(split.span.shard, split.span.first, split.span.until) for split in stream.partitions(start, end)] == [("a", 4, 6)]
+    assert [(split.range.shard, split.range.first, split.range.until) for split in stream.partitions(start, end)] == [("a", 4, 6)]
     stream.stop()

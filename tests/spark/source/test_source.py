@@ -1,20 +1,37 @@
-"""The source in batches: what is in the log is in the frame, exactly, and PostgreSQL does the filtering."""
+"""The source in batches: a frame holds exactly what the log holds, and PostgreSQL does the filtering."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
-from headrace.log import read
+from headrace.log import read_log
 from headrace.spark import Extract, event_schema, extract_option
-from headrace.spark.source.data_source import HeadraceSource
+from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic
-from tests.spark.frames import load, numbers, plain_numbers, published, secret_file
+from tests.spark.frames import load, publish_numbers, read_numbers, read_rows, secret_file
+
+ALL_COLUMNS = ",".join(event_schema().fieldNames()) + ",producer"
+CHOICES: list[tuple[dict[str, str], Iterable[int]]] = [
+    ({}, range(1, 101)),
+    ({"startingOffsets": "latest"}, ()),
+    ({"startingOffsets": '{"orders": 98}'}, (98, 99, 100)),
+    ({"startingOffsets": '{"main": {"orders": 98}}', "endingOffsets": '{"main": {"orders": 100}}'}, (98, 99)),
+    ({"startingOffsets": '{"orders": -2}', "endingOffsets": '{"orders": -1}'}, range(1, 101)),
+    ({"fromPosition": "10", "toPosition": "13"}, (10, 11, 12)),
+    ({"types": "paid"}, range(61, 101)),
+    ({"types": '["paid", "it\'s, \\\\ gone"]'}, range(61, 101)),
+    ({"keys": "k3,k4", "types": "paid", "toPosition": "80"}, (63, 64, 73, 74)),
+    ({"keys": "[]"}, ()),
+    ({"fromTime": "2026-01-01T01:30:00Z", "toTime": "2026-01-01T02:32:00+01:00"}, (90, 91)),
+    ({"fromTime": "2026-01-01T01:39:00"}, (99, 100)),
+    ({"minPartitions": "7"}, range(1, 101)),
+]
 
 
 @pytest.fixture
@@ -26,13 +43,14 @@ def secret(database: Target, tmp_path: Path) -> str:
 def hundred(conn: Connection) -> Connection:
     """Positions 1 to 100 in `orders`, of two types."""
     topic(conn, partitions=4)
-    published(conn, 60)
-    published(conn, 40, type="paid", first=61)
+    publish_numbers(conn, 60)
+    publish_numbers(conn, 40, type="paid", first=61)
     drain(conn)
     return conn
 
 
-def test_frame_holds_the_log_column_by_column(spark: SparkSession, conn: Connection, secret: str) -> None:
+def publish_exact(conn: Connection) -> list[tuple[object, ...]]:
+    """Publishes payloads that are easily changed on the way; returns the log's rows, with times in UTC."""
     topic(conn, partitions=4)
     exact = '{"big": 123456789012345678901234567890, "text": "ä\\u0001 \\"q\\"", "nothing": null, "pi": 3.140}'
     conn.execute(
@@ -41,78 +59,75 @@ def test_frame_holds_the_log_column_by_column(spark: SparkSession, conn: Connect
     )
     conn.execute("select headrace.publish('orders', 'empty', 'null')")
     drain(conn)
-    rows = load(spark, secret, columns=",".join(event_schema().fieldNames()) + ",producer").orderBy("offset").collect()
-    for row, event in zip(rows, read(conn, "orders"), strict=True):
-        stored = conn.execute(
-            "select payload::text, headers::text from headrace_internal.log where event_id = %s", (event.id,)
-        ).fetchone()
-        assert (row.payload, row.headers) == stored
-        assert (row.key, row.type, row.topic, row.partition) == (event.key, event.type, "orders", event.partition)
-        assert (row.offset, row.event_id, row.producer) == (event.position, str(event.id), event.producer)
-        # Spark hands out local times without their zone.
-        assert row.timestamp.astimezone(UTC) == event.emitted_at and row.appended_at.astimezone(UTC) == event.appended_at
-    assert {row.shard for row in rows} == {"main"}
+    texts = dict(conn.execute("select position, array[payload::text, headers::text] from headrace.log").fetchall())
+    return [
+        (
+            *(event.key, event.type, texts[event.position][0], "orders", event.partition, event.position),
+            *(event.emitted_at, str(event.id), texts[event.position][1], "main", event.appended_at, event.producer),
+        )
+        for event in read_log(conn, "orders")
+    ]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, range(1, 101)),
-        ({"startingOffsets": "latest"}, ()),
-        ({"startingOffsets": '{"orders": 98}'}, (98, 99, 100)),
-        ({"startingOffsets": '{"main": {"orders": 98}}', "endingOffsets": '{"main": {"orders": 100}}'}, (98, 99)),
-        ({"startingOffsets": '{"orders": -2}', "endingOffsets": '{"orders": -1}'}, range(1, 101)),
-        ({"fromPosition": "10", "toPosition": "13"}, (10, 11, 12)),
-        ({"types": "paid"}, range(61, 101)),
-        ({"types": '["paid", "it\'s, \\\\ gone"]'}, range(61, 101)),
-        ({"keys": "k3,k4", "types": "paid", "toPosition": "80"}, (63, 64, 73, 74)),
-        ({"keys": "[]"}, ()),
-        ({"fromTime": "2026-01-01T01:30:00Z", "toTime": "2026-01-01T02:32:00+01:00"}, (90, 91)),
-        ({"fromTime": "2026-01-01T01:39:00"}, (99, 100)),
-        ({"minPartitions": "7"}, range(1, 101)),
-    ],
-)
+def test_read_returns_every_column_of_the_log(conn: Connection, secret: str) -> None:
+    expected = publish_exact(conn)
+    assert [tuple(row.values()) for row in read_rows(secret, columns=ALL_COLUMNS)] == expected
+
+
 @pytest.mark.lane("pg18")
-def test_options_choose_the_rows(hundred: Connection, secret: str, options: dict[str, str], expected: Iterable[int]) -> None:
-    assert plain_numbers(secret, **options) == list(expected)
+def test_frame_returns_every_column_of_the_log(spark: SparkSession, conn: Connection, secret: str) -> None:
+    expected = publish_exact(conn)
+    rows = (
+        load(spark, secret, columns=ALL_COLUMNS).selectExpr("*", "unix_micros(timestamp) as micros").orderBy("offset").collect()
+    )
+    for row, event in zip(rows, expected, strict=True):
+        # Spark returns local times without their zone.
+        found = [value.astimezone(UTC) if name in ("timestamp", "appended_at") else value for name, value in row.asDict().items()]
+        assert tuple(found[:-1]) == event
+        assert row.micros == round(event[6].timestamp() * 1e6)  # type: ignore[attr-defined]
 
 
-def test_where_on_a_frame_leaves_the_next_query_on_it_alone(spark: SparkSession, hundred: Connection, secret: str) -> None:
-    frame = load(spark, secret)
+def test_options_choose_the_rows(hundred: Connection, secret: str) -> None:
+    wrong = {str(options): rows for options, expected in CHOICES if (rows := read_numbers(secret, **options)) != list(expected)}
+    assert wrong == {}
+
+
+@pytest.mark.lane("pg18")
+def test_queries_on_one_frame_do_not_affect_each_other(spark: SparkSession, hundred: Connection, secret: str) -> None:
+    frame = load(spark, secret, columns="offset,type,key")
     assert frame.where("offset < 10").count() == 9
     assert frame.where("type = 'paid' and key = 'k3'").count() == 4
     assert frame.count() == 100
 
 
 @pytest.mark.lane("pg18")
-def test_starting_and_ending_timestamps_are_times_of_the_log(spark: SparkSession, hundred: Connection, secret: str) -> None:
+def test_starting_and_ending_timestamps_are_times_of_the_log(hundred: Connection, secret: str) -> None:
     hundred.execute("select set_config('headrace.clock_shift', '1 hour', false)")
-    published(hundred, 5, first=101)
+    publish_numbers(hundred, 5, first=101)
     drain(hundred)
     (between,) = hundred.execute("select headrace.clock() - interval '30 minutes'").fetchone()
-    assert numbers(load(spark, secret, startingTimestamp=between.isoformat())) == [101, 102, 103, 104, 105]
-    assert load(spark, secret, endingTimestamp=str(int(between.timestamp() * 1000))).count() == 100
-    assert load(spark, secret, startingTimestamp="2100-01-01T00:00:00Z").count() == 0
+    assert read_numbers(secret, startingTimestamp=between.isoformat()) == [101, 102, 103, 104, 105]
+    assert read_numbers(secret, endingTimestamp=str(int(between.timestamp() * 1000))) == list(range(1, 101))
+    assert read_numbers(secret, startingTimestamp="2100-01-01T00:00:00Z") == []
 
 
 @pytest.mark.lane("pg18")
-def test_columns_and_schema_choose_what_travels(spark: SparkSession, hundred: Connection, secret: str) -> None:
-    assert load(spark, secret, columns="offset,key").where("offset = 7").collect() == [(7, "k7")]
+def test_columns_and_schema_choose_what_is_read(spark: SparkSession, hundred: Connection, secret: str) -> None:
+    assert read_rows(secret, columns="offset,key", fromPosition="7", toPosition="8") == [{"offset": 7, "key": "k7"}]
+    assert len(read_rows(secret, columns="shard")) == 100
     narrow = spark.read.format("headrace").schema("shard string, offset long").options(secret=secret, subscribe="orders").load()
     assert narrow.where("offset = 7").collect() == [("main", 7)]
-    only_constants = spark.read.format("headrace").schema("shard string").options(secret=secret, subscribe="orders").load()
-    assert only_constants.count() == 100
 
 
 @pytest.mark.lane("pg18")
-def test_extract_takes_fields_out_of_the_payload_in_postgresql(spark: SparkSession, conn: Connection, secret: str) -> None:
+def test_extract_takes_fields_out_of_the_payload_in_postgresql(conn: Connection, secret: str) -> None:
     topic(conn)
     for payload in ('{"a": {"b": "5"}, "it\'s": true}', '{"a": {"b": 5}}', '{"a": 1}', "7"):
         conn.execute("select headrace.publish('orders', 'placed', %s::jsonb)", (payload,))
     drain(conn)
-    wanted = extract_option([Extract("b", ("a", "b")), Extract("b_json", ("a", "b"), as_json=True), Extract("its", ("it's",))])
-    rows = load(spark, secret, extract=wanted, columns="offset").orderBy("offset").collect()
-    assert [tuple(row) for row in rows] == [
+    extract = extract_option([Extract("b", ("a", "b")), Extract("b_json", ("a", "b"), as_json=True), Extract("its", ("it's",))])
+    rows = read_rows(secret, extract=extract, columns="offset")
+    assert [tuple(row.values()) for row in rows] == [
         (1, "5", '"5"', "true"),
         (2, "5", "5", None),
         (3, None, None, None),
@@ -121,27 +136,30 @@ def test_extract_takes_fields_out_of_the_payload_in_postgresql(spark: SparkSessi
 
 
 @pytest.mark.lane("pg18")
-def test_several_topics_come_by_list_and_by_pattern(spark: SparkSession, conn: Connection, secret: str) -> None:
+def test_several_topics_are_read_by_list_and_by_pattern(conn: Connection, secret: str) -> None:
     for name in ("orders", "orders.paid", "other"):
         topic(conn, name)
-        published(conn, 3, topic=name)
+        publish_numbers(conn, 3, topic=name)
     drain(conn)
-    listed = load(spark, secret, subscribe="orders, other")
-    assert sorted(row.topic for row in listed.collect()) == ["orders"] * 3 + ["other"] * 3
-    by_pattern = load(spark, secret, subscribePattern=r"orders(\..*)?")
-    assert {row.topic for row in by_pattern.collect()} == {"orders", "orders.paid"}
+    listed = read_rows(secret, subscribe="orders, other")
+    assert sorted(str(row["topic"]) for row in listed) == ["orders"] * 3 + ["other"] * 3
+    assert {row["topic"] for row in read_rows(secret, subscribePattern=r"orders(\..*)?")} == {"orders", "orders.paid"}
 
 
 @pytest.mark.lane("pg18")
-def test_a_batch_scales_over_splits_of_positions(spark: SparkSession, hundred: Connection, secret: str) -> None:
-    frame = load(spark, secret, minPartitions="7")
-    tasks = frame.selectExpr("spark_partition_id() as task", "offset").collect()
-    assert len({row.task for row in tasks}) == 7
-    assert [row.offset for row in tasks] == list(range(1, 101))
+def test_frame_keeps_its_positions_and_is_read_in_splits(spark: SparkSession, hundred: Connection, secret: str) -> None:
+    """A frame with fixed positions stays the same while the log grows; a new frame sees more."""
+    frame = load(spark, secret, endingOffsets='{"orders": 101}', minPartitions="7")
+    publish_numbers(hundred, 10, first=101)
+    drain(hundred)
+    rows = frame.selectExpr("spark_partition_id() as task", "offset").collect()
+    assert len({row.task for row in rows}) == 7
+    assert [row.offset for row in rows] == list(range(1, 101))
+    assert len(read_rows(secret)) == 110
 
 
 @pytest.mark.lane("pg18")
-def test_read_that_stops_in_the_middle_leaves_the_next_one_alone(conn: Connection, secret: str) -> None:
+def test_read_that_stops_in_the_middle_does_not_affect_the_next_one(conn: Connection, secret: str) -> None:
     """More rows than one Arrow batch holds, so that PostgreSQL is still sending."""
     topic(conn)
     long = "select headrace.publish('orders', 'placed', to_jsonb(repeat(md5(n::text), 1500))) from generate_series(1, 800) n"
@@ -150,21 +168,7 @@ def test_read_that_stops_in_the_middle_leaves_the_next_one_alone(conn: Connectio
     source = HeadraceSource({"secret": secret, "subscribe": "orders"})
     reader = source.reader(source.schema())
     (split,) = reader.partitions()
-    begun = reader.read(split)
-    assert next(begun).num_rows < 800
-    begun.close()
+    batches = reader.read(split)
+    assert next(batches).num_rows < 800
+    batches.close()
     assert sum(batch.num_rows for batch in reader.read(split)) == 800
-
-
-def test_frame_read_again_later_is_the_same(spark: SparkSession, hundred: Connection, secret: str) -> None:
-    """The log grew meanwhile; a frame that was planned once has its positions fixed, a new one sees more."""
-    until = load(spark, secret, endingOffsets='{"orders": 101}')
-    published(hundred, 10, first=101)
-    drain(hundred)
-    assert numbers(until) == list(range(1, 101))
-    assert load(spark, secret).count() == 110
-
-
-def test_time_is_the_same_moment_in_any_zone_of_the_session(spark: SparkSession, hundred: Connection, secret: str) -> None:
-    (row,) = load(spark, secret).where("offset = 1").selectExpr("unix_micros(timestamp) as at").collect()
-    assert row.at == int(datetime(2026, 1, 1, 0, 1, tzinfo=UTC).timestamp() * 1e6)

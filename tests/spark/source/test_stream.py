@@ -1,4 +1,4 @@
-"""The source as a stream: exactly the log's rows, whatever restarts."""
+"""The source as a stream: exactly the rows of the log, whatever restarts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from headrace.db import Connection, Target
 from headrace.spark import event_schema
-from headrace.spark.source.reader import EventStreamReader
+from headrace.spark.source import EventStreamReader
 from tests.builders import drain, topic
-from tests.spark.frames import published, secret_file
+from tests.spark.frames import publish_numbers, secret_file
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -24,20 +24,22 @@ def secret(database: Target, tmp_path: Path) -> str:
 
 
 def reader(secret: str, **options: str) -> EventStreamReader:
-    """What Spark plans a stream with, in this process."""
+    """A stream reader in this process, as Spark's planning process has it."""
     return EventStreamReader({"secret": secret, "subscribe": "orders", **options}, event_schema())
 
 
-def rows(planned: EventStreamReader, start: dict[str, object], end: dict[str, object]) -> list[int]:
-    batches = [batch for split in planned.partitions(start, end) for batch in planned.read(split)]
+def rows(stream: EventStreamReader, start: dict[str, object], end: dict[str, object]) -> list[int]:
+    batches = [batch for split in stream.partitions(start, end) for batch in stream.read(split)]
     return [int(payload) for batch in batches for payload in batch.column("payload").to_pylist()]
 
 
-def run(spark: SparkSession, secret: str, folder: Path, seen: list[list[int]], each: Callable[[], None] = lambda: None) -> None:
-    """The stream until it has caught up, 30 positions a batch."""
+def run(
+    spark: SparkSession, secret: str, folder: Path, batches: list[list[int]], each: Callable[[], None] = lambda: None
+) -> None:
+    """Runs the stream until it has caught up, 30 positions per batch."""
 
     def note(frame: DataFrame, batch: int) -> None:
-        seen.append(sorted(row.offset for row in frame.collect()))
+        batches.append(sorted(row.offset for row in frame.collect()))
         each()
 
     frame = spark.readStream.format("headrace").options(
@@ -51,38 +53,38 @@ def test_stream_with_restarts_gives_exactly_the_rows_of_the_log(
     spark: SparkSession, conn: Connection, secret: str, tmp_path: Path
 ) -> None:
     topic(conn, partitions=3)
-    published(conn, 70)
+    publish_numbers(conn, 40)
     drain(conn)
-    seen: list[list[int]] = []
+    batches: list[list[int]] = []
 
-    def publish_on() -> None:
-        published(conn, 10, first=1000)
+    def publish_more() -> None:
+        publish_numbers(conn, 10, first=1000)
         drain(conn)
 
-    run(spark, secret, tmp_path, seen, publish_on)
-    # Batches hold at most 30, and what came after the start is left for the next run.
-    assert [len(batch) for batch in seen] == [30, 30, 10]
-    run(spark, secret, tmp_path, seen)
-    assert [offset for batch in seen for offset in batch] == list(range(1, 101))
+    run(spark, secret, tmp_path, batches, publish_more)
+    # A batch holds at most 30, and what came after the start is left for the next run.
+    assert [len(batch) for batch in batches] == [30, 10]
+    run(spark, secret, tmp_path, batches)
+    assert [offset for batch in batches for offset in batch] == list(range(1, 61))
 
 
-def test_error_in_the_options_of_a_stream_is_told(spark: SparkSession, conn: Connection, secret: str, tmp_path: Path) -> None:
+def test_invalid_option_of_a_stream_is_reported(spark: SparkSession, conn: Connection, secret: str, tmp_path: Path) -> None:
     frame = (
         spark.readStream.format("headrace").schema("offset long").options(secret=secret, subscribe="orders", minPartitions="no")
     )
     stream = frame.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    with pytest.raises(Exception, match="option minpartitions is a whole number"):
+    with pytest.raises(Exception, match="option minPartitions is a whole number"):
         stream.awaitTermination(60)
 
 
 def test_micro_batch_read_again_gives_the_same_rows(conn: Connection, secret: str) -> None:
     topic(conn)
-    published(conn, 20)
+    publish_numbers(conn, 20)
     drain(conn)
     first = reader(secret, startingOffsets="earliest")
     start = first.initialOffset()
     end = first.latestOffset(start, ReadMaxRows(7))
-    published(conn, 20, first=21)
+    publish_numbers(conn, 20, first=21)
     drain(conn)
     assert rows(first, start, end) == rows(reader(secret, startingOffsets="earliest"), start, end) == list(range(1, 8))
 
@@ -90,21 +92,21 @@ def test_micro_batch_read_again_gives_the_same_rows(conn: Connection, secret: st
 def test_restart_within_the_first_batch_does_not_move_the_beginning(conn: Connection, secret: str) -> None:
     """Spark asks for the initial offset again then; `latest` has moved, the batch that was planned has not."""
     topic(conn)
-    published(conn, 5)
+    publish_numbers(conn, 5)
     drain(conn)
     before = reader(secret)
     start = before.initialOffset()
-    published(conn, 5, first=6)
+    publish_numbers(conn, 5, first=6)
     drain(conn)
     planned = before.latestOffset(start, ReadAllAvailable())
     after = reader(secret)
     assert rows(after, after.initialOffset(), planned) == [6, 7, 8, 9, 10]
 
 
-def test_limit_is_shared_out_and_every_batch_moves(conn: Connection, secret: str) -> None:
+def test_limit_is_shared_between_topics_and_every_batch_moves(conn: Connection, secret: str) -> None:
     for name, count in (("orders", 90), ("returns", 10)):
         topic(conn, name)
-        published(conn, count, topic=name)
+        publish_numbers(conn, count, topic=name)
     drain(conn)
     stream = reader(secret, subscribe="orders,returns", startingOffsets="earliest", maxOffsetsPerTrigger="20")
     assert stream.getDefaultReadLimit() == ReadMaxRows(20)
@@ -117,22 +119,22 @@ def test_limit_is_shared_out_and_every_batch_moves(conn: Connection, secret: str
     assert stream.latestOffset(offset, ReadMaxRows(20)) == offset
 
 
-def test_topic_that_appears_later_is_read_from_its_beginning(conn: Connection, secret: str) -> None:
+def test_topic_created_later_is_read_from_its_beginning(conn: Connection, secret: str) -> None:
     topic(conn, "orders.a")
-    published(conn, 2, topic="orders.a")
+    publish_numbers(conn, 2, topic="orders.a")
     drain(conn)
     stream = EventStreamReader({"secret": secret, "subscribePattern": r"orders\..*"}, event_schema())
     start = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     topic(conn, "orders.b")
-    published(conn, 3, topic="orders.b", first=7)
+    publish_numbers(conn, 3, topic="orders.b", first=7)
     drain(conn)
     end = stream.latestOffset(start, ReadAllAvailable())
     assert rows(stream, start, end) == [7, 8, 9]
 
 
-def test_stream_outlives_its_lost_connection(conn: Connection, secret: str) -> None:
+def test_stream_survives_a_lost_connection(conn: Connection, secret: str) -> None:
     topic(conn)
-    published(conn, 3)
+    publish_numbers(conn, 3)
     drain(conn)
     stream = reader(secret, startingOffsets="earliest")
     start = stream.initialOffset()

@@ -1,36 +1,36 @@
-"""A condition: the checked tree with its canonical text, the fields it reads, and its best access predicate."""
+"""A condition: the checked tree with its canonical text, the fields it reads, and its access predicate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-from headrace.lang.condition.errors import Mistake, error_in
+from headrace.lang.condition.errors import Diagnostic, locate_error
 from headrace.lang.condition.limits import TEXT_CHARS_MAX
 from headrace.lang.condition.parser import parse_tree
-from headrace.lang.condition.text import text_of
-from headrace.lang.condition.tree import Compare, Constant, Field, Junction, Node, Take, fields_of
+from headrace.lang.condition.text_printer import canonical_text
+from headrace.lang.condition.tree import Compare, Constant, Extraction, Field, Junction, Node, fields_of
 
-# How much a match on the field is expected to narrow: text most, booleans least. Others have no agreed text form.
-_SELECTIVITY = {
-    Take.TEXT: 0,
-    Take.INT: 1,
-    Take.BIGINT: 1,
-    Take.TEXT_INT: 1,
-    Take.TEXT_BIGINT: 1,
-    Take.BOOLEAN: 2,
-    Take.TEXT_BOOLEAN: 2,
+# An index entry of PostgreSQL holds about 2 700 bytes; a longer constant stays in the residual.
+KEY_BYTES_MAX: Final = 500
+# How much an equality on the field is expected to narrow: text most, booleans least. Others have no agreed text form.
+_SELECTIVITY: Final = {
+    Extraction.TEXT: 0,
+    Extraction.INT: 1,
+    Extraction.BIGINT: 1,
+    Extraction.TEXT_INT: 1,
+    Extraction.TEXT_BIGINT: 1,
+    Extraction.BOOLEAN: 2,
+    Extraction.TEXT_BOOLEAN: 2,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Equality:
-    """A conjunct `field = constant` that must hold for the condition to be true.
+class AccessPredicate:
+    """A conjunct `field = constant` by which an index finds the condition.
 
-    `text` is the constant in the field's text form: the text itself, an integer's digits, `true` or `false`.
-    `equality_to_postgres(field)` and `equality_to_spark(field)` print the field in the same form, so that `field form
-    = text` can ride an index.
-    """
+    `text` is the constant in the field's text form: the text itself, an integer's digits, `true` or `false`."""
 
     field: Field
     text: str
@@ -45,29 +45,28 @@ class Condition:
     @property
     def text(self) -> str:
         """Canonical text: `parse(condition.text) == condition`."""
-        return text_of(self.tree)
+        return canonical_text(self.tree)
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The distinct fields the condition reads, in order of their first mention."""
         return fields_of(self.tree)
 
-    @property
-    def equality(self) -> Equality | None:
-        """The most selective equality that must hold, or None."""
-        found = _best_equality(self.tree)
-        return found[1] if found else None
+    def split(self) -> tuple[AccessPredicate | None, Condition | None]:
+        """The most selective equality that must hold, and the residual: what is left to check once it holds.
 
-    @property
-    def residual(self) -> Condition | None:
-        """What is left to check once the equality holds; the whole condition where there is none; None for nothing."""
-        found = _best_equality(self.tree)
-        if found is None:
-            return self
-        rest = [node for node in _conjuncts(self.tree) if node != found[0]]
+        Without such an equality the residual is the whole condition; it is None where nothing is left."""
+        conjuncts = self.tree.operands if isinstance(self.tree, Junction) and self.tree.word == "and" else (self.tree,)
+        candidates = [(node, access) for node in conjuncts if (access := _access_predicate(node)) is not None]
+        if not candidates:
+            return None, self
+        chosen, access = min(candidates, key=lambda candidate: _SELECTIVITY[candidate[1].field.extraction])
+        if len(access.text.encode()) > KEY_BYTES_MAX:
+            return None, self
+        rest = [node for node in conjuncts if node != chosen]
         if not rest:
-            return None
-        return Condition(rest[0] if len(rest) == 1 else Junction("and", tuple(rest)))
+            return access, None
+        return access, Condition(rest[0] if len(rest) == 1 else Junction("and", tuple(rest)))
 
 
 @lru_cache(maxsize=4096)
@@ -75,44 +74,23 @@ def parse(text: str) -> Condition:
     """The condition a text means. Raises ConditionError with the place and what is allowed."""
     try:
         condition = Condition(parse_tree(text))
-        if (written := len(condition.text)) > TEXT_CHARS_MAX:
-            raise Mistake(0, f"the condition has {written} characters in its canonical form", f"{TEXT_CHARS_MAX} characters")
+        if (length := len(condition.text)) > TEXT_CHARS_MAX:
+            raise Diagnostic(0, f"the condition has {length} characters in its canonical form", f"{TEXT_CHARS_MAX} characters")
         return condition
-    except Mistake as mistake:
-        raise error_in(text, mistake) from None
+    except Diagnostic as diagnostic:
+        raise locate_error(text, diagnostic) from None
 
 
-def _conjuncts(tree: Node) -> tuple[Node, ...]:
-    return tree.operands if isinstance(tree, Junction) and tree.word == "and" else (tree,)
-
-
-def _best_equality(tree: Node) -> tuple[Node, Equality] | None:
-    found: list[tuple[int, int, Node, Equality]] = []
-    for order, node in enumerate(_conjuncts(tree)):
-        equality = _equality_of(node)
-        if equality is not None:
-            found.append((_SELECTIVITY[equality.field.take], order, node, equality))
-    if not found:
-        return None
-    _, _, node, equality = min(found, key=lambda entry: entry[:2])
-    return node, equality
-
-
-def _equality_of(node: Node) -> Equality | None:
-    if isinstance(node, Field) and node.take in (Take.BOOLEAN, Take.TEXT_BOOLEAN):
-        return Equality(node, "true")
+def _access_predicate(node: Node) -> AccessPredicate | None:
+    if isinstance(node, Field) and node.extraction in (Extraction.BOOLEAN, Extraction.TEXT_BOOLEAN):
+        return AccessPredicate(node, "true")
     if not isinstance(node, Compare) or node.operator != "=":
         return None
     for field, constant in ((node.left, node.right), (node.right, node.left)):
-        if isinstance(field, Field) and isinstance(constant, Constant) and field.take in _SELECTIVITY:
-            return _text_form(field, constant)
+        if isinstance(field, Field) and isinstance(constant, Constant) and field.extraction in _SELECTIVITY:
+            # An integer field beside a numeric constant: 5 = 5.0 holds, but their texts differ.
+            if field.type is not constant.type:
+                return None
+            text = str(constant.value)
+            return AccessPredicate(field, text.lower() if isinstance(constant.value, bool) else text)
     return None
-
-
-def _text_form(field: Field, constant: Constant) -> Equality | None:
-    value = constant.value
-    # An integer field beside a numeric constant: 5 = 5.0 holds, and their texts differ.
-    if field.type is not constant.type:
-        return None
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return Equality(field, text)

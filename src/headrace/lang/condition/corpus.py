@@ -1,16 +1,20 @@
-"""A corpus of conditions: TOML cases that every engine must answer alike.
+"""A corpus of conditions: cases in TOML to which every engine must give the same answer.
 
 A case has a name, a condition, and an `event` (a JSON object with type, key, headers, payload, emitted_at) or a bare
-`payload`, and either `expect` (true, false, unknown) or `error`, a part of the message that refuses the text; an
-empty part means any refusal.
+`payload`, and either `expect` (true, false, unknown) or `error`, a part of the message that rejects the text; an
+empty part means any error.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from headrace.core import Invalid
 from headrace.lang.condition.condition import Condition, parse
@@ -18,10 +22,20 @@ from headrace.lang.condition.errors import ConditionError
 from headrace.lang.condition.moments import micros_of_text, moment_of
 from headrace.lang.condition.subject import Json, Sample, decode_json
 
-EvaluateMany = Callable[[Sequence[tuple[Condition, Sample]]], Sequence[bool | None]]
+EvaluatePairs = Callable[[Sequence[tuple[Condition, Sample]]], Sequence[bool | None]]
 _ANSWERS = {True: "true", False: "false", None: "unknown"}
-_CASE_KEYS = frozenset({"name", "condition", "event", "payload", "expect", "error"})
 _EVENT_KEYS = frozenset({"type", "key", "headers", "payload", "emitted_at"})
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A case as it is in the file."""
+
+    name: str
+    condition: str
+    event: str | None = None
+    payload: str | None = None
+    expect: Literal["true", "false", "unknown"] | None = None
+    error: str | None = None
 
 
 class CorpusError(Invalid):
@@ -32,7 +46,7 @@ class CorpusError(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: `expect` is the answer, or `error` a part of the refusal."""
+    """One case: `expect` is the answer, or `error` a part of the error message."""
 
     name: str
     condition: str
@@ -43,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an engine made of a case: an answer, or `error: …`."""
+    """The result of a case on an engine: an answer, or `error: …`."""
 
     case: Case
     got: str
@@ -59,68 +73,61 @@ def load_corpus(path: Path) -> tuple[Case, ...]:
     entries = document.get("case")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise CorpusError(f"{path}: no [[case]] found; write one per case")
-    return tuple(_case(path, number, entry) for number, entry in enumerate(entries, start=1))
+    return tuple(_read_case(path, number, entry) for number, entry in enumerate(entries, start=1))
 
 
-def _case(path: Path, number: int, entry: dict[str, object]) -> Case:
+def _read_case(path: Path, number: int, entry: dict[str, object]) -> Case:
     where = f"{path}: case {number} ({entry.get('name', 'without a name')})"
-    if unknown := sorted(set(entry) - _CASE_KEYS):
-        raise CorpusError(f"{where}: unknown key {unknown[0]}; allowed: {', '.join(sorted(_CASE_KEYS))}")
-    texts = {key: value for key, value in entry.items() if isinstance(value, str)}
-    if len(texts) != len(entry) or "name" not in texts or "condition" not in texts:
-        raise CorpusError(f"{where}: name and condition are needed, and every value is a text")
-    expect, error = texts.get("expect"), texts.get("error")
-    if (expect is None) == (error is None) or (expect is not None and expect not in _ANSWERS.values()):
-        raise CorpusError(f"{where}: give either expect = true, false or unknown (as text), or error")
     try:
-        event = sample_of(texts.get("event"), texts.get("payload"))
-    except Invalid as problem:
-        raise CorpusError(f"{where}: {problem}") from None
-    return Case(texts["name"], texts["condition"], event, expect, error)
+        case = msgspec.convert(entry, _Entry)
+        if (case.expect is None) == (case.error is None):
+            raise Invalid("give either expect = 'true', 'false' or 'unknown', or error = 'part of the message'")
+        return Case(case.name, case.condition, read_sample(case.event, case.payload), case.expect, case.error)
+    except (msgspec.ValidationError, Invalid) as error:
+        raise CorpusError(f"{where}: {error}") from None
 
 
-def sample_of(event: str | None, payload: str | None = None) -> Sample:
-    """An event out of JSON: the whole event, or its payload alone; neither is an empty object."""
-    if event is None:
+def read_sample(text: str | None, payload: str | None = None) -> Sample:
+    """An event from JSON: the whole event, or its payload alone; an empty object by default."""
+    if text is None:
         return Sample(decode_json(payload if payload is not None else "{}"))
-    value = decode_json(event)
+    value = decode_json(text)
     if payload is not None or not isinstance(value, dict) or set(value) - _EVENT_KEYS:
         raise Invalid(f"an event is one JSON object with {', '.join(sorted(_EVENT_KEYS))}; give payload alone instead")
-    kind, key, headers = value.get("type", ""), value.get("key"), value.get("headers", {})
-    if not isinstance(kind, str) or not (key is None or isinstance(key, str)) or not isinstance(headers, dict):
-        raise Invalid("of an event, type is a text, key a text or null, headers an object")
-    plain = Sample(value.get("payload", {}), kind, key, headers)
-    return plain if "emitted_at" not in value else _emitted(plain, value["emitted_at"])
+    type_, key, headers = value.get("type", ""), value.get("key"), value.get("headers", {})
+    if not isinstance(type_, str) or not (key is None or isinstance(key, str)) or not isinstance(headers, dict):
+        raise Invalid("the type of an event is a text, its key a text or null, its headers an object")
+    event = Sample(value.get("payload", {}), type_, key, headers)
+    return replace(event, emitted_at=_read_moment(value["emitted_at"])) if "emitted_at" in value else event
 
 
-def _emitted(event: Sample, at: Json) -> Sample:
-    micros = micros_of_text(at) if isinstance(at, str) else None
+def _read_moment(value: Json) -> datetime:
+    micros = micros_of_text(value) if isinstance(value, str) else None
     moment = None if micros is None else moment_of(micros)
     if moment is None:
         raise Invalid("emitted_at is RFC 3339 with an offset, such as 2026-01-31T08:30:00Z")
-    return Sample(event.payload, event.type, event.key, event.headers, moment)
+    return moment
 
 
-def run_cases(cases: Sequence[Case], evaluate: EvaluateMany) -> tuple[Outcome, ...]:
-    """The outcome of every case, in order. The engine sees all accepted conditions in one call."""
-    parsed: list[Condition | ConditionError] = []
-    for case in cases:
-        try:
-            parsed.append(parse(case.condition))
-        except ConditionError as error:
-            parsed.append(error)
-    asked = [(what, case.event) for what, case in zip(parsed, cases, strict=True) if isinstance(what, Condition)]
-    answers = iter(evaluate(asked))
-    return tuple(
-        _refused(case, what) if isinstance(what, ConditionError) else _answered(case, next(answers))
-        for what, case in zip(parsed, cases, strict=True)
-    )
+def run_cases(cases: Sequence[Case], evaluate: EvaluatePairs) -> tuple[Outcome, ...]:
+    """The outcome of every case, in order. The engine gets all valid conditions in one call."""
+    conditions = [_parse(case.condition) for case in cases]
+    pairs = [
+        (condition, case.event) for condition, case in zip(conditions, cases, strict=True) if isinstance(condition, Condition)
+    ]
+    answers = iter(evaluate(pairs))
+    outcomes: list[Outcome] = []
+    for condition, case in zip(conditions, cases, strict=True):
+        if isinstance(condition, Condition):
+            answer = _ANSWERS[next(answers)]
+            outcomes.append(Outcome(case, answer, case.expect == answer))
+        else:
+            outcomes.append(Outcome(case, f"error: {condition}", case.error is not None and case.error in str(condition)))
+    return tuple(outcomes)
 
 
-def _refused(case: Case, error: ConditionError) -> Outcome:
-    return Outcome(case, f"error: {error}", case.error is not None and case.error in str(error))
-
-
-def _answered(case: Case, answer: bool | None) -> Outcome:
-    got = _ANSWERS[answer]
-    return Outcome(case, got, case.expect == got)
+def _parse(text: str) -> Condition | ConditionError:
+    try:
+        return parse(text)
+    except ConditionError as error:
+        return error

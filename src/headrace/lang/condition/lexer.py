@@ -1,4 +1,4 @@
-"""Tokens of a condition with their places. Admits only the language's own small set; all else is refused here.
+"""Text → tokens with their places. Only the tokens of the language are admitted; all else is rejected here.
 
 Reads operators as PostgreSQL does (the longest run, minus trailing signs), so `=!-1` is one unknown operator and
 `->-1` is two known ones.
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.lang.condition.errors import Mistake
+from headrace.lang.condition.errors import Diagnostic
 from headrace.lang.condition.limits import TEXT_CHARS_MAX
 
 OPERATORS: Final = (
@@ -35,49 +35,49 @@ class Token:
     at: int
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokenize(text: str) -> list[Token]:
     """All tokens of the text, the last one of kind `end`."""
     if len(text) > TEXT_CHARS_MAX:
-        raise Mistake(TEXT_CHARS_MAX, f"the text has {len(text)} characters", f"{TEXT_CHARS_MAX} characters")
+        raise Diagnostic(TEXT_CHARS_MAX, f"the text has {len(text)} characters", f"{TEXT_CHARS_MAX} characters")
     tokens: list[Token] = []
     at = 0
     while at < len(text):
         if space := _SPACE.match(text, at):
             at = space.end()
             continue
-        token, at = _token_at(text, at)
+        token, at = _read_token(text, at)
         tokens.append(token)
     tokens.append(Token("end", "", len(text)))
     return tokens
 
 
-def _token_at(text: str, at: int) -> tuple[Token, int]:
+def _read_token(text: str, at: int) -> tuple[Token, int]:
     char = text[at]
     if char == "'":
-        return _string_at(text, at)
+        return _read_string(text, at)
     if char in "(),":
         return Token("mark", char, at), at + 1
     if text.startswith("::", at):
         return Token("operator", "::", at), at + 2
     if name := _NAME.match(text, at):
-        return _name_at(text, name)
+        return _read_name(text, name)
     if number := _NUMBER.match(text, at):
-        return _number_at(text, number)
+        return _read_number(text, number)
     if run := _OPERATOR_RUN.match(text, at):
-        return _operator_at(run)
-    raise Mistake(at, f"character {_shown(char)} is not part of the language", _TOKENS_ALLOWED)
+        return _read_operator(run)
+    raise Diagnostic(at, f"character {_describe(char)} is not part of the language", _TOKENS_ALLOWED)
 
 
-def _shown(char: str) -> str:
+def _describe(char: str) -> str:
     return f"{char!r}" if char.isprintable() and char.isascii() else f"U+{ord(char):04X}"
 
 
-def _string_at(text: str, at: int) -> tuple[Token, int]:
+def _read_string(text: str, at: int) -> tuple[Token, int]:
     end = at + 1
     while True:
         end = text.find("'", end)
         if end < 0:
-            raise Mistake(at, "the text literal has no end", "'text', with '' for a quote inside")
+            raise Diagnostic(at, "the text literal has no end", "'text', with '' for a quote inside")
         if text[end + 1 : end + 2] != "'":
             break
         end += 2
@@ -85,34 +85,36 @@ def _string_at(text: str, at: int) -> tuple[Token, int]:
     for char in value:
         # PostgreSQL's text holds neither, so no event could ever be equal to it.
         if char == "\0" or "\ud800" <= char <= "\udfff":
-            raise Mistake(at, f"the text literal holds {_shown(char)}", "any character but U+0000 and lone surrogates")
+            raise Diagnostic(at, f"the text literal holds {_describe(char)}", "any character but U+0000 and lone surrogates")
     return Token("string", value, at), end + 1
 
 
-def _name_at(text: str, name: re.Match[str]) -> tuple[Token, int]:
+def _read_name(text: str, name: re.Match[str]) -> tuple[Token, int]:
     folded, end = name.group().lower(), name.end()
     after = text[end : end + 1]
     if (after == "'" and folded in _STRING_PREFIXES) or text[end : end + 2] in ("&'", '&"'):
-        raise Mistake(name.start(), f"{name.group()}'…' is a special kind of literal", "plain 'text', with '' for a quote inside")
+        raise Diagnostic(
+            name.start(), f"{name.group()}'…' is a special kind of literal", "plain 'text', with '' for a quote inside"
+        )
     if after and not after.isascii():
-        raise Mistake(end, f"character {_shown(after)} in a name", "ASCII letters, digits and _ in names")
+        raise Diagnostic(end, f"character {_describe(after)} in a name", "ASCII letters, digits and _ in names")
     return Token("name", folded, name.start()), end
 
 
-def _number_at(text: str, number: re.Match[str]) -> tuple[Token, int]:
+def _read_number(text: str, number: re.Match[str]) -> tuple[Token, int]:
     end = number.end()
     if _NAME.match(text, end) or text[end : end + 1] == ".":
-        raise Mistake(end, "a number goes on in a way that is not decimal", "digits with at most one point, such as 1000 or 0.5")
+        raise Diagnostic(end, "this is not a decimal number", "digits with at most one point, such as 1000 or 0.5")
     return Token("number", number.group(), number.start()), end
 
 
-def _operator_at(run: re.Match[str]) -> tuple[Token, int]:
+def _read_operator(run: re.Match[str]) -> tuple[Token, int]:
     operator = run.group()
     for opening in ("--", "/*"):
         if opening in operator:
-            raise Mistake(run.start() + operator.index(opening), "comments are not part of a condition", "the condition alone")
+            raise Diagnostic(run.start() + operator.index(opening), "comments are not part of a condition", "the condition alone")
     while len(operator) > 1 and operator[-1] in "+-" and not _SIGN_KEEPERS & set(operator):
         operator = operator[:-1]
     if operator not in OPERATORS:
-        raise Mistake(run.start(), f"unknown operator {operator}", "the operators " + " ".join(OPERATORS))
+        raise Diagnostic(run.start(), f"unknown operator {operator}", "the operators " + " ".join(OPERATORS))
     return Token("operator", operator, run.start()), run.start() + len(operator)

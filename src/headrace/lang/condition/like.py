@@ -1,14 +1,14 @@
 """Patterns of `like`: `%` any text, `_` one character, `\\` takes the next character as it is.
 
 PostgreSQL gets the pattern itself. Java and Python get a regex that goes forward only: each part between two `%` is
-sought once, in an atomic group, so that the time is bounded by length of text times length of pattern.
+matched once, in an atomic group, so that the time is bounded by length of text times length of pattern.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from headrace.lang.condition.regex import Dialect, escaped
+from headrace.lang.condition.regex import RegexDialect, escape_char
 
 _ANY: Final = None
 Part = tuple[str | None, ...]
@@ -28,7 +28,7 @@ def ascii_upper(text: str) -> str:
 
 
 def like_parts(pattern: str) -> tuple[Part, ...] | None:
-    """The parts between the `%` signs, with None for `_`; None in all where the pattern ends in a lone backslash."""
+    """The parts between the `%` signs, with None for `_`. None for a pattern that ends in a lone backslash."""
     parts: list[list[str | None]] = [[]]
     chars = iter(pattern)
     for char in chars:
@@ -46,15 +46,15 @@ def like_parts(pattern: str) -> tuple[Part, ...] | None:
     return tuple(tuple(part) for part in parts)
 
 
-def like_regex(pattern: str, dialect: Dialect) -> str:
+def like_regex(pattern: str, dialect: RegexDialect) -> str:
     """A regex for the whole text; `.` must match line breaks."""
     parts = like_parts(pattern) or ((),)
-    first, *middle, last = (_part_text(part) for part in parts) if len(parts) > 1 else (_part_text(parts[0]), "")
+    first, *middle, last = (_part_regex(part) for part in parts) if len(parts) > 1 else (_part_regex(parts[0]), "")
     if len(parts) == 1:
         return f"^{first}{dialect.value}"
-    sought = "".join(f"(?>.*?{part})" for part in middle if part)
-    return f"^{first}{sought}.*{last}{dialect.value}"
+    middle_regex = "".join(f"(?>.*?{part})" for part in middle if part)
+    return f"^{first}{middle_regex}.*{last}{dialect.value}"
 
 
-def _part_text(part: Part) -> str:
-    return "".join("." if char is _ANY else escaped(char) for char in part)
+def _part_regex(part: Part) -> str:
+    return "".join("." if char is _ANY else escape_char(char) for char in part)

@@ -7,12 +7,12 @@ from typing import Final
 
 TEXT_CHARS_MAX: Final = 10_000
 DEPTH_MAX: Final = 50
-# The canonical text may put each level in parentheses, and must still be read.
+# The canonical text may put each level in parentheses, and must still parse.
 NESTING_MAX: Final = 2 * DEPTH_MAX + 10
 NODES_MAX: Final = 1_000
 PATH_STEPS_MAX: Final = 16
 # Spark prints each such step twice: once as key, once as index.
-EITHER_STEPS_MAX: Final = 3
+KEY_OR_INDEX_STEPS_MAX: Final = 3
 
 # Without -2^63 the domain is symmetric: negation, abs and division cannot overflow.
 INTEGER_MAX: Final = 2**63 - 1
@@ -24,7 +24,7 @@ NUMERIC_BOUND: Final = Decimal(10) ** 19
 NUMERIC_SCALE: Final = 18
 # 19 + 2 * 10 digits: Spark multiplies with 39 digits, so a product in the domain is exact before its one rounding.
 FACTOR_SCALE: Final = 10
-# What Spark leaves of the fraction when a product or quotient of wide decimals is typed.
+# The scale that Spark leaves a product or quotient of wide decimals.
 PRODUCT_SCALE: Final = 6
 # Spark divides to this scale first; the others do the same, so that the second rounding agrees.
 QUOTIENT_SCALE: Final = 39

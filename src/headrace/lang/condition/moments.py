@@ -28,7 +28,7 @@ _EPOCH_ORDINAL = _EPOCH.toordinal()
 
 
 def micros_of_text(text: str) -> int | None:
-    """Microseconds since 1970, or None where the text is no RFC 3339 timestamp."""
+    """Microseconds since 1970; None if the text is not an RFC 3339 timestamp."""
     if _MOMENT.fullmatch(text) is None:
         return None
     clock, offset_minutes = (text[11:-1], 0) if text[-1] == "Z" else (text[11:-6], _offset_minutes(text[-6:]))
@@ -51,7 +51,7 @@ def micros_of(moment: datetime) -> int:
 
 
 def moment_of(micros: int) -> datetime | None:
-    """The moment, or None beyond the years 1 to 9999 (in UTC)."""
+    """The moment; None beyond the years 1 to 9999 (in UTC)."""
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:

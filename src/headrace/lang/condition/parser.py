@@ -1,7 +1,7 @@
-"""Text → tree: a precedence parser with PostgreSQL's own levels, over the tokens of `_lexer`.
+"""Text → tree: a precedence parser with PostgreSQL's own levels, over the tokens of the lexer.
 
 The levels, from loose to tight: or, and, not, is, comparison, between/in/like, other operators (-> ->> #> #>> ? ~
-!~), + -, * / %, sign, ::. Comparison, between/in/like and is do not chain, as in PostgreSQL: `a = b = c` is refused.
+!~), + -, * / %, sign, ::. Comparison, between/in/like and is do not chain, as in PostgreSQL: `a = b = c` is rejected.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.lang.condition import checker as check
-from headrace.lang.condition.checker import Operand, Place
-from headrace.lang.condition.errors import Mistake
-from headrace.lang.condition.lexer import Token, tokens_of
+from headrace.lang.condition.checker import JsonPath, Operand
+from headrace.lang.condition.errors import Diagnostic
+from headrace.lang.condition.lexer import Token, tokenize
 from headrace.lang.condition.limits import DEPTH_MAX, NESTING_MAX, NODES_MAX
-from headrace.lang.condition.tree import Between, Compare, Constant, Field, In, Is, Junction, Node, Not, Take, Type, walk
+from headrace.lang.condition.tree import Between, Compare, Constant, Extraction, Field, In, Is, Junction, Node, Not, Type, walk
 
 OR, AND, NOT, IS, COMPARE, RANGE, OTHER, SUM, PRODUCT, SIGN, CAST = range(1, 12)
 _NO_CHAIN: Final = frozenset({IS, COMPARE, RANGE})
@@ -26,12 +26,12 @@ _OPERATOR_LEVELS: Final = {
 }
 _WORD_LEVELS: Final = {"or": OR, "and": AND, "is": IS, "between": RANGE, "in": RANGE, "like": RANGE, "ilike": RANGE}
 _NAMES_ALLOWED: Final = "object, headers, type, key, emitted_at, true, false, and the functions " + ", ".join(check.FUNCTIONS)
-_COLUMNS: Final[dict[str, Node | Place]] = {
-    "object": Place("object", ()),
-    "headers": Place("headers", ()),
-    "type": Field("type", (), Take.TEXT),
-    "key": Field("key", (), Take.TEXT),
-    "emitted_at": Field("emitted_at", (), Take.MOMENT),
+_COLUMNS: Final[dict[str, Node | JsonPath]] = {
+    "object": JsonPath("object", ()),
+    "headers": JsonPath("headers", ()),
+    "type": Field("type", (), Extraction.TEXT),
+    "key": Field("key", (), Extraction.TEXT),
+    "emitted_at": Field("emitted_at", (), Extraction.COLUMN),
     "true": Constant(True, Type.BOOLEAN),
     "false": Constant(False, Type.BOOLEAN),
 }
@@ -39,20 +39,20 @@ _RESERVED: Final = frozenset(_WORD_LEVELS) | {"not", "null", "distinct", "from",
 
 
 def parse_tree(text: str) -> Node:
-    """The checked tree of the text. Raises Mistake."""
-    tree = check.typed(parse_value(text), Type.BOOLEAN, "the condition")
+    """The checked tree of the text. Raises Diagnostic."""
+    tree = check.require_type(parse_operand(text), Type.BOOLEAN, "the condition")
     _check_size(tree)
     return tree
 
 
-def parse_value(text: str) -> Operand:
-    """What the text means, of whatever type. Raises Mistake."""
-    parser = _Parser(tokens_of(text))
+def parse_operand(text: str) -> Operand:
+    """The operand a text means, of whatever type. Raises Diagnostic."""
+    parser = _Parser(tokenize(text))
     operand = parser.expression(0)
     if parser.token.kind != "end":
-        raise Mistake(parser.token.at, f"{parser.shown()} does not belong here", "an operator, and, or, or the end")
-    if not isinstance(operand.what, Place):
-        _check_size(operand.what)
+        raise Diagnostic(parser.token.at, f"{parser.describe()} does not belong here", "an operator, and, or, or the end")
+    if not isinstance(operand.value, JsonPath):
+        _check_size(operand.value)
     return operand
 
 
@@ -62,9 +62,9 @@ def _check_size(tree: Node) -> None:
         nodes += 1
         deepest = max(deepest, depth)
     if nodes > NODES_MAX:
-        raise Mistake(0, f"the condition has {nodes} nodes", f"{NODES_MAX} nodes")
+        raise Diagnostic(0, f"the condition has {nodes} nodes", f"{NODES_MAX} nodes")
     if deepest > DEPTH_MAX:
-        raise Mistake(0, f"the condition is {deepest} levels deep", f"{DEPTH_MAX} levels")
+        raise Diagnostic(0, f"the condition is {deepest} levels deep", f"{DEPTH_MAX} levels")
 
 
 class _Parser:
@@ -77,7 +77,7 @@ class _Parser:
     def token(self) -> Token:
         return self.tokens[self.index]
 
-    def shown(self) -> str:
+    def describe(self) -> str:
         return {"end": "the end of the text", "string": "a text literal"}.get(self.token.kind, self.token.text)
 
     def advance(self) -> Token:
@@ -88,46 +88,45 @@ class _Parser:
     def at_word(self, *words: str) -> bool:
         return self.token.kind == "name" and self.token.text in words
 
-    def take_word(self, word: str) -> bool:
-        found = self.at_word(word)
-        self.index += found
-        return found
+    def accept_word(self, word: str) -> bool:
+        accepted = self.at_word(word)
+        self.index += accepted
+        return accepted
 
-    def take_mark(self, mark: str) -> bool:
-        found = self.token.kind == "mark" and self.token.text == mark
-        self.index += found
-        return found
+    def accept_mark(self, mark: str) -> bool:
+        accepted = self.token.kind == "mark" and self.token.text == mark
+        self.index += accepted
+        return accepted
 
     def expect_mark(self, mark: str) -> None:
-        if not self.take_mark(mark):
-            raise Mistake(self.token.at, f"{mark} is missing before {self.shown()}", f"{mark} here")
+        if not self.accept_mark(mark):
+            raise Diagnostic(self.token.at, f"{mark} is missing before {self.describe()}", f"{mark} here")
 
     def expect_word(self, word: str) -> None:
-        if not self.take_word(word):
-            raise Mistake(self.token.at, f"{word} is missing before {self.shown()}", f"{word} here")
+        if not self.accept_word(word):
+            raise Diagnostic(self.token.at, f"{word} is missing before {self.describe()}", f"{word} here")
 
-    def expression(self, floor: int) -> Operand:
-        """One expression whose operators all bind tighter than the floor."""
+    def expression(self, min_level: int) -> Operand:
+        """An expression whose operators all bind tighter than the level."""
         self.depth += 1
         if self.depth > NESTING_MAX:
-            raise Mistake(self.token.at, f"the text is nested more than {NESTING_MAX} deep", f"{NESTING_MAX} levels of nesting")
-        if floor >= NOT and self.at_word("not"):
-            raise Mistake(self.token.at, "not cannot follow an operator", "parentheses around not …")
+            raise Diagnostic(
+                self.token.at, f"the text is nested more than {NESTING_MAX} deep", f"{NESTING_MAX} levels of nesting"
+            )
+        if min_level >= NOT and self.at_word("not"):
+            raise Diagnostic(self.token.at, "not cannot follow an operator", "parentheses around not …")
         left = self.prefix()
-        ceiling, leaning = CAST, 0
-        while (level := self.infix_level()) > floor:
-            if level > ceiling or (level == ceiling and level in _NO_CHAIN):
-                raise Mistake(
-                    self.token.at,
-                    f"{self.shown()} cannot follow without parentheses",
-                    "parentheses around one of the two",
-                )
+        max_level, left_depth = CAST, 0
+        while (level := self.infix_level()) > min_level:
+            if level > max_level or (level == max_level and level in _NO_CHAIN):
+                reason = f"{self.describe()} cannot follow without parentheses"
+                raise Diagnostic(self.token.at, reason, "parentheses around one of the two")
             left = self.infix(left, level)
-            ceiling = level
-            # Sums, products and casts lean to the left: each one is a level of the tree without one of the text.
-            leaning += level >= SUM
-            if leaning > DEPTH_MAX:
-                raise Mistake(self.token.at, f"the condition is more than {DEPTH_MAX} levels deep", f"{DEPTH_MAX} levels")
+            max_level = level
+            # Sums, products and casts nest to the left: each one deepens the tree, but not the recursion.
+            left_depth += level >= SUM
+            if left_depth > DEPTH_MAX:
+                raise Diagnostic(self.token.at, f"the condition is more than {DEPTH_MAX} levels deep", f"{DEPTH_MAX} levels")
         self.depth -= 1
         return left
 
@@ -151,53 +150,53 @@ class _Parser:
             self.advance()
             return Operand(Constant(token.text, Type.TEXT), token.at)
         if token.kind == "name":
-            return self.word()
-        if self.take_mark("("):
+            return self.name_expression()
+        if self.accept_mark("("):
             inner = self.expression(0)
             self.expect_mark(")")
-            return Operand(inner.what, token.at)
+            return Operand(inner.value, token.at)
         if token.kind == "operator" and token.text in ("-", "+"):
             self.advance()
             operand = self.expression(SIGN)
-            return Operand(check.signed(token.text, operand), token.at)
-        raise Mistake(token.at, f"{self.shown()} where a value should be", f"a value: a number, 'text', {_NAMES_ALLOWED}")
+            return Operand(check.apply_sign(token.text, operand), token.at)
+        raise Diagnostic(token.at, f"{self.describe()} where a value should be", f"a value: a number, 'text', {_NAMES_ALLOWED}")
 
-    def word(self) -> Operand:
+    def name_expression(self) -> Operand:
         token = self.advance()
         if token.text == "not":
             operand = self.expression(NOT - 1)
-            return Operand(Not(check.typed(operand, Type.BOOLEAN, "the operand of not")), token.at)
+            return Operand(Not(check.require_type(operand, Type.BOOLEAN, "the operand of not")), token.at)
         if token.text == "timestamptz" and self.token.kind == "string":
             literal = self.advance()
             return Operand(check.moment_constant(literal.text, literal.at), token.at)
-        if token.text == "cast" and self.take_mark("("):
+        if token.text == "cast" and self.accept_mark("("):
             operand = self.expression(0)
             self.expect_word("as")
             result = check.cast(operand, self.type_name(), token.at)
             self.expect_mark(")")
-            return Operand(result.what, token.at)
-        if token.text in check.FUNCTIONS and self.take_mark("("):
+            return Operand(result.value, token.at)
+        if token.text in check.FUNCTIONS and self.accept_mark("("):
             return Operand(check.call(token.text, token.at, self.arguments()), token.at)
         if token.text in _COLUMNS:
             return Operand(_COLUMNS[token.text], token.at)
         if token.text == "null":
-            raise Mistake(token.at, "null as a value", "is null, is not null")
+            raise Diagnostic(token.at, "null as a value", "is null, is not null")
         kind = "function" if self.token.text == "(" and token.text not in _RESERVED else "name"
-        raise Mistake(token.at, f"unknown {kind} {token.text[:60]}", _NAMES_ALLOWED)
+        raise Diagnostic(token.at, f"unknown {kind} {token.text[:60]}", _NAMES_ALLOWED)
 
     def arguments(self) -> list[Operand]:
-        found: list[Operand] = []
-        while not found or self.take_mark(","):
-            found.append(self.expression(0))
+        operands: list[Operand] = []
+        while not operands or self.accept_mark(","):
+            operands.append(self.expression(0))
         self.expect_mark(")")
-        return found
+        return operands
 
     def type_name(self) -> str:
         if self.token.kind != "name":
-            raise Mistake(self.token.at, f"{self.shown()} where a type should be", check.CASTS_ALLOWED)
+            raise Diagnostic(self.token.at, f"{self.describe()} where a type should be", check.CASTS_ALLOWED)
         name = self.advance().text
         if self.token.text == "(" and self.token.kind == "mark":
-            raise Mistake(self.token.at, f"{name} with a precision", f"{name} alone")
+            raise Diagnostic(self.token.at, f"{name} with a precision", f"{name} alone")
         return name
 
     def infix(self, left: Operand, level: int) -> Operand:
@@ -205,9 +204,9 @@ class _Parser:
         if level in (OR, AND):
             return self.junction(left, token.text, level)
         if level == IS:
-            return Operand(self.is_what(left), left.at)
+            return Operand(self.is_predicate(left), left.at)
         if level == RANGE:
-            return Operand(self.ranged(left, token.text), left.at)
+            return Operand(self.range_predicate(left, token.text), left.at)
         if level == CAST:
             at = self.token.at
             return check.cast(left, self.type_name(), at)
@@ -216,7 +215,7 @@ class _Parser:
     def binary(self, operator: str, left: Operand, right: Operand, level: int) -> Operand:
         match operator:
             case "->" | "->>" | "#>" | "#>>":
-                return check.step_into(left, right, operator)
+                return check.extend_path(left, right, operator)
             case "?":
                 return Operand(check.has_key(left, right), left.at)
             case "~":
@@ -230,52 +229,43 @@ class _Parser:
         right = self.expression(level)
         nodes: list[Node] = []
         for operand in (left, right):
-            node = check.typed(operand, Type.BOOLEAN, f"an operand of {word}")
+            node = check.require_type(operand, Type.BOOLEAN, f"an operand of {word}")
             nodes.extend(node.operands if isinstance(node, Junction) and node.word == word else (node,))
         return Operand(Junction(word, tuple(nodes)), left.at)
 
-    def is_what(self, left: Operand) -> Node:
-        negated = self.take_word("not")
+    def is_predicate(self, left: Operand) -> Node:
+        negated = self.accept_word("not")
         token = self.advance()
         node: Node
         if token.text in ("true", "false"):
-            node = Is(check.typed(left, Type.BOOLEAN, f"the operand of is {token.text}"), token.text == "true")
+            node = Is(check.require_type(left, Type.BOOLEAN, f"the operand of is {token.text}"), token.text == "true")
         elif token.text == "unknown":
-            node = Is(check.typed(left, Type.BOOLEAN, "the operand of is unknown"), None)
+            node = Is(check.require_type(left, Type.BOOLEAN, "the operand of is unknown"), None)
+        elif token.text == "null" and isinstance(left.value, JsonPath):
+            # A JSON null is a value in PostgreSQL: only a missing path is null.
+            node = Is(Field(left.value.root, left.value.steps, Extraction.TYPEOF), None)
         elif token.text == "null":
-            node = self.is_null(left)
+            node = Is(check.value_node(left), None)
         elif token.text == "distinct":
             self.expect_word("from")
-            a, b = check.alike([left, self.expression(IS)])
+            a, b = check.unify_types([left, self.expression(IS)])
             node = Compare("is distinct from", a, b)
         else:
-            raise Mistake(token.at, "is what?", "is [not] null, true, false, unknown, distinct from")
+            raise Diagnostic(token.at, "is what?", "is [not] null, true, false, unknown, distinct from")
         return Not(node) if negated else node
 
-    def is_null(self, left: Operand) -> Node:
-        # A JSON null is a value in PostgreSQL: only a missing place is null.
-        if isinstance(left.what, Place):
-            return Is(Field(left.what.root, left.what.path, Take.TYPEOF), None)
-        return Is(left.what, None)
-
-    def ranged(self, left: Operand, word: str) -> Node:
+    def range_predicate(self, left: Operand, word: str) -> Node:
         if word == "not":
-            return Not(self.ranged(left, self.advance().text))
+            return Not(self.range_predicate(left, self.advance().text))
         if word == "in":
             self.expect_mark("(")
-            return In(*self.members(left))
+            operand, *items = check.unify_types([left, *self.arguments()])
+            return In(operand, tuple(items))
         if word == "between":
             low = self.expression(RANGE)
             self.expect_word("and")
             high = self.expression(RANGE)
-            return self.between(left, low, high)
+            if check.value_node(left).type is Type.BOOLEAN:
+                raise Diagnostic(left.at, "between over booleans", "=, <>, is true, is false, is distinct from")
+            return Between(*check.unify_types([left, low, high]))
         return check.like(left, self.expression(RANGE), fold=word == "ilike")
-
-    def members(self, left: Operand) -> tuple[Node, tuple[Node, ...]]:
-        operand, *items = check.alike([left, *self.arguments()])
-        return operand, tuple(items)
-
-    def between(self, left: Operand, low: Operand, high: Operand) -> Node:
-        if check.node_of(left).type is Type.BOOLEAN:
-            raise Mistake(left.at, "between over booleans", "=, <>, is true, is false, is distinct from")
-        return Between(*check.alike([left, low, high]))

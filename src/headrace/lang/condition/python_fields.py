@@ -1,4 +1,4 @@
-"""Fields → Python functions: a place in the event's values, and what is taken there. Never raises; unknown is None."""
+"""Fields → Python functions that extract a value from an event. They never raise; unknown is None."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from headrace.lang.condition.limits import INT_MAX, INT_MIN, INTEGER_MAX, NUMERI
 from headrace.lang.condition.moments import micros_of, micros_of_text
 from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS
 from headrace.lang.condition.subject import Json, Subject, decimal_of, jsonb_text
-from headrace.lang.condition.tree import Either, Field, Step, Take, Value
+from headrace.lang.condition.tree import Extraction, Field, KeyOrIndex, Step, Value
 
-Read = Callable[[Subject], "Value | None"]
+NodeFunction = Callable[[Subject], "Value | None"]
 
 
 class _Missing:
-    """Nothing stands at the place; a JSON null does (None)."""
+    """The path leads to nothing. A JSON null is None."""
 
 
 _MISSING: Final = _Missing()
-_Found = Json | Mapping[str, Json] | _Missing
-# Wide enough for every digit jsonb can hold, so that nothing rounds but what is rounded on purpose.
+_JsonValue = Json | Mapping[str, Json] | _Missing
+# Wide enough for every digit that jsonb can hold, so that nothing is rounded by accident.
 EXACT: Final = Context(prec=40_000, rounding=ROUND_HALF_UP)
 _QUANTA: Final = {scale: Decimal(1).scaleb(-scale) for scale in range(40)}
 _INTEGER_TEXT = re.compile(INTEGER_TEXT.replace("$", r"\Z"))
@@ -31,25 +31,25 @@ _NUMERIC_TEXT = re.compile(NUMERIC_TEXT.replace("$", r"\Z"))
 _TRUTH = {**dict.fromkeys(TRUE_TEXTS, True), **dict.fromkeys(FALSE_TEXTS, False)}
 
 
-def reader_of(field: Field) -> Read:
+def compile_field(field: Field) -> NodeFunction:
     """A function from the event to the field's value."""
-    if field.take is Take.MOMENT:
+    if field.extraction is Extraction.COLUMN:
         return lambda subject: micros_of(subject.emitted_at)
     if field.root in ("type", "key"):
-        return _column_reader(field)
-    find = _finder(field.root, field.path)
-    if field.take is Take.HAS:
+        return _compile_column(field)
+    find = _compile_path(field.root, field.path)
+    if field.extraction is Extraction.HAS_KEY:
         key = field.key or ""
         return lambda subject: _has(find(subject), key)
-    taker = _TAKERS[field.take]
-    return lambda subject: taker(find(subject))
+    extract = _EXTRACTIONS[field.extraction]
+    return lambda subject: extract(find(subject))
 
 
-def _column_reader(field: Field) -> Read:
+def _compile_column(field: Field) -> NodeFunction:
     name = field.root
-    if field.take is Take.TEXT:
+    if field.extraction is Extraction.TEXT:
         return (lambda subject: subject.type) if name == "type" else (lambda subject: subject.key)
-    convert = _TEXT_CASTS[field.take]
+    convert = _TEXT_CASTS[field.extraction]
 
     def read(subject: Subject) -> Value | None:
         text = subject.type if name == "type" else subject.key
@@ -58,29 +58,29 @@ def _column_reader(field: Field) -> Read:
     return read
 
 
-def _finder(root: str, path: tuple[Step, ...]) -> Callable[[Subject], _Found]:
+def _compile_path(root: str, path: tuple[Step, ...]) -> Callable[[Subject], _JsonValue]:
     if root == "headers":
-        return lambda subject: _followed(subject.headers, path)
+        return lambda subject: _follow(subject.headers, path)
     if len(path) == 1 and isinstance(path[0], str):
         key = path[0]
 
-        def top(subject: Subject) -> _Found:
+        def top(subject: Subject) -> _JsonValue:
             payload = subject.payload
             return payload.get(key, _MISSING) if type(payload) is dict else _MISSING
 
         return top
-    return lambda subject: _followed(subject.payload, path)
+    return lambda subject: _follow(subject.payload, path)
 
 
-def _followed(value: _Found, path: tuple[Step, ...]) -> _Found:
+def _follow(value: _JsonValue, path: tuple[Step, ...]) -> _JsonValue:
     for step in path:
         if isinstance(value, list):
-            index = step.number if isinstance(step, Either) else step
+            index = step.number if isinstance(step, KeyOrIndex) else step
             if type(index) is not int or not -len(value) <= index < len(value):
                 return _MISSING
             value = value[index]
         elif isinstance(value, Mapping):
-            key = str(step.number) if isinstance(step, Either) else step
+            key = str(step.number) if isinstance(step, KeyOrIndex) else step
             if type(key) is not str or key not in value:
                 return _MISSING
             value = value[key]
@@ -89,41 +89,41 @@ def _followed(value: _Found, path: tuple[Step, ...]) -> _Found:
     return value
 
 
-def _text(found: _Found) -> str | None:
-    if type(found) is str:
-        return found
-    if found is None or isinstance(found, _Missing):
+def _text(value: _JsonValue) -> str | None:
+    if type(value) is str:
+        return value
+    if value is None or isinstance(value, _Missing):
         return None
-    return jsonb_text(dict(found) if isinstance(found, Mapping) else found)
+    return jsonb_text(dict(value) if isinstance(value, Mapping) else value)
 
 
-def _number(found: _Found) -> int | Decimal | None:
-    if type(found) is int or type(found) is Decimal:
-        return found
-    return decimal_of(found) if type(found) is float else None
+def _number(value: _JsonValue) -> int | Decimal | None:
+    if type(value) is int or type(value) is Decimal:
+        return value
+    return decimal_of(value) if type(value) is float else None
 
 
-def rounded(value: int | Decimal, scale: int) -> Decimal:
+def round_half_up(value: int | Decimal, scale: int) -> Decimal:
     """Half away from zero, as PostgreSQL and Spark round decimals."""
     return Decimal(value).quantize(_QUANTA[scale], context=EXACT)
 
 
 def to_int(value: int | Decimal | None) -> int | None:
     """`::int` of a number."""
-    whole = _whole(value)
-    return whole if whole is not None and INT_MIN <= whole <= INT_MAX else None
+    integer = _round_to_int(value)
+    return integer if integer is not None and INT_MIN <= integer <= INT_MAX else None
 
 
 def to_bigint(value: int | Decimal | None) -> int | None:
     """`::bigint` of a number, and the bound of all integer arithmetic."""
-    whole = _whole(value)
-    return whole if whole is not None and -INTEGER_MAX <= whole <= INTEGER_MAX else None
+    integer = _round_to_int(value)
+    return integer if integer is not None and -INTEGER_MAX <= integer <= INTEGER_MAX else None
 
 
-def _whole(value: int | Decimal | None) -> int | None:
+def _round_to_int(value: int | Decimal | None) -> int | None:
     if type(value) is Decimal:
-        # A number far outside is not written out as an integer first.
-        return int(rounded(value, 0)) if abs(value) < NUMERIC_BOUND else None
+        # Do not write out a number far outside as an integer first.
+        return int(round_half_up(value, 0)) if abs(value) < NUMERIC_BOUND else None
     return value if type(value) is int else None
 
 
@@ -133,16 +133,16 @@ def to_numeric(value: int | Decimal | None) -> Decimal | int | None:
         return None
     if type(value) is int:
         return value
-    near = rounded(value, NUMERIC_SCALE)
-    return near if -NUMERIC_BOUND < near < NUMERIC_BOUND else None
+    rounded = round_half_up(value, NUMERIC_SCALE)
+    return rounded if -NUMERIC_BOUND < rounded < NUMERIC_BOUND else None
 
 
-def _boolean(found: _Found) -> bool | None:
-    return found if type(found) is bool else None
+def _boolean(value: _JsonValue) -> bool | None:
+    return value if type(value) is bool else None
 
 
-def _typeof(found: _Found) -> str | None:
-    match found:
+def _typeof(value: _JsonValue) -> str | None:
+    match value:
         case _Missing():
             return None
         case None:
@@ -158,46 +158,46 @@ def _typeof(found: _Found) -> str | None:
     return "object"
 
 
-def _array_length(found: _Found) -> int | None:
-    return len(found) if isinstance(found, list) else None
+def _array_length(value: _JsonValue) -> int | None:
+    return len(value) if isinstance(value, list) else None
 
 
-def _has(found: _Found, key: str) -> bool | None:
-    if isinstance(found, _Missing):
+def _has(value: _JsonValue, key: str) -> bool | None:
+    if isinstance(value, _Missing):
         return None
-    if isinstance(found, list):
-        return any(type(item) is str and item == key for item in found)
-    return key in found if isinstance(found, Mapping) else type(found) is str and found == key
+    if isinstance(value, list):
+        return any(type(item) is str and item == key for item in value)
+    return key in value if isinstance(value, Mapping) else type(value) is str and value == key
 
 
 def _text_number(text: str, pattern: re.Pattern[str]) -> Decimal | None:
     return Decimal(text) if pattern.match(text) else None
 
 
-_TEXT_CASTS: Final[Mapping[Take, Callable[[str], Value | None]]] = {
-    Take.TEXT_INT: lambda text: to_int(_text_number(text, _INTEGER_TEXT)),
-    Take.TEXT_BIGINT: lambda text: to_bigint(_text_number(text, _INTEGER_TEXT)),
-    Take.TEXT_NUMERIC: lambda text: to_numeric(_text_number(text, _NUMERIC_TEXT)),
-    Take.TEXT_BOOLEAN: lambda text: _TRUTH.get(ascii_lower(text)),
-    Take.TEXT_TIMESTAMPTZ: micros_of_text,
+_TEXT_CASTS: Final[Mapping[Extraction, Callable[[str], Value | None]]] = {
+    Extraction.TEXT_INT: lambda text: to_int(_text_number(text, _INTEGER_TEXT)),
+    Extraction.TEXT_BIGINT: lambda text: to_bigint(_text_number(text, _INTEGER_TEXT)),
+    Extraction.TEXT_NUMERIC: lambda text: to_numeric(_text_number(text, _NUMERIC_TEXT)),
+    Extraction.TEXT_BOOLEAN: lambda text: _TRUTH.get(ascii_lower(text)),
+    Extraction.TEXT_TIMESTAMPTZ: micros_of_text,
 }
 
 
-def _text_taker(convert: Callable[[str], Value | None]) -> Callable[[_Found], Value | None]:
-    def take(found: _Found) -> Value | None:
-        text = _text(found)
+def _text_cast(convert: Callable[[str], Value | None]) -> Callable[[_JsonValue], Value | None]:
+    def extract(value: _JsonValue) -> Value | None:
+        text = _text(value)
         return None if text is None else convert(text)
 
-    return take
+    return extract
 
 
-_TAKERS: Final[Mapping[Take, Callable[[_Found], Value | None]]] = {
-    Take.TEXT: _text,
-    Take.INT: lambda found: to_int(_number(found)),
-    Take.BIGINT: lambda found: to_bigint(_number(found)),
-    Take.NUMERIC: lambda found: to_numeric(_number(found)),
-    Take.BOOLEAN: _boolean,
-    Take.TYPEOF: _typeof,
-    Take.ARRAY_LENGTH: _array_length,
-    **{take: _text_taker(convert) for take, convert in _TEXT_CASTS.items()},
+_EXTRACTIONS: Final[Mapping[Extraction, Callable[[_JsonValue], Value | None]]] = {
+    Extraction.TEXT: _text,
+    Extraction.INT: lambda value: to_int(_number(value)),
+    Extraction.BIGINT: lambda value: to_bigint(_number(value)),
+    Extraction.NUMERIC: lambda value: to_numeric(_number(value)),
+    Extraction.BOOLEAN: _boolean,
+    Extraction.TYPEOF: _typeof,
+    Extraction.ARRAY_LENGTH: _array_length,
+    **{extraction: _text_cast(convert) for extraction, convert in _TEXT_CASTS.items()},
 }

@@ -8,6 +8,7 @@ the whole text; \\d \\w \\s are ASCII.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -27,7 +28,7 @@ REGEX_ALLOWED: Final = (
 )
 
 
-class Dialect(Enum):
+class RegexDialect(Enum):
     """How an engine writes the end of the text."""
 
     POSTGRES = "$"
@@ -46,30 +47,13 @@ class RegexError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Chars:
-    """One character out of ranges, or outside of them. No ranges and negated: any character."""
-
-    ranges: tuple[tuple[str, str], ...]
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    branches: tuple[_Branch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    atom: _Chars | _Group
-    low: int = 1
-    high: int | None = 1
-
-
-@dataclass(frozen=True, slots=True)
 class _Branch:
-    items: tuple[_Item, ...]
-    at_start: bool
-    at_end: bool
+    """An alternative as text that all engines read alike, and how many ways there are to match it from one character on."""
+
+    text: str
+    ways: int
+    at_start: bool = False
+    at_end: bool = False
 
 
 _DIGIT = (("0", "9"),)
@@ -77,17 +61,20 @@ _WORD = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
 _SPACE = (("\t", "\r"), (" ", " "))
 _CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r"}
+_BOUND_ALLOWED = f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}"
 
 
 @lru_cache(maxsize=1024)
-def regex_text(pattern: str, dialect: Dialect) -> str:
+def regex_text(pattern: str, dialect: RegexDialect) -> str:
     """The pattern as the engine reads it; for Java and Python `.` must match line breaks (`(?s)`, DOTALL)."""
-    return "|".join(_branch_text(branch, dialect) for branch in _parsed(pattern).branches)
+    return "|".join(
+        f"{'^' if branch.at_start else ''}{branch.text}{dialect.value if branch.at_end else ''}" for branch in _parse(pattern)
+    )
 
 
 def check_regex(pattern: str) -> None:
-    """Raise RegexError where the pattern is outside the subset or its limits."""
-    steps = sum(_branch_steps(b) * (1 if b.at_start else REGEX_SUBJECT_CHARS_MAX) for b in _parsed(pattern).branches)
+    """Raises RegexError for a pattern outside of the subset or its limits."""
+    steps = sum(branch.ways * (1 if branch.at_start else REGEX_SUBJECT_CHARS_MAX) for branch in _parse(pattern))
     if steps > REGEX_STEPS_MAX:
         raise RegexError(
             0,
@@ -97,93 +84,89 @@ def check_regex(pattern: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(pattern: str) -> _Group:
+def _parse(pattern: str) -> tuple[_Branch, ...]:
     if len(pattern) > REGEX_CHARS_MAX:
         raise RegexError(0, f"the pattern has {len(pattern)} characters", f"{REGEX_CHARS_MAX} characters")
-    return _Reader(pattern).whole()
+    parser = _RegexParser(pattern)
+    branches = parser.alternatives()
+    if parser.at < len(pattern):
+        raise RegexError(parser.at, "unbalanced ) in the pattern")
+    return branches
 
 
-def _branch_steps(branch: _Branch) -> int:
-    steps = 1
-    for item in branch.items:
-        if isinstance(item.atom, _Group):
-            steps *= sum(_branch_steps(inner) for inner in item.atom.branches) + (1 - item.low)
-        else:
-            steps *= REGEX_SUBJECT_CHARS_MAX if item.high is None else item.high - item.low + 1
-    return steps
-
-
-class _Reader:
-    """Reads one pattern from left to right; nesting is bounded, so recursion is too."""
+class _RegexParser:
+    """Translates a pattern from left to right; nesting is bounded, so recursion is too."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
         self.depth = 0
 
-    def whole(self) -> _Group:
-        group = self.alternatives()
-        if self.at < len(self.pattern):
-            raise RegexError(self.at, "unbalanced ) in the pattern")
-        return group
-
-    def alternatives(self) -> _Group:
+    def alternatives(self) -> tuple[_Branch, ...]:
         branches = [self.branch()]
-        while self.take("|"):
+        while self.accept("|"):
             branches.append(self.branch())
-        return _Group(tuple(branches))
+        return tuple(branches)
 
     def branch(self) -> _Branch:
         begin = self.at
-        at_start = self.take("^")
-        items: list[_Item] = []
+        at_start = self.accept("^")
+        text, ways = "", 1
         while self.peek() not in ("", "|", ")", "$"):
-            items.append(self.item())
-        at_end = self.take("$")
+            item = self.item()
+            text += item.text
+            ways *= item.ways
+        at_end = self.accept("$")
         if self.depth and (at_start or at_end):
             raise RegexError(begin, "^ or $ inside a group")
         if self.peek() not in ("", "|", ")"):
             raise RegexError(self.at, "$ in the middle of the pattern")
-        if not items and not (at_start and at_end):
+        if not text and not (at_start and at_end):
             raise RegexError(begin, "an empty alternative")
-        return _Branch(tuple(items), at_start, at_end)
+        return _Branch(text, ways, at_start, at_end)
 
-    def item(self) -> _Item:
-        atom = self.group() if self.take("(") else self.chars()
+    def item(self) -> _Branch:
+        """A group or a class of characters, with its quantifier."""
+        branches = self.group() if self.accept("(") else None
+        text = "" if branches else self.chars()
         begin = self.at
         low, high = self.quantifier()
         if self.peek() and self.peek() in "*+?{":
             raise RegexError(self.at, "a repetition of a repetition")
-        if isinstance(atom, _Group) and (low, high) not in ((1, 1), (0, 1)):
+        if branches is None:
+            ways = REGEX_SUBJECT_CHARS_MAX if high is None else high - low + 1
+            return _Branch(text + _quantifier_text(low, high), ways)
+        if (low, high) not in ((1, 1), (0, 1)):
             raise RegexError(begin, "a repeated group")
-        return _Item(atom, low, high)
+        text = f"(?:{'|'.join(branch.text for branch in branches)})"
+        return _Branch(text + ("?" if low == 0 else ""), sum(branch.ways for branch in branches) + (1 - low))
 
-    def group(self) -> _Group:
+    def group(self) -> tuple[_Branch, ...]:
         self.depth += 1
         if self.depth > REGEX_DEPTH_MAX:
             raise RegexError(self.at, f"groups nested {self.depth} deep", f"{REGEX_DEPTH_MAX} deep")
-        if self.take("?") and not self.take(":"):
+        if self.accept("?") and not self.accept(":"):
             raise RegexError(self.at, "(? is a special group")
-        inner = self.alternatives()
-        if not self.take(")"):
+        branches = self.alternatives()
+        if not self.accept(")"):
             raise RegexError(self.at, "unbalanced ( in the pattern")
         self.depth -= 1
-        return inner
+        return branches
 
     def quantifier(self) -> tuple[int, int | None]:
         for mark, low, high in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
-            if self.take(mark):
+            if self.accept(mark):
                 return low, high
-        return self.bound() if self.take("{") else (1, 1)
+        return self.counts() if self.accept("{") else (1, 1)
 
-    def bound(self) -> tuple[int, int | None]:
+    def counts(self) -> tuple[int, int | None]:
         begin = self.at
         low = self.number()
         high: int | None = low
-        if self.take(","):
+        if self.accept(","):
             high = None if self.peek() == "}" else self.number()
-        if not self.take("}") or max(low, high or 0) > REGEX_REPEAT_MAX or (high is not None and high < low):
-            raise RegexError(begin, "a bound that cannot be read", f"{{m}}, {{m,}} or {{m,n}} with m <= n <= {REGEX_REPEAT_MAX}")
+        if not self.accept("}") or max(low, high or 0) > REGEX_REPEAT_MAX or (high is not None and high < low):
+            raise RegexError(begin, "a bound that cannot be read", _BOUND_ALLOWED)
         return low, high
 
     def number(self) -> int:
@@ -191,27 +174,27 @@ class _Reader:
         while self.peek() and self.peek() in "0123456789":
             self.at += 1
         if not 0 < self.at - begin < 5:
-            raise RegexError(begin, "a bound that cannot be read", f"{{m}}, {{m,}} or {{m,n}} up to {REGEX_REPEAT_MAX}")
+            raise RegexError(begin, "a bound that cannot be read", _BOUND_ALLOWED)
         return int(self.pattern[begin : self.at])
 
-    def chars(self) -> _Chars:
+    def chars(self) -> str:
+        """One character: any, out of a class, or itself."""
         begin, char = self.at, self.next()
         if char == "[":
             return self.bracket()
         if char == ".":
-            return _Chars((), negated=True)
+            return "."
         if char == "\\":
             return self.escape()
         if char in "^*+?{}]":
             raise RegexError(begin, f"{char} does not belong here")
-        return _Chars(((char, char),))
+        return escape_char(char)
 
-    def escape(self) -> _Chars:
+    def escape(self) -> str:
         begin, char = self.at, self.next()
         if char.lower() in _CLASSES:
-            return _Chars(_CLASSES[char.lower()], negated=char.isupper())
-        literal = self.literal_escape(begin, char)
-        return _Chars(((literal, literal),))
+            return _class_text(_CLASSES[char.lower()], negated=char.isupper())
+        return escape_char(self.literal_escape(begin, char))
 
     def literal_escape(self, begin: int, char: str) -> str:
         if char in _CONTROLS:
@@ -220,10 +203,10 @@ class _Reader:
             raise RegexError(begin, f"the escape \\{char}")
         return char
 
-    def bracket(self) -> _Chars:
-        negated = self.take("^")
+    def bracket(self) -> str:
+        negated = self.accept("^")
         ranges: list[tuple[str, str]] = []
-        while not self.take("]"):
+        while not self.accept("]"):
             begin, low = self.at, self.next()
             if low == "\\" and self.peek() in _CLASSES and self.peek():
                 ranges.extend(_CLASSES[self.next()])
@@ -234,11 +217,11 @@ class _Reader:
                 self.at += 1
                 high = self.bracket_char(self.at, self.next())
             if high < low:
-                raise RegexError(begin, f"the range {low}-{high} is upside down")
+                raise RegexError(begin, f"the range {low}-{high} is in reverse order")
             ranges.append((low, high))
         if not ranges:
             raise RegexError(self.at, "an empty class []")
-        return _Chars(tuple(ranges), negated)
+        return _class_text(ranges, negated=negated)
 
     def bracket_char(self, begin: int, char: str) -> str:
         if char == "[":
@@ -255,27 +238,15 @@ class _Reader:
         self.at += 1
         return char
 
-    def take(self, char: str) -> bool:
-        found = self.peek() == char
-        self.at += found
-        return found
+    def accept(self, char: str) -> bool:
+        accepted = self.peek() == char
+        self.at += accepted
+        return accepted
 
 
-def escaped(char: str) -> str:
+def escape_char(char: str) -> str:
     """One literal character: ASCII marks by number, which no engine can read as syntax."""
     return char if not char.isascii() or char.isalnum() else f"\\u{ord(char):04x}"
-
-
-def _branch_text(branch: _Branch, dialect: Dialect) -> str:
-    inner = "".join(_item_text(item, dialect) for item in branch.items)
-    return f"{'^' if branch.at_start else ''}{inner}{dialect.value if branch.at_end else ''}"
-
-
-def _item_text(item: _Item, dialect: Dialect) -> str:
-    if isinstance(item.atom, _Group):
-        inner = "|".join(_branch_text(branch, dialect) for branch in item.atom.branches)
-        return f"(?:{inner})" + ("?" if item.low == 0 else "")
-    return _chars_text(item.atom) + _quantifier_text(item.low, item.high)
 
 
 def _quantifier_text(low: int, high: int | None) -> str:
@@ -284,10 +255,6 @@ def _quantifier_text(low: int, high: int | None) -> str:
     return "" if (low, high) == (1, 1) else f"{{{low},{high}}}"
 
 
-def _chars_text(chars: _Chars) -> str:
-    if not chars.ranges:
-        return "."
-    if len(chars.ranges) == 1 and not chars.negated and chars.ranges[0][0] == chars.ranges[0][1]:
-        return escaped(chars.ranges[0][0])
-    inner = "".join(escaped(a) if a == b else f"{escaped(a)}-{escaped(b)}" for a, b in chars.ranges)
-    return f"[{'^' if chars.negated else ''}{inner}]"
+def _class_text(ranges: Sequence[tuple[str, str]], *, negated: bool) -> str:
+    inner = "".join(escape_char(a) if a == b else f"{escape_char(a)}-{escape_char(b)}" for a, b in ranges)
+    return f"[{'^' if negated else ''}{inner}]"

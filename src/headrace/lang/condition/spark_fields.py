@@ -1,8 +1,8 @@
 """Fields → Spark SQL over JSON text as PostgreSQL prints jsonb. Never raises under ANSI mode.
 
-VARIANT gives kinds, text, booleans and numbers of up to 38 digits, and all fields of a row share one parse. What it
-loses is taken from a second, slower reading that runs only where needed: numbers are first marked in the text as
-strings that begin with U+0000, which jsonb cannot hold, so that their digits survive every parser.
+VARIANT gives JSON types, text, booleans and numbers of up to 38 digits, and all fields of a row share one parse. What it
+loses comes from a second, slower read that runs only where needed: numbers are first marked in the text as strings
+that begin with U+0000, which jsonb cannot hold, so that their digits survive every parser.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import product
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import MOMENT_PATTERN
 from headrace.lang.condition.postgres_printer import FALSE_TEXTS, INTEGER_TEXT, NUMERIC_TEXT, TRUE_TEXTS
-from headrace.lang.condition.tree import Either, Field, Step, Take
+from headrace.lang.condition.tree import Extraction, Field, KeyOrIndex, Step
 
 NUMERIC = f"decimal(37,{NUMERIC_SCALE})"
 LETTERS = ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -35,42 +35,42 @@ def literal(text: str) -> str:
     return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"cast(X'{text.encode().hex()}' as string)"
 
 
-def extraction(field: Field) -> str:
+def field_to_spark(field: Field) -> str:
     """The field as a Spark SQL expression: text, bigint, decimal(37,18), boolean or timestamp."""
     if field.root not in _ROOTS:
-        return field.root if not field.take.from_text else from_text(field.root, field.take)
-    # A number in a #> path is a key or an index: one of the two readings finds nothing.
-    choices = [(str(step.number), step.number) if isinstance(step, Either) else (step,) for step in field.path]
-    readings = [_Reading(_ROOTS[field.root], path).taken(field) for path in product(*choices)]
-    return readings[0] if len(readings) == 1 else f"coalesce({', '.join(readings)})"
+        return field.root if not field.extraction.is_from_text else _cast_text(field.root, field.extraction)
+    # A number in a #> path is a key or an index: at most one of the two finds a value.
+    choices = [(str(step.number), step.number) if isinstance(step, KeyOrIndex) else (step,) for step in field.path]
+    extractions = [_PathReader(_ROOTS[field.root], path).extract(field) for path in product(*choices)]
+    return extractions[0] if len(extractions) == 1 else f"coalesce({', '.join(extractions)})"
 
 
-def from_text(text: str, take: Take) -> str:
-    """A cast of text, behind the pattern of what it accepts."""
-    if take is Take.TEXT_BOOLEAN:
+def _cast_text(text: str, extraction: Extraction) -> str:
+    """A cast of text, guarded by the pattern of what it accepts."""
+    if extraction is Extraction.TEXT_BOOLEAN:
         folded = f"translate({text}, '{LETTERS[0]}', '{LETTERS[1]}')"
         trues, falses = (", ".join(literal(t) for t in texts) for texts in (TRUE_TEXTS, FALSE_TEXTS))
         return f"case when {folded} in ({trues}) then true when {folded} in ({falses}) then false end"
-    if take is Take.TEXT_TIMESTAMPTZ:
-        return f"case when {text} rlike {_whole(MOMENT_PATTERN)} then try_cast({text} as timestamp) end"
-    pattern = NUMERIC_TEXT if take is Take.TEXT_NUMERIC else INTEGER_TEXT
-    number = to_number(f"try_cast({text} as {_decimal(take)})", take)
-    return f"case when {text} rlike {_whole(pattern.strip('^$'))} then {number} end"
+    if extraction is Extraction.TEXT_TIMESTAMPTZ:
+        return f"case when {text} rlike {_anchored(MOMENT_PATTERN)} then try_cast({text} as timestamp) end"
+    pattern = NUMERIC_TEXT if extraction is Extraction.TEXT_NUMERIC else INTEGER_TEXT
+    number = to_number(f"try_cast({text} as {_decimal(extraction)})", extraction)
+    return f"case when {text} rlike {_anchored(pattern.strip('^$'))} then {number} end"
 
 
-def _whole(pattern: str) -> str:
+def _anchored(pattern: str) -> str:
     return literal(rf"^{pattern}\z")
 
 
-def _decimal(take: Take) -> str:
-    return NUMERIC if take in (Take.NUMERIC, Take.TEXT_NUMERIC) else "decimal(38,0)"
+def _decimal(extraction: Extraction) -> str:
+    return NUMERIC if extraction in (Extraction.NUMERIC, Extraction.TEXT_NUMERIC) else "decimal(38,0)"
 
 
-def to_number(sql: str, take: Take) -> str:
-    """A decimal in the domain of the take; integers are bigint."""
-    if take in (Take.NUMERIC, Take.TEXT_NUMERIC):
+def to_number(sql: str, extraction: Extraction) -> str:
+    """A decimal in the domain of the extraction; integers are bigint."""
+    if extraction in (Extraction.NUMERIC, Extraction.TEXT_NUMERIC):
         return sql
-    if take in (Take.INT, Take.TEXT_INT):
+    if extraction in (Extraction.INT, Extraction.TEXT_INT):
         return f"cast(try_cast({sql} as int) as bigint)"
     return in_domain(f"try_cast({sql} as bigint)")
 
@@ -80,29 +80,29 @@ def in_domain(sql: str) -> str:
     return f"nullif({sql}, {_BIGINT_MIN})"
 
 
-class _Reading:
-    """One path through one JSON column."""
+class _PathReader:
+    """Reads one path of one JSON column."""
 
     def __init__(self, column: str, path: tuple[Step, ...]) -> None:
         self.column = column
         self.path = path
-        self.kind = f"schema_of_variant({self.at('variant')})"
+        self.json_type = f"schema_of_variant({self.at('variant')})"
 
-    def taken(self, field: Field) -> str:
-        match field.take:
-            case Take.TEXT:
+    def extract(self, field: Field) -> str:
+        match field.extraction:
+            case Extraction.TEXT:
                 return self.text()
-            case Take.BOOLEAN:
-                return f"case when {self.kind} = 'BOOLEAN' then {self.at('boolean')} end"
-            case Take.TYPEOF:
+            case Extraction.BOOLEAN:
+                return f"case when {self.json_type} = 'BOOLEAN' then {self.at('boolean')} end"
+            case Extraction.TYPEOF:
                 return self.typeof()
-            case Take.ARRAY_LENGTH:
-                return f"case when {self.kind} like 'ARRAY%' then cast(size({self.at('array<variant>')}) as bigint) end"
-            case Take.HAS:
+            case Extraction.ARRAY_LENGTH:
+                return f"case when {self.json_type} like 'ARRAY%' then cast(size({self.at('array<variant>')}) as bigint) end"
+            case Extraction.HAS_KEY:
                 return self.has(literal(field.key or ""))
-            case Take.INT | Take.BIGINT | Take.NUMERIC:
-                return self.number(field.take)
-        return from_text(self.scalar_text(), field.take)
+            case Extraction.INT | Extraction.BIGINT | Extraction.NUMERIC:
+                return self.number(field.extraction)
+        return _cast_text(self.scalar_text(), field.extraction)
 
     def at(self, target: str, *, exact: bool = False) -> str:
         """The value at the path, as the target type, or null."""
@@ -128,18 +128,17 @@ class _Reading:
 
     def scalar_text(self) -> str:
         return (
-            f"case when {self.kind} in ('STRING', 'BIGINT', 'BOOLEAN') then {self.at('string')} "
-            f"when {self.kind} = 'DOUBLE' or {self.kind} like 'DECIMAL%' then {self.exact_number()} end"
+            f"case when {self.json_type} in ('STRING', 'BIGINT', 'BOOLEAN') then {self.at('string')} "
+            f"when {self.json_type} = 'DOUBLE' or {self.json_type} like 'DECIMAL%' then {self.exact_number()} end"
         )
 
     def text(self) -> str:
         container = self.column if not self.path else self.container_text()
         inner = self.scalar_text().removesuffix(" end")
-        return f"{inner} when {self.kind} like 'OBJECT%' or {self.kind} like 'ARRAY%' then {container} end"
+        return f"{inner} when {self.json_type} like 'OBJECT%' or {self.json_type} like 'ARRAY%' then {container} end"
 
     def container_text(self) -> str:
-        """An object or array as jsonb prints it: cut out in its own order, then spaced, unmarked, escapes lower
-        case."""
+        """An object or array as jsonb prints it: cut out as it stands, then spaced, unmarked, escapes in lower case."""
         sql = self.marked()
         for step in self.path:
             container = "map<string,string>" if isinstance(step, str) else "array<string>"
@@ -151,34 +150,34 @@ class _Reading:
             sql = f"regexp_replace({sql}, {literal(escape)}, {literal('$1' + digit.lower())})"
         return sql
 
-    def number(self, take: Take) -> str:
-        decimal = _decimal(take)
-        near = to_number(self.at(decimal), take)
-        exact = to_number(f"try_cast({self.exact_number()} as {decimal})", take)
-        short = f"{self.kind} = 'BIGINT' or {self.kind} like 'DECIMAL%'"
-        return f"case when {short} then {near} when {self.kind} = 'DOUBLE' then {exact} end"
+    def number(self, extraction: Extraction) -> str:
+        decimal = _decimal(extraction)
+        near = to_number(self.at(decimal), extraction)
+        exact = to_number(f"try_cast({self.exact_number()} as {decimal})", extraction)
+        short = f"{self.json_type} = 'BIGINT' or {self.json_type} like 'DECIMAL%'"
+        return f"case when {short} then {near} when {self.json_type} = 'DOUBLE' then {exact} end"
 
     def typeof(self) -> str:
-        kind = self.kind
+        json_type = self.json_type
         return (
-            f"case when {kind} = 'STRING' then 'string' "
-            f"when {kind} in ('BIGINT', 'DOUBLE') or {kind} like 'DECIMAL%' then 'number' "
-            f"when {kind} = 'BOOLEAN' then 'boolean' when {kind} = 'VOID' then 'null' "
-            f"when {kind} like 'ARRAY%' then 'array' when {kind} like 'OBJECT%' then 'object' end"
+            f"case when {json_type} = 'STRING' then 'string' "
+            f"when {json_type} in ('BIGINT', 'DOUBLE') or {json_type} like 'DECIMAL%' then 'number' "
+            f"when {json_type} = 'BOOLEAN' then 'boolean' when {json_type} = 'VOID' then 'null' "
+            f"when {json_type} like 'ARRAY%' then 'array' when {json_type} like 'OBJECT%' then 'object' end"
         )
 
     def has(self, key: str) -> str:
         member = f"schema_of_variant(e) = 'STRING' and try_variant_get(e, '$', 'string') = {key}"
         return (
-            f"case when {self.kind} like 'OBJECT%' then map_contains_key({self.at('map<string,variant>')}, {key}) "
-            f"when {self.kind} like 'ARRAY%' then exists({self.at('array<variant>')}, e -> {member}) "
-            f"when {self.kind} is not null then {self.kind} = 'STRING' and {self.at('string')} = {key} end"
+            f"case when {self.json_type} like 'OBJECT%' then map_contains_key({self.at('map<string,variant>')}, {key}) "
+            f"when {self.json_type} like 'ARRAY%' then exists({self.at('array<variant>')}, e -> {member}) "
+            f"when {self.json_type} is not null then {self.json_type} = 'STRING' and {self.at('string')} = {key} end"
         )
 
 
 def _element(step: Step) -> str:
-    """The argument of try_element_at: a key, or a place counted from 1, from the end where negative."""
+    """The argument of try_element_at: a key, or an index counted from 1, from the end where negative."""
     if isinstance(step, str):
         return literal(step)
-    number = step.number if isinstance(step, Either) else step
+    number = step.number if isinstance(step, KeyOrIndex) else step
     return str(number + 1 if number >= 0 else number)

@@ -1,4 +1,4 @@
-"""What a condition is asked about: an event, as Python values.
+"""The subject of a condition: an event, as Python values.
 
 Owns how JSON is read and written here: numbers stay exact (int or Decimal), and text is printed as PostgreSQL prints
 jsonb, so that all engines see the same characters.
@@ -19,7 +19,7 @@ from headrace.core import Invalid
 
 Json = None | bool | int | float | Decimal | str | list["Json"] | dict[str, "Json"]
 
-# jsonb takes numbers of this many digits before and after the point; a longer one is refused when it is published.
+# jsonb takes numbers of this many digits before and after the point; a longer one is rejected when it is published.
 _DIGITS_MAX: Final = 16_383
 _DEFAULT_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -44,7 +44,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A plain subject, for the tester and `explain`."""
+    """A subject that is in no log, for tests of conditions and `explain`."""
 
     payload: Json
     type: str = ""
@@ -54,7 +54,7 @@ class Sample:
 
 
 def decode_json(text: str) -> Json:
-    """JSON with exact numbers. Raises Invalid for what jsonb refuses too: U+0000, lone surrogates, endless numbers."""
+    """JSON with exact numbers. Raises Invalid for what jsonb rejects too: U+0000, lone surrogates, endless numbers."""
     try:
         value: Json = _DECODER.decode(text)
         encoded = jsonb_text(value)
@@ -76,20 +76,19 @@ _DECODER = msgspec.json.Decoder(float_hook=_decimal)
 
 
 def jsonb_text(value: Json) -> str:
-    """The value as PostgreSQL prints jsonb: keys by length, then bytes; a space after colon and comma; digits in
-    full."""
+    """The value as PostgreSQL prints jsonb: keys by length, then bytes; a space after colon and comma; all digits."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case str():
-            return _quoted(value)
+            return _quote(value)
         case int() | float() | Decimal():
             return number_text(value)
         case list():
             return "[" + ", ".join(jsonb_text(item) for item in value) + "]"
-    return "{" + ", ".join(f"{_quoted(key)}: {jsonb_text(value[key])}" for key in sorted(value, key=_key_order)) + "}"
+    return "{" + ", ".join(f"{_quote(key)}: {jsonb_text(value[key])}" for key in sorted(value, key=_key_order)) + "}"
 
 
 def _key_order(key: str) -> tuple[int, bytes]:
@@ -97,7 +96,7 @@ def _key_order(key: str) -> tuple[int, bytes]:
     return len(encoded), encoded
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     text.encode()
     return '"' + _ESCAPED.sub(lambda m: _ESCAPES.get(m.group(), f"\\u{ord(m.group()):04x}"), text) + '"'
 
@@ -105,7 +104,7 @@ def _quoted(text: str) -> str:
 def number_text(value: int | float | Decimal) -> str:
     """All digits, no exponent, no negative zero; the zeros at the end of a fraction stay."""
     if type(value) is int:
-        # Python refuses to print very long integers; Decimal does not.
+        # Python does not print very long integers; Decimal does.
         return str(value) if -_EXACT_INT_BOUND < value < _EXACT_INT_BOUND else format(Decimal(value), "f")
     number = decimal_of(value)
     return format(number if number else number.copy_abs(), "f")

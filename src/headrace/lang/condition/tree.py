@@ -1,9 +1,8 @@
-"""The tree of a condition: frozen nodes that three printers and one compiler read.
+"""The syntax tree of a condition: frozen, typed nodes that all printers read.
 
-Every node knows its type. JSON itself is no type here: a `Field` says what is taken from a place in the payload (its
-text, an integer, its kind, whether a key is there), so that each engine extracts a field once and the rest is plain
-comparison. Values are text, integer (64 bits), numeric, boolean and timestamptz (microseconds since 1970, UTC); every
-one may be unknown.
+JSON itself is no type here. A `Field` says what is extracted from a path in the payload (its text, an integer, its JSON type,
+whether it has a key), so that each engine extracts a field once and the rest is plain comparison. Values are text, integer
+(64 bits), numeric, boolean and timestamptz (microseconds since 1970, UTC); each of them may be unknown.
 """
 
 from __future__ import annotations
@@ -30,72 +29,63 @@ class Type(Enum):
         return self in (Type.INTEGER, Type.NUMERIC)
 
 
-class Take(Enum):
-    """What is taken from the place a path leads to. The value is the SQL type of the cast, or the function."""
+class Extraction(Enum):
+    """What a field extracts at its path: the SQL type of the cast or the SQL function, and the type of the result."""
 
-    TEXT = "text"
-    INT = "int"
-    BIGINT = "bigint"
-    NUMERIC = "numeric"
-    BOOLEAN = "boolean"
-    TEXT_INT = "text::int"
-    TEXT_BIGINT = "text::bigint"
-    TEXT_NUMERIC = "text::numeric"
-    TEXT_BOOLEAN = "text::boolean"
-    TEXT_TIMESTAMPTZ = "text::timestamptz"
-    TYPEOF = "jsonb_typeof"
-    ARRAY_LENGTH = "jsonb_array_length"
-    HAS = "?"
-    MOMENT = "timestamptz"
+    TEXT = ("text", Type.TEXT)
+    INT = ("int", Type.INTEGER)
+    BIGINT = ("bigint", Type.INTEGER)
+    NUMERIC = ("numeric", Type.NUMERIC)
+    BOOLEAN = ("boolean", Type.BOOLEAN)
+    TEXT_INT = ("text::int", Type.INTEGER)
+    TEXT_BIGINT = ("text::bigint", Type.INTEGER)
+    TEXT_NUMERIC = ("text::numeric", Type.NUMERIC)
+    TEXT_BOOLEAN = ("text::boolean", Type.BOOLEAN)
+    TEXT_TIMESTAMPTZ = ("text::timestamptz", Type.TIMESTAMPTZ)
+    TYPEOF = ("jsonb_typeof", Type.TEXT)
+    ARRAY_LENGTH = ("jsonb_array_length", Type.INTEGER)
+    HAS_KEY = ("?", Type.BOOLEAN)
+    COLUMN = ("timestamptz", Type.TIMESTAMPTZ)
+
+    def __init__(self, sql: str, type: Type) -> None:
+        self.sql = sql
+        self.type = type
 
     @property
-    def type(self) -> Type:
-        return _TAKE_TYPES.get(self, Type.TEXT)
+    def is_from_text(self) -> bool:
+        """True for a cast of the text (`->>`), false for one of the JSON value (`->`)."""
+        return self.sql.startswith("text::")
 
     @property
-    def from_text(self) -> bool:
-        """Whether the value is a cast of the text (`->>`), not of the JSON value (`->`)."""
-        return self.value.startswith("text::")
-
-
-_TAKE_TYPES = {
-    Take.INT: Type.INTEGER,
-    Take.BIGINT: Type.INTEGER,
-    Take.NUMERIC: Type.NUMERIC,
-    Take.BOOLEAN: Type.BOOLEAN,
-    Take.TEXT_INT: Type.INTEGER,
-    Take.TEXT_BIGINT: Type.INTEGER,
-    Take.TEXT_NUMERIC: Type.NUMERIC,
-    Take.TEXT_BOOLEAN: Type.BOOLEAN,
-    Take.TEXT_TIMESTAMPTZ: Type.TIMESTAMPTZ,
-    Take.ARRAY_LENGTH: Type.INTEGER,
-    Take.HAS: Type.BOOLEAN,
-    Take.MOMENT: Type.TIMESTAMPTZ,
-}
+    def cast(self) -> str:
+        """The SQL type of the cast."""
+        return self.sql.removeprefix("text::")
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
-    """A number in a `#>` path: an index where an array stands, a key where an object stands, as in PostgreSQL."""
+class KeyOrIndex:
+    """A number in a `#>` path: an index into an array, a key of an object, as in PostgreSQL."""
 
     number: int
 
 
-Step = str | int | Either
+Step = str | int | KeyOrIndex
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value taken from the event: root (object, headers, type, key, emitted_at), path, and what is taken there."""
+    """A value extracted from the event: root (object, headers, type, key, emitted_at), path, and the extraction.
+
+    `key` is the key that HAS_KEY looks for."""
 
     root: str
     path: tuple[Step, ...]
-    take: Take
+    extraction: Extraction
     key: str | None = None
 
     @property
     def type(self) -> Type:
-        return self.take.type
+        return self.extraction.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +96,10 @@ class Constant:
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Three-valued negation."""
+class Predicate:
+    """A node whose value is true, false or unknown."""
 
-    operand: Node
+    __slots__ = ()
 
     @property
     def type(self) -> Type:
@@ -118,90 +107,69 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Junction:
+class Not(Predicate):
+    """Three-valued negation."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Junction(Predicate):
     """`and` or `or` over two or more operands, flattened."""
 
     word: str
     operands: tuple[Node, ...]
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Predicate):
     """`=`, `<>`, `<`, `<=`, `>`, `>=`, or `is distinct from`, which is never unknown."""
 
     operator: str
     left: Node
     right: Node
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class In:
+class In(Predicate):
     """`operand in (items)`."""
 
     operand: Node
     items: tuple[Node, ...]
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class Between(Predicate):
     """`operand between low and high`, both ends included."""
 
     operand: Node
     low: Node
     high: Node
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class Like(Predicate):
     """`like` or `ilike` with a constant pattern; `ilike` folds the letters A to Z only."""
 
     operand: Node
     pattern: str
     fold: bool
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Predicate):
     """`~` with a constant pattern of the common regex subset."""
 
     operand: Node
     pattern: str
 
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
-
 
 @dataclass(frozen=True, slots=True)
-class Is:
+class Is(Predicate):
     """`is null` (answer None), `is true`, `is false`: never unknown."""
 
     operand: Node
     answer: bool | None
-
-    @property
-    def type(self) -> Type:
-        return Type.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +182,8 @@ class Arithmetic:
 
     @property
     def type(self) -> Type:
-        whole = self.left.type is Type.INTEGER and self.right.type is Type.INTEGER
-        return Type.INTEGER if whole else Type.NUMERIC
+        are_integers = self.left.type is Type.INTEGER and self.right.type is Type.INTEGER
+        return Type.INTEGER if are_integers else Type.NUMERIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +202,7 @@ class Cast:
     """A number to `int`, `bigint` (rounds half away from zero) or `numeric`."""
 
     operand: Node
-    to: Take
+    to: Extraction
 
     @property
     def type(self) -> Type:
@@ -243,7 +211,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the list, with checked arguments."""
+    """A function of the allow-list, with checked arguments."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -254,7 +222,7 @@ Node = Field | Constant | Not | Junction | Compare | In | Between | Like | Match
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The operands of a node, in the order they are written."""
+    """The operands of a node, in the order of the text."""
     match node:
         case Field() | Constant():
             return ()
@@ -274,13 +242,13 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[tuple[Node, int]]:
     """Every node with its depth, parents first, without recursion."""
-    waiting = [(node, 1)]
-    while waiting:
-        current, depth = waiting.pop()
+    stack = [(node, 1)]
+    while stack:
+        current, depth = stack.pop()
         yield current, depth
-        waiting.extend((child, depth + 1) for child in reversed(children(current)))
+        stack.extend((child, depth + 1) for child in reversed(children(current)))
 
 
 def fields_of(node: Node) -> tuple[Field, ...]:
     """The distinct fields a node reads, in order of their first mention."""
-    return tuple(dict.fromkeys(found for found, _ in walk(node) if isinstance(found, Field)))
+    return tuple(dict.fromkeys(inner for inner, _ in walk(node) if isinstance(inner, Field)))

@@ -1,138 +1,89 @@
 """ECL, the event correlation language: text → tree → interpreter, correlation machine, compiled table.
 
-Owns the meaning of patterns. Promises: the three engines give the same outputs at the same times for every pattern and
-every sequence of events; a table is immutable, serialisable and stepped by one pure function. No database, no clock."""
+Owns the meaning of patterns. Promises: all engines give the same outputs at the same times for every pattern and every sequence of
+events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
-from headrace.lang.ecl.alphabet import Alphabet, Decision, Example
-from headrace.lang.ecl.analysis import (
-    Liveness,
-    Triviality,
-    Vacuity,
-    Waits,
-    components,
-    liveness,
-    shortest_to_output,
-    triviality,
-    vacuity,
-    waits_for,
-)
-from headrace.lang.ecl.carrying import Carrying, equivalent_states
+from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
 from headrace.lang.ecl.comparison import Comparison, Relation, compare
 from headrace.lang.ecl.compiler import compile
-from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.corpus import ENGINES, Case, EngineName, difference, load_corpus, make_engine, run_case
-from headrace.lang.ecl.dependencies import Dependency, Overlap, dependencies, overlapping_guards
+from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
+from headrace.lang.ecl.dependencies import dependencies, overlapping_guards
 from headrace.lang.ecl.drawing import draw_machine, draw_table
 from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
-from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
+from headrace.lang.ecl.events import Event, Output, Status
 from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
-from headrace.lang.ecl.limits import LIMITS, Limits
-from headrace.lang.ecl.machine import Machine, MachineEngine, MachineState, Transition
 from headrace.lang.ecl.machine_builder import build_machine
-from headrace.lang.ecl.network import Flat, Guard, Kind, Node, live_timers, move
-from headrace.lang.ecl.parser import parse, parse_predicate
-from headrace.lang.ecl.printer import print_expr, print_pattern, print_predicate
-from headrace.lang.ecl.running import RunStep, parse_events, run_events
-from headrace.lang.ecl.table import (
-    Table,
-    TableEngine,
-    TableState,
-    advance_state,
-    classify,
-    is_start,
-    moved,
-    next_deadline,
-    run_step,
-    start_state,
-    status_of,
-    take_event,
-)
+from headrace.lang.ecl.parser import parse
+from headrace.lang.ecl.printer import print_pattern
+from headrace.lang.ecl.running import parse_events, run_events
+from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, SimpleTable
+from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
+from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
+from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, key_to_sql, symbols_to_sql
+from headrace.lang.ecl.table import Table, TableState, advance_state, next_deadline, start_state, status_of
 from headrace.lang.ecl.table_json import from_json, table_hash, to_json
-from headrace.lang.ecl.trace import Trace, TraceStep
+from headrace.lang.ecl.trace import Trace
 from headrace.lang.ecl.tree import Pattern
 
 __all__ = [
-    "ENGINES",
-    "LIMITS",
-    "Alphabet",
-    "Carrying",
+    "ACTION_SHIFT",
+    "CHANGES",
+    "POSTGRES",
+    "SPARK",
+    "TICKS_MAX",
+    "TO_START",
+    "Batch",
     "Case",
     "Comparison",
     "CorpusError",
-    "Decision",
-    "Dependency",
+    "Correlation",
     "DrawingError",
-    "Engine",
-    "EngineName",
-    "Evaluator",
     "Event",
-    "Example",
-    "Flat",
-    "Guard",
+    "Instance",
     "Interpreter",
     "InterpreterState",
-    "Kind",
-    "Limits",
-    "Liveness",
-    "Machine",
-    "MachineEngine",
-    "MachineState",
-    "Node",
+    "Observation",
     "Output",
-    "Overlap",
     "Pattern",
     "PatternError",
     "Relation",
-    "RunStep",
+    "SimpleTable",
     "StateLimitExceeded",
+    "StateMapping",
     "Status",
     "Table",
-    "TableEngine",
     "TableError",
     "TableState",
     "TimerFlood",
     "Trace",
-    "TraceStep",
-    "Transition",
-    "Triviality",
-    "Vacuity",
     "Waits",
     "advance_state",
     "build_machine",
-    "classify",
     "compare",
     "compile",
-    "components",
+    "condition_fields",
     "dependencies",
     "difference",
     "draw_machine",
     "draw_table",
     "equivalent_states",
-    "evaluate_condition",
     "from_json",
-    "is_start",
-    "live_timers",
+    "key_to_sql",
     "liveness",
     "load_corpus",
-    "make_engine",
-    "move",
-    "moved",
     "next_deadline",
+    "outputs_by_event",
     "overlapping_guards",
     "parse",
     "parse_events",
-    "parse_predicate",
-    "print_expr",
     "print_pattern",
-    "print_predicate",
     "run_case",
     "run_events",
-    "run_step",
     "shortest_to_output",
     "start_state",
     "status_of",
+    "symbols_to_sql",
     "table_hash",
-    "take_event",
     "to_json",
     "triviality",
     "vacuity",

@@ -39,7 +39,7 @@ class Alphabet:
 
 
 def leaves(decision: Decision) -> Iterator[int]:
-    """The symbols a decision can end in."""
+    """The possible symbols of a decision."""
     if isinstance(decision, int):
         yield decision
     else:
@@ -49,7 +49,7 @@ def leaves(decision: Decision) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """An alphabet while compiling: the predicates it looks at and the symbol of each vector of them."""
+    """An alphabet while compiling: the predicates it uses and the symbol of each vector of them."""
 
     mask: int
     symbol_of: Mapping[int, int]
@@ -63,26 +63,26 @@ def make_alphabet(classes: Classes, situations: Sequence[Situation]) -> Alphabet
         by_type.setdefault(situation.type, []).append(situation)
         symbol = classes.symbol_of[situation.vector]
         examples.setdefault(symbol, Example(situation.type, situation.truths))
-    decisions = {type_: _decide(found, classes.symbol_of) for type_, found in by_type.items()}
+    decisions = {type_: _decide(own, classes.symbol_of) for type_, own in by_type.items()}
     other = decisions.pop(None)
     types = {type_: decision for type_, decision in decisions.items() if type_ is not None and decision != other}
     return Alphabet(classes.size, types, other, tuple(examples[symbol] for symbol in range(classes.size)))
 
 
 def _plainest_first(situations: Sequence[Situation]) -> list[Situation]:
-    """Situations without unknowns first, so that examples are events one can imagine."""
+    """Situations without unknowns first, so that examples are plausible events."""
     return sorted(situations, key=lambda situation: sum(truth is None for _, truth in situation.truths))
 
 
-def _decide(found: Sequence[Situation], symbol_of: Mapping[int, int]) -> Decision:
-    symbols = {symbol_of[situation.vector] for situation in found}
+def _decide(situations: Sequence[Situation], symbol_of: Mapping[int, int]) -> Decision:
+    symbols = {symbol_of[situation.vector] for situation in situations}
     if len(symbols) == 1:
         return symbols.pop()
-    common = found[0].vector
+    common = situations[0].vector
     differing = 0
-    for situation in found:
+    for situation in situations:
         differing |= situation.vector ^ common
     number = (differing & -differing).bit_length() - 1
-    yes = _decide([situation for situation in found if situation.vector >> number & 1], symbol_of)
-    no = _decide([situation for situation in found if not situation.vector >> number & 1], symbol_of)
+    yes = _decide([situation for situation in situations if situation.vector >> number & 1], symbol_of)
+    no = _decide([situation for situation in situations if not situation.vector >> number & 1], symbol_of)
     return yes if yes == no else (number, yes, no)

@@ -1,11 +1,11 @@
-"""What can be said about a pattern before it runs. Each answer comes with a shortest witness trace.
+"""Analyses of a pattern before it runs. Each answer comes with a shortest witness trace.
 
-Conditions are opaque: two different ones count as independent, so a witness may ask for `<x > 2>` without `<x > 1>`.
+Conditions are opaque: two different ones count as independent, so a witness may need `<x > 2>` without `<x > 1>`.
 Time is exact: a witness names times at which its timers really fire."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.lang.ecl.alphabet import leaves
 from headrace.lang.ecl.events import Status
@@ -36,8 +36,8 @@ class Triviality:
 class Liveness:
     """Live: whatever has happened, some output stays reachable.
 
-    Else `trap` leads to a state with no way to an output; `status` says whether the pattern has completed there, which
-    is how a pattern without `repeat` ends, or waits in vain, which is a mistake. `state` names the trap."""
+    Otherwise `trap` leads to a state with no way to an output; `status` says whether the pattern has completed there, as a
+    pattern without `repeat` does, or still waits, which is a mistake. `state` is the state of the trap."""
 
     live: bool
     trap: Trace | None = None
@@ -47,10 +47,10 @@ class Liveness:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What would move a state: classes of events in words, event types, and deadlines in rising order.
+    """What can change a state: classes of events in words, event types, and deadlines in rising order.
 
-    `any_type` says that events of types the pattern does not name matter too. Everything else may be dropped before it
-    is shipped: it cannot change anything."""
+    `any_type` says that events of types outside the pattern matter too. All other events may be dropped before they are
+    shipped: they cannot change anything."""
 
     events: tuple[str, ...]
     types: tuple[str, ...]
@@ -59,23 +59,23 @@ class Waits:
 
 
 def vacuity(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> Vacuity:
-    """Whether any output can ever come. Branches of `parallel` are looked at one by one."""
+    """Whether any output is possible. Branches of `parallel` are analysed one by one."""
     spaces = (Space([part], limit=limit) for part in components(table))
-    found = [trace for space in spaces if (trace := space.search(_outputs)) is not None]
-    witness = min(found, key=lambda trace: len(trace.steps), default=None)
+    traces = [trace for space in spaces if (trace := space.search(_outputs)) is not None]
+    witness = min(traces, key=lambda trace: len(trace.steps), default=None)
     return Vacuity(witness is None, witness)
 
 
 def triviality(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> Triviality:
     """Whether every event makes an output."""
-    witness = Space([table], limit=limit).search(lambda edge: bool(edge.given.symbols) and not _outputs(edge))
+    witness = Space([table], limit=limit).search(lambda edge: bool(edge.input.symbols) and not _outputs(edge))
     return Triviality(witness is None, witness)
 
 
 def liveness(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> Liveness:
-    """Whether some output stays reachable from everywhere. One live branch of a `parallel` keeps the whole alive.
+    """Whether some output stays reachable from every state. One live branch of a `parallel` makes the whole live.
 
-    A trap in which the pattern waits in vain is named before one in which it has completed."""
+    A trap in which the pattern still waits is reported before one in which it has completed."""
     parts = components(table)
     if len(parts) > 1 and any(liveness(part, limit=limit).live for part in parts):
         return Liveness(live=True)
@@ -92,15 +92,15 @@ def liveness(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> Liveness:
             if before not in alive:
                 alive.add(before)
                 queue.append(before)
-    traps = [number for number in range(len(space.found)) if number not in alive]
+    traps = [number for number in range(len(space.configurations)) if number not in alive]
     if not traps:
         return Liveness(live=True)
 
     def status(number: int) -> Status:
-        return status_of(table, TableState(space.found[number].units[0]))
+        return status_of(table, TableState(space.configurations[number].units[0]))
 
     trap = next((number for number in traps if status(number) is Status.WAITING), traps[0])
-    return Liveness(False, space.trace(trap), status(trap), space.found[trap].units[0])
+    return Liveness(False, space.trace(trap), status(trap), space.configurations[trap].units[0])
 
 
 def shortest_to_output(
@@ -115,33 +115,33 @@ def shortest_to_output(
 
 
 def waits_for(table: Table, state: TableState) -> Waits:
-    """What can move a state. Events that cannot are the ones to quench."""
+    """What can change a state. All other events may be quenched."""
     reacting = _reacting(table, state)
     examples = [table.alphabets[alphabet].examples[symbol] for alphabet, symbol in sorted(reacting)]
     named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
     return Waits(
         events=tuple(dict.fromkeys(label(example) for example in examples)),
-        types=tuple(type_ for type_ in named if _type_moves(table, reacting, type_)),
-        any_type=_type_moves(table, reacting, None),
+        types=tuple(type_ for type_ in named if _type_matters(table, reacting, type_)),
+        any_type=_type_matters(table, reacting, None),
         deadlines=tuple(sorted(deadline for deadline in state.deadlines if deadline is not None)),
     )
 
 
 def _reacting(table: Table, state: TableState) -> set[tuple[int, int]]:
-    """(alphabet, symbol) on which some running unit does anything. Unit by unit: no product of alphabets is needed."""
-    found: set[tuple[int, int]] = set()
+    """(alphabet, symbol) to which some running unit reacts. Unit by unit: no product of alphabets is needed."""
+    reacting: set[tuple[int, int]] = set()
     for unit, value in zip(table.units, state.units, strict=True):
         if value < 0 or isinstance(unit, Node):
             continue
         for symbol in range(unit.symbols):
             cell = value * unit.symbols + symbol
             if unit.next[cell] != value or (isinstance(unit, Flat) and unit.action[cell]):
-                found.add((unit.alphabet, symbol))
-    return found
+                reacting.add((unit.alphabet, symbol))
+    return reacting
 
 
-def _type_moves(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:
-    """Whether an event of a type (None: one that no alphabet names) can have a symbol that something reacts to."""
+def _type_matters(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:
+    """Whether an event of a type (None: one that no alphabet names) can have a symbol to which a unit reacts."""
     return any(
         (number, symbol) in reacting
         for number, alphabet in enumerate(table.alphabets)
@@ -157,19 +157,7 @@ def components(table: Table) -> tuple[Table, ...]:
     begin = 0
     for root in table.components:
         units = tuple(shifted(unit, -begin) for unit in table.units[begin : root + 1])
-        parts.append(
-            Table(
-                pattern=table.pattern,
-                predicates=table.predicates,
-                tokens=table.tokens,
-                timers=table.timers,
-                alphabets=table.alphabets,
-                actions=table.actions,
-                units=units,
-                components=(root - begin,),
-                completes=True,
-            )
-        )
+        parts.append(replace(table, units=units, components=(root - begin,), completes=True))
         begin = root + 1
     return tuple(parts)
 

@@ -1,7 +1,7 @@
-"""Two patterns side by side: equivalence and containment of what they output.
+"""Comparison of two patterns: equivalence and containment of what they output.
 
-Compared are outputs: on every sequence of timed events, which tokens go out, in which order and when. How the patterns
-complete is told too, but does not make them different: a completed pattern is silent, and so may a waiting one be."""
+Only outputs count: which tokens go out on every sequence of timed events, in which order and when. A difference in how the
+patterns complete is reported too, but does not make them different: a completed pattern is silent, and so may a waiting one be."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class Comparison:
 
 def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIONS_MAX) -> Comparison:
     """How the outputs of two patterns relate on all timed event sequences."""
-    tables = [compile(one) if isinstance(one, Pattern) else one for one in (a, b)]
+    tables = [compile(pattern) if isinstance(pattern, Pattern) else pattern for pattern in (a, b)]
     space = Space(tables, limit=limit)
-    found: dict[str, tuple[int, Edge]] = {}
+    edges: dict[str, tuple[int, Edge]] = {}
     for number, edge in space.walk():
         for name in _findings(space, edge):
-            found.setdefault(name, (number, edge))
-        if "only_a" in found and "only_b" in found:
+            edges.setdefault(name, (number, edge))
+        if "only_a" in edges and "only_b" in edges:
             break
 
     def witness(name: str) -> Trace | None:
-        return space.trace(*found[name]) if name in found else None
+        return space.trace(*edges[name]) if name in edges else None
 
-    outputs = found["difference"][1].tokens if "difference" in found else ((), ())
+    outputs = edges["difference"][1].tokens if "difference" in edges else ((), ())
     return Comparison(
-        relation=_relation("difference" in found, "only_a" in found, "only_b" in found),
+        relation=_relation("difference" in edges, "only_a" in edges, "only_b" in edges),
         difference=witness("difference"),
         outputs_a=outputs[0],
         outputs_b=outputs[1],
@@ -75,7 +75,7 @@ def _findings(space: Space, edge: Edge) -> list[str]:
             names.append("only_a")
         if Counter(tokens_b) - Counter(tokens_a):
             names.append("only_b")
-    units = space.found[edge.target].units
+    units = space.configurations[edge.target].units
     statuses = {status_of(table, TableState(own)) for table, own in zip(space.tables, units, strict=True)}
     if len(statuses) > 1:
         names.append("status_difference")

@@ -7,14 +7,25 @@ its parts and never their product."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Classes, make_alphabet
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.minimisation import Automaton, Cell, merge_columns, minimise
-from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, move
-from headrace.lang.ecl.parts import TIMERS_FLAT_MAX, Actions, Part, concatenated, flat_of, joined, submasks, under_node, widened
+from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, step_units
+from headrace.lang.ecl.parts import (
+    TIMERS_FLAT_MAX,
+    Actions,
+    Part,
+    concatenated,
+    flat_of,
+    joined,
+    submasks,
+    under_node,
+    widened,
+    with_changes,
+)
 from headrace.lang.ecl.printer import print_pattern
 from headrace.lang.ecl.situations import Situations, TooWide
 from headrace.lang.ecl.table import Table
@@ -29,20 +40,6 @@ FLAT_STATES_MAX = 256
 FLAT_CELLS_MAX = 8_192
 ROUNDS_FLAT_MAX = 64
 
-_KINDS: dict[type[t.Expr], Kind] = {
-    t.Accumulate: Kind.ACCUMULATE,
-    t.Select: Kind.SELECT,
-    t.SelectStar: Kind.SELECT_STAR,
-    t.Sequential: Kind.SEQUENTIAL,
-    t.Parallel: Kind.PARALLEL,
-    t.Unless: Kind.UNLESS,
-    t.Fail: Kind.FAIL,
-    t.Push: Kind.PUSH,
-    t.Repeat: Kind.REPEAT,
-    t.Persist: Kind.PERSIST,
-    t.Loop: Kind.LOOP,
-    t.Modes: Kind.MODES,
-}
 _Unary = t.Fail | t.Push | t.Repeat | t.Persist | t.Loop
 
 
@@ -80,7 +77,7 @@ def _names(expr: t.Expr) -> _Names:
 
 
 def _branches(expr: t.Expr) -> list[t.Expr]:
-    """The parts that run side by side at the top. What wraps a `parallel` waits for an end that never comes."""
+    """The parts that run side by side at the top. A construct around a `parallel` waits for an end that never comes."""
     inner = expr
     while isinstance(inner, _Unary):
         inner = inner.body
@@ -135,7 +132,7 @@ class _Compiler:
             parts.insert(0, (self._guard(expr, sum(len(part) for part in parts)),))
         times = expr.times or 0 if isinstance(expr, t.Repeat | t.Persist | t.Loop) else 0
         token = self._names.tokens[expr.token] if isinstance(expr, t.Push) else -1
-        part = under_node(_KINDS[type(expr)], parts, times=times, token=token)
+        part = under_node(_kind(expr), parts, times=times, token=token)
         flat = None if isinstance(expr, t.Parallel) else self._flattened(part)
         return part if flat is None else (flat,)
 
@@ -167,12 +164,12 @@ class _Compiler:
             mask |= 1 << guard
         symbol_of: dict[int, int] = {}
         try:
-            found = self._situations.of(mask)
+            situations = self._situations.of(mask)
         except TooWide:
             hint = "use fewer different conditions in the guards of one `in … do`"
             needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
-            raise StateLimitExceeded("telling the guards apart", needed=needed, allowed=allowed, hint=hint) from None
-        for situation in found:
+            raise StateLimitExceeded("distinguishing the guards", needed=needed, allowed=allowed, hint=hint) from None
+        for situation in situations:
             symbol_of.setdefault(situation.vector, len(symbol_of))
         following = [
             next((mode for mode, guard in enumerate(guards) if mode != active and vector >> guard & 1), active)
@@ -213,8 +210,8 @@ class _Compiler:
         queue = [root.initial]
         states_max = min(FLAT_STATES_MAX, FLAT_CELLS_MAX // len(symbols), self._state_limit)
 
-        def cell(state: tuple[int, ...], given: dict[int, int] | None, due: int) -> Cell:
-            after, tokens, started = move(part, self._actions.all, state, given, due)
+        def cell(state: tuple[int, ...], symbols: dict[int, int] | None, due: int) -> Cell:
+            after, tokens, started = step_units(part, self._actions.all, state, symbols, due)
             action = self._actions.number((tuple(tokens), started))
             if after[-1] in (SUCCEEDED, FAILED):
                 return after[-1], action
@@ -247,11 +244,13 @@ class _Compiler:
             units = tuple(
                 unit
                 if isinstance(unit, Node) or unit.alphabet not in group or unit.alphabet < 0
-                # Negative while regrouping, so that a new number is not taken for an old one.
+                # Negative while regrouping, so that a new number is not mistaken for an old one.
                 else widened(unit, -1 - number, symbols)
                 for unit in units
             )
-        return tuple(u if isinstance(u, Node) else replace(u, alphabet=-1 - u.alphabet) for u in units), classes
+        return tuple(
+            unit if isinstance(unit, Node) else with_changes(unit, alphabet=-1 - unit.alphabet) for unit in units
+        ), classes
 
     def _groups(self, units: Part) -> list[list[int]]:
         """Which alphabets to join: all of them if the rows stay narrow, else neighbours."""
@@ -274,7 +273,7 @@ class _Compiler:
         return joined(self._classes, alphabets, self._situations, size_max=most) is not None
 
     def _used_actions(self, units: Part) -> tuple[Part, Actions]:
-        """Actions renumbered by first use: what exploring made and dropped leaves no trace in the table."""
+        """Actions renumbered by first use: actions that exploring made and dropped are not in the table."""
         used = Actions()
         renumbered: list[Flat | Guard | Node] = []
         for unit in units:
@@ -283,9 +282,13 @@ class _Compiler:
                 ticks = {
                     key: (following, used.number(self._actions.all[number])) for key, (following, number) in unit.ticks.items()
                 }
-                unit = replace(unit, action=action, ticks=ticks)
+                unit = with_changes(unit, action=action, ticks=ticks)
             renumbered.append(unit)
         return tuple(renumbered), used
+
+
+def _kind(expr: t.Expr) -> Kind:
+    return Kind(expr.word if isinstance(expr, t.Several | t.Bounded) else type(expr).__name__.lower())
 
 
 def _never_completes(part: Part) -> bool:

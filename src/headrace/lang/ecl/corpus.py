@@ -8,6 +8,7 @@ after the last event."""
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,21 +46,29 @@ class Case:
     status: Status
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an engine made of a case: outputs per event (those of timers due by it first), the status at the end, and `late`, the
+    outputs of timers after the last event."""
+
+    outputs: tuple[tuple[Output, ...], ...]
+    status: Status
+    late: tuple[Output, ...] = ()
+
+
 def load_corpus(path: Path) -> tuple[Case, ...]:
     """The cases of a file, in its order. Raises CorpusError naming file and case."""
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+        document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CorpusError(f"{path}: {error}") from error
-    cases = read.get("case")
-    if not isinstance(cases, list) or not cases or set(read) != {"case"}:
-        raise CorpusError(f"{path}: expected [[case]] tables and nothing else, found {', '.join(read) or 'nothing'}")
+    cases = document.get("case")
+    if not isinstance(cases, list) or not cases or set(document) != {"case"}:
+        raise CorpusError(f"{path}: expected [[case]] tables and nothing else, found {', '.join(document) or 'nothing'}")
     loaded = tuple(_case(path, number, raw) for number, raw in enumerate(cases, 1))
-    names: set[str] = set()
-    for case in loaded:
-        if case.name in names:
-            raise CorpusError(f"{path}: two cases are named {case.name!r}")
-        names.add(case.name)
+    for name, count in Counter(case.name for case in loaded).items():
+        if count > 1:
+            raise CorpusError(f"{path}: two cases are named {name!r}")
     return loaded
 
 
@@ -77,26 +86,35 @@ def make_engine(pattern: Pattern, engine: EngineName, evaluator: Evaluator = eva
 
 
 def run_case(case: Case, engine: EngineName, *, evaluator: Evaluator = evaluate_condition) -> str | None:
-    """What differs from the case's answers, or None."""
+    """The difference between an engine's answers and those of the case, or None."""
     runner = make_engine(parse(case.pattern), engine, evaluator)
     state = runner.start(case.events[0].time if case.events else 0)
     outputs = []
     for event in case.events:
         state, pushed = runner.step(state, event)
         outputs.append(pushed)
-    return difference(case, engine, outputs, runner.status(state))
+    return difference(case, engine, Observation(tuple(outputs), runner.status(state)))
 
 
-def difference(case: Case, engine: str, outputs: Sequence[tuple[Output, ...]], status: Status) -> str | None:
-    """The first place where what an engine made of a case is not its answer, in words; None where all is."""
-    for number, (event, expected, got) in enumerate(zip(case.events, case.outputs, outputs, strict=True), 1):
-        if got != expected:
-            shown = f"expected {_shown(expected)}, got {_shown(got)}"
-            return f"{case.name}: {engine}: event {number} ({event.type}): {shown}"
-    return None if status is case.status else f"{case.name}: {engine}: expected status {case.status}, got {status}"
+def difference(case: Case, engine: str, seen: Observation) -> str | None:
+    """The first event whose outputs are not the case's answer, in words; None where all are."""
+    for number, (event, expected, outputs) in enumerate(zip(case.events, case.outputs, seen.outputs, strict=True), 1):
+        if outputs != expected:
+            found = f"expected {_describe(expected)}, got {_describe(outputs)}"
+            return f"{case.name}: {engine}: event {number} ({event.type}): {found}"
+    return None if seen.status is case.status else f"{case.name}: {engine}: expected status {case.status}, got {seen.status}"
 
 
-def _shown(outputs: Iterable[Output]) -> str:
+def outputs_by_event(events: Sequence[Event], outputs: Iterable[tuple[int | None, int, str]]) -> tuple[tuple[Output, ...], ...]:
+    """Outputs (number of their event, or None for a timer; time; token) per event. Those of a timer belong to the first event at
+    or after its deadline; one more entry at the end holds those after the last event."""
+    found: list[list[Output]] = [[] for _ in range(len(events) + 1)]
+    for number, time, token in outputs:
+        found[sum(event.time < time for event in events) if number is None else number].append(Output(token, time))
+    return tuple(map(tuple, found))
+
+
+def _describe(outputs: Iterable[Output]) -> str:
     return ", ".join(f"{output.token} at {Decimal(output.time) / US_PER_S} s" for output in outputs) or "nothing"
 
 

@@ -1,7 +1,7 @@
 """Which predicates, event types and timers can influence which token; and which guards of modes can hold at once.
 
 A predicate influences a token if in some reachable state its truth alone (or with as few others as can be) decides
-something that this token's outputs show sooner or later."""
+something that the outputs of this token show sooner or later."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Overlap:
 
 
 def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> tuple[Dependency, ...]:
-    """One entry per token, in textual order. Branches of `parallel` are looked at one by one."""
-    seen = [_Seen(part, limit) for part in components(table)]
-    return tuple(_merged(token, [one.dependency(token) for one in seen]) for token in table.tokens)
+    """One entry per token, in textual order. Branches of `parallel` are analysed one by one."""
+    parts = [_Component(part, limit) for part in components(table)]
+    return tuple(_merged(token, [part.dependency(token) for part in parts]) for token in table.tokens)
 
 
 def _merged(token: str, parts: list[Dependency]) -> Dependency:
@@ -60,15 +60,15 @@ def _merged(token: str, parts: list[Dependency]) -> Dependency:
     )
 
 
-class _Seen:
+class _Component:
     """The reachable automaton of one component, and its situations."""
 
     def __init__(self, table: Table, limit: int) -> None:
         self._table = table
-        # Begun some time before its first event: else any event would count as what started the timers.
+        # Started some time before its first event; otherwise any event would count as the start of the timers.
         space = Space([table], states=[start_state(table, 0)], limit=limit)
         self._edges = list(space.all_edges())
-        self._column = {given.symbols[0]: index for index, given in enumerate(joint_inputs([table]))}
+        self._column = {input_.symbols[0]: index for index, input_ in enumerate(joint_inputs([table]))}
         self._situations = [(situation, symbols[0]) for situation, symbols in situations_of([table])]
 
     def dependency(self, token: str) -> Dependency:
@@ -76,7 +76,7 @@ class _Seen:
         blocks = refine(automaton, idle_ticks=False)
         columns = [tuple((blocks[cell[0]], cell[1]) for cell in column) for column in zip(*automaton.rows, strict=True)]
         idle = tuple((block, 0) for block in blocks)
-        types = [one.type for one, symbols in self._situations if columns[self._column[symbols]] != idle]
+        types = [situation.type for situation, symbols in self._situations if columns[self._column[symbols]] != idle]
         return Dependency(
             token,
             tuple(print_predicate(self._table.predicates[number]) for number in self._deciding(columns)),
@@ -86,40 +86,40 @@ class _Seen:
         )
 
     def _projected(self, token: str) -> Automaton:
-        """Only this token is seen. Configurations stay apart by zone, so that the clock needs no other trace."""
+        """Only the outputs of this token count. Configurations differ by zone, so the clock needs no other trace."""
 
         def cell(edge: Edge) -> Cell:
             return edge.target, edge.tokens[0].count(token)
 
-        rows = tuple(tuple(cell(edge) for edge in edges if edge.given.symbols) for edges in self._edges)
-        ticks = tuple({edge.given.due: cell(edge) for edge in edges if not edge.given.symbols} for edges in self._edges)
+        rows = tuple(tuple(cell(edge) for edge in edges if edge.input.symbols) for edges in self._edges)
+        ticks = tuple({edge.input.due: cell(edge) for edge in edges if not edge.input.symbols} for edges in self._edges)
         return Automaton(rows, ticks, tuple(0 for _ in rows))
 
     def _deciding(self, columns: list[tuple[tuple[int, int], ...]]) -> list[int]:
         every = range(len(self._table.predicates))
         if len(self._situations) > PAIRS_MAX:
-            # Too many pairs to weigh: all predicates that can matter at all.
+            # Too many pairs to compare: all predicates that can matter at all.
             return [number for number in every if len(set(columns)) > 1]
         return [number for number in every if self._decides(number, columns)]
 
     def _decides(self, number: int, columns: list[tuple[tuple[int, int], ...]]) -> bool:
         holding = [pair for pair in self._situations if pair[0].vector >> number & 1]
         failing = [pair for pair in self._situations if not pair[0].vector >> number & 1]
-        for one, symbols in holding:
-            least = min((_distance(one, other) for other, _ in failing), default=0)
+        for situation, symbols in holding:
+            least = min((_distance(situation, other) for other, _ in failing), default=0)
             for other, others in failing:
-                if _distance(one, other) == least and columns[self._column[symbols]] != columns[self._column[others]]:
+                if _distance(situation, other) == least and columns[self._column[symbols]] != columns[self._column[others]]:
                     return True
         return False
 
 
-def _distance(one: Situation, other: Situation) -> int:
-    return (one.vector ^ other.vector).bit_count()
+def _distance(first: Situation, second: Situation) -> int:
+    return (first.vector ^ second.vector).bit_count()
 
 
 def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
     """Every pair of guards in the same modes that one event can satisfy."""
-    found: list[Overlap] = []
+    overlaps: list[Overlap] = []
     for node in walk(lower(pattern.expr)):
         if not isinstance(node, Modes):
             continue
@@ -133,5 +133,5 @@ def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
             if both:
                 step = TraceStep(both[0].type or "other", both[0].truths, 0)
                 texts = print_predicate(first), print_predicate(second)
-                found.append(Overlap(*texts, decides=len(guards) > 2, witness=Trace((step,))))
-    return tuple(found)
+                overlaps.append(Overlap(*texts, decides=len(guards) > 2, witness=Trace((step,))))
+    return tuple(overlaps)

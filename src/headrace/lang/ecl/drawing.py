@@ -1,6 +1,6 @@
-"""Drawings of machines and tables, as Mermaid or DOT text; SVG through Graphviz where it is installed.
+"""Draws machines and tables as Mermaid or DOT text, or as SVG through Graphviz where it is installed.
 
-Layout is left to those tools. Promises: any name or condition may stand in a label: text is escaped."""
+Promises: any name or condition may be in a label: text is escaped."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class _Graph:
 
 def draw_machine(machine: Machine, *, form: Form = "mermaid") -> str:
     """Places are round, transitions boxes with their input and output; initial places are marked."""
-    return _drawn(_machine_graph(machine), form)
+    return _render(_machine_graph(machine), form)
 
 
 def draw_table(table: Table, *, form: Form = "mermaid") -> str:
-    """States are round, events and timers stand on the edges, outputs after a slash. Nodes over units are boxes."""
-    return _drawn(_table_graph(table), form)
+    """States are round, events and timers label the edges, outputs follow a slash. Nodes over units are boxes."""
+    return _render(_table_graph(table), form)
 
 
-def _drawn(graph: _Graph, form: Form) -> str:
+def _render(graph: _Graph, form: Form) -> str:
     if len(graph.nodes) > NODES_MAX:
         raise DrawingError(f"the drawing has {len(graph.nodes)} nodes, allowed are {NODES_MAX}; draw a smaller pattern")
     if form == "mermaid":
@@ -127,14 +127,14 @@ def _flat_graph(table: Table, index: int, unit: Flat) -> _Graph:
 
 def _symbol_names(table: Table, alphabet: int) -> list[str]:
     """Each symbol by all the types that alone decide it, else by an example."""
-    found = table.alphabets[alphabet]
-    names: list[list[str]] = [[] for _ in range(found.size)]
-    for type_, decision in found.types.items():
+    symbols = table.alphabets[alphabet]
+    names: list[list[str]] = [[] for _ in range(symbols.size)]
+    for type_, decision in symbols.types.items():
         if isinstance(decision, int):
             names[decision].append(type_)
-    others = set(leaves(found.other))
+    others = set(leaves(symbols.other))
     return [
-        " | ".join(own) if own and symbol not in others else label(found.examples[symbol]) for symbol, own in enumerate(names)
+        " | ".join(own) if own and symbol not in others else label(symbols.examples[symbol]) for symbol, own in enumerate(names)
     ]
 
 

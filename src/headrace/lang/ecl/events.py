@@ -1,4 +1,4 @@
-"""What goes into an engine and what comes out. Time is whole microseconds everywhere, so that no engine rounds."""
+"""The input and output of an engine. Time is whole microseconds everywhere, so that no engine rounds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
+from headrace.lang.ecl.errors import TimerFlood
+
 US_PER_S = 1_000_000
+FIRINGS_MAX = 100_000
 
 
 class Status(StrEnum):
-    """Where a pattern stands."""
+    """Whether a pattern waits, or how it has completed."""
 
     WAITING = "waiting"
     SUCCESS = "success"
@@ -20,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its type, its log time in microseconds, and what conditions look at (opaque here)."""
+    """One event: its type, its log time in microseconds, and the subject of its conditions (opaque here)."""
 
     type: str
     time: int
@@ -44,7 +47,7 @@ S = TypeVar("S")
 class Engine(Protocol[S]):
     """What interpreter, machine and table have in common. States are values: they are never changed, only replaced.
 
-    `advance` fires what is due at or before a time; `step` does that first, then takes the event."""
+    `advance` fires the timers due at or before a time; `step` does that first, then processes the event."""
 
     def start(self, time: int) -> S: ...
 
@@ -55,3 +58,17 @@ class Engine(Protocol[S]):
     def status(self, state: S) -> Status: ...
 
     def next_deadline(self, state: S) -> int | None: ...
+
+
+def fire_due_timers(
+    state: S, time: int, next_deadline: Callable[[S], int | None], fire: Callable[[S, int], tuple[S, tuple[Output, ...]]]
+) -> tuple[S, tuple[Output, ...]]:
+    """Fires the timers due at or before a time, deadline by deadline; each firing happens at its deadline."""
+    outputs: list[Output] = []
+    for _ in range(FIRINGS_MAX):
+        deadline = next_deadline(state)
+        if deadline is None or deadline > time:
+            return state, tuple(outputs)
+        state, fired = fire(state, deadline)
+        outputs += fired
+    raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller steps")

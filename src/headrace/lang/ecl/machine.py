@@ -1,6 +1,6 @@
 """The correlation machine: places, and transitions (En, a, Clr, Tgt, o) under a priority order, with finals s and f.
 
-Owns the machine's form and its step semantics; `_machine_build` makes it, one module per construct.
+Owns the machine's form and its step semantics; machine_builder builds it, one module per construct.
 
 A step on an event is one micro-step of the transitions that match the event, then ε micro-steps to quiescence. A
 transition fires when it is enabled, matches the input, and no enabled transition *matching the same input* precedes it
@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.errors import TimerFlood
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status
+from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
 from headrace.lang.ecl.predicate import holds
 from headrace.lang.ecl.tree import Predicate
 
 EPSILON: Literal["ε"] = "ε"
 TIMER: Literal["timer"] = "timer"
-FIRINGS_MAX = 100_000
 Label = Predicate | Literal["ε", "timer"]
 
 
@@ -82,14 +80,7 @@ class MachineEngine:
         return state, fired + outputs
 
     def advance(self, state: MachineState, time: int) -> tuple[MachineState, tuple[Output, ...]]:
-        outputs: list[Output] = []
-        for _ in range(FIRINGS_MAX):
-            deadline = self.next_deadline(state)
-            if deadline is None or deadline > time:
-                return state, tuple(outputs)
-            state, fired = self._take(state, None, deadline)
-            outputs += fired
-        raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller spans")
+        return fire_due_timers(state, time, self.next_deadline, lambda state, now: self._take(state, None, now))
 
     def status(self, state: MachineState) -> Status:
         if self._machine.success in state.marked:
@@ -100,7 +91,8 @@ class MachineEngine:
         return min((deadline for _, deadline in state.deadlines), default=None)
 
     def _take(self, state: MachineState, event: Event | None, now: int) -> tuple[MachineState, tuple[Output, ...]]:
-        state, outputs = self._input_step(state, event, now)
+        state = self._input_step(state, event, now)
+        outputs: list[Output] = []
         while (number := self._urgent(state.marked)) is not None:
             transition = self._machine.transitions[number]
             state = self._mark(state, transition.clear, transition.target, now)
@@ -108,7 +100,7 @@ class MachineEngine:
                 outputs.append(Output(transition.output, now))
         return state, tuple(outputs)
 
-    def _input_step(self, state: MachineState, event: Event | None, now: int) -> tuple[MachineState, list[Output]]:
+    def _input_step(self, state: MachineState, event: Event | None, now: int) -> MachineState:
         numbers = {number for place in state.marked for number in self._inputs.get(place, ())}
         ready = {number for number in numbers if self._matches(number, state, event, now)}
         clear: set[int] = set()
@@ -118,7 +110,7 @@ class MachineEngine:
             if transition.after.isdisjoint(ready):
                 clear |= transition.clear
                 target |= transition.target
-        return self._mark(state, frozenset(clear), frozenset(target), now), []
+        return self._mark(state, frozenset(clear), frozenset(target), now)
 
     def _matches(self, number: int, state: MachineState, event: Event | None, now: int) -> bool:
         transition = self._machine.transitions[number]
@@ -138,7 +130,7 @@ class MachineEngine:
         return min(ready, default=None)
 
     def _mark(self, state: MachineState, clear: frozenset[int], target: frozenset[int], now: int) -> MachineState:
-        kept = {(place, deadline) for place, deadline in state.deadlines if place not in clear}
+        running = {(place, deadline) for place, deadline in state.deadlines if place not in clear}
         clocks = self._machine.clocks
         started = {(place, now + clocks[place]) for place in target if place in clocks}
-        return MachineState(state.marked - clear | target, frozenset(kept | started))
+        return MachineState(state.marked - clear | target, frozenset(running | started))

@@ -1,6 +1,6 @@
 """Minimisation of a Mealy automaton: states that no input sequence tells apart become one.
 
-What is seen: the action of each input (tokens and timers started), the timers that run, and success or failure."""
+What counts: the action of each input (tokens and timers started), the timers that run, and success or failure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def minimise(automaton: Automaton) -> Automaton:
 def refine(automaton: Automaton, *, idle_ticks: bool = True) -> list[int]:
     """For each state the number of its class: the coarsest in which no input tells two members apart.
 
-    Only states whose successors changed class are looked at again, so a long chain costs its length, not its square.
-    `idle_ticks=False` does not count a timer as seen while its firing stays in the class and does nothing."""
+    Only states whose successors changed class are checked again, so a long chain costs its length, not its square.
+    `idle_ticks=False` ignores a timer whose firing stays in the class and does nothing."""
     blocks = _number([automaton.live[state] for state in range(len(automaton.rows))])
     members: dict[int, set[int]] = {}
     for state, block in enumerate(blocks):
@@ -50,13 +50,13 @@ def refine(automaton: Automaton, *, idle_ticks: bool = True) -> list[int]:
 def _split(
     automaton: Automaton, blocks: list[int], members: dict[int, set[int]], block: int, dirty: set[int], idle_ticks: bool
 ) -> list[int]:
-    """Splits one class by what its dirty members do now; the others still do all the same. Returns who left it."""
+    """Splits one class by what its dirty members do now; the others still do all the same. Returns the states that left it."""
     groups: dict[Hashable, list[int]] = {}
     for state in sorted(members[block] & dirty):
-        groups.setdefault(_seen(automaton, blocks, state, idle_ticks), []).append(state)
+        groups.setdefault(_behaviour(automaton, blocks, state, idle_ticks), []).append(state)
     clean = next(iter(members[block] - dirty), None)
     if clean is not None:
-        groups.pop(_seen(automaton, blocks, clean, idle_ticks), None)
+        groups.pop(_behaviour(automaton, blocks, clean, idle_ticks), None)
     else:
         groups.pop(max(groups, key=lambda key: len(groups[key])))
     changed: list[int] = []
@@ -71,7 +71,7 @@ def _split(
     return changed
 
 
-def _seen(automaton: Automaton, blocks: list[int], state: int, idle_ticks: bool) -> Hashable:
+def _behaviour(automaton: Automaton, blocks: list[int], state: int, idle_ticks: bool) -> Hashable:
     row = tuple((_block(blocks, cell[0]), cell[1]) for cell in automaton.rows[state])
     ticks = [(due, _block(blocks, cell[0]), cell[1]) for due, cell in automaton.ticks[state].items()]
     if not idle_ticks:
@@ -92,8 +92,8 @@ def merge_columns(automaton: Automaton) -> tuple[Automaton, tuple[int, ...]]:
     """Symbols with equal columns become one. Returns also the new symbol of each old one."""
     columns = list(zip(*automaton.rows, strict=True))
     renamed = _number(columns)
-    kept = [renamed.index(symbol) for symbol in range(max(renamed) + 1)]
-    rows = tuple(tuple(row[symbol] for symbol in kept) for row in automaton.rows)
+    first_of = [renamed.index(symbol) for symbol in range(max(renamed) + 1)]
+    rows = tuple(tuple(row[symbol] for symbol in first_of) for row in automaton.rows)
     return Automaton(rows, automaton.ticks, automaton.live), tuple(renamed)
 
 
@@ -107,13 +107,13 @@ def _number(keys: Sequence[Hashable]) -> list[int]:
 
 
 def _quotient(automaton: Automaton, blocks: list[int]) -> Automaton:
-    speaker: dict[int, int] = {}
+    representative: dict[int, int] = {}
     for state, block in enumerate(blocks):
-        speaker.setdefault(block, state)
+        representative.setdefault(block, state)
     order = {blocks[0]: 0}
     queue = [blocks[0]]
     for block in queue:
-        state = speaker[block]
+        state = representative[block]
         for cell in (*automaton.rows[state], *automaton.ticks[state].values()):
             following = _block(blocks, cell[0])
             if following >= 0 and following not in order:
@@ -124,7 +124,7 @@ def _quotient(automaton: Automaton, blocks: list[int]) -> Automaton:
         following = _block(blocks, cell[0])
         return (order[following] if following >= 0 else following), cell[1]
 
-    states = [speaker[block] for block in queue]
+    states = [representative[block] for block in queue]
     return Automaton(
         rows=tuple(tuple(renamed(cell) for cell in automaton.rows[state]) for state in states),
         ticks=tuple({due: renamed(cell) for due, cell in automaton.ticks[state].items()} for state in states),

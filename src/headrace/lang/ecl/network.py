@@ -1,18 +1,21 @@
-"""Units and how they move: the one place that executes a compiled pattern.
+"""The units of a table and their transitions: the one place that executes a compiled pattern.
 
-A table is a row of *units* in textual order, children before parents. A `Flat` unit is a finite automaton: one array
-look-up per event. A `Node` is a construct too large to be multiplied out: it holds a small number (a counter, an index)
-and reacts to the results of its children. A `Guard` stands before the expressions of its modes and switches them.
+A table is a list of *units* in textual order, children before parents. A `Flat` unit is a finite automaton: one array look-up per
+event. A `Node` is a construct too large to be multiplied out: it holds a small number (a counter, an index) and reacts to the
+results of its children. A `Guard` comes before the expressions of its modes and switches between them.
 
-State: one integer per unit. Flat: 0 … n-1 while waiting, n succeeded, n+1 failed. Node: ≥ 0 while waiting, -2
-succeeded, -3 failed. Any unit: -1 is off, it takes no input. No time here: `move` says which timers it started, the
-caller keeps deadlines."""
+State: one integer per unit. Flat: 0 … n-1 while waiting, n succeeded, n+1 failed. Node: ≥ 0 while waiting, -2 succeeded, -3
+failed. Any unit: -1 is off, it takes no input. There is no time here: `step_units` says which timers it started, and the caller
+keeps the deadlines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
 
 OFF, SUCCEEDED, FAILED = -1, -2, -3
 _WAIT, _SUCCESS, _FAILURE, _SWITCHED = 0, 1, 2, 3
@@ -52,8 +55,7 @@ class Flat:
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="guard"):
     """The guards of modes: `next` is indexed by active mode * symbols + symbol. `last` is the unit of its modes."""
 
     alphabet: int
@@ -62,11 +64,10 @@ class Guard:
     next: tuple[int, ...]
     last: int
     first: int = 0
-    timers: int = 0
+    timers: ClassVar[int] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="node"):
     """A construct over the units `children`; its subtree is the units `first` … itself.
 
     `initial` are the integers of that subtree when it starts, `starts` the timers that start with it."""
@@ -107,27 +108,27 @@ def live_timers(units: Sequence[Unit], state: Sequence[int]) -> int:
     return live
 
 
-def move(
+def step_units(
     units: Sequence[Unit], actions: Sequence[Action], state: Sequence[int], symbols: Symbols | None, due: int
 ) -> tuple[tuple[int, ...], list[int], int]:
     """One input through all units: `symbols` (one per alphabet) for an event, None for a tick of the timers `due`.
 
     Returns the new state, the tokens pushed in order, and the timers started."""
-    pass_ = _Pass(units, actions, state, symbols, due)
+    step = _Step(units, actions, state, symbols, due)
     for index, unit in enumerate(units):
-        if pass_.state[index] < 0:
+        if step.state[index] < 0:
             continue
         if isinstance(unit, Flat):
-            pass_.flat(index, unit)
+            step.flat(index, unit)
         elif isinstance(unit, Node):
-            pass_.node(index, unit)
+            step.node(index, unit)
         else:
-            pass_.guard(index, unit)
-    return tuple(pass_.state), pass_.tokens, pass_.started
+            step.guard(index, unit)
+    return tuple(step.state), step.tokens, step.started
 
 
-class _Pass:
-    """The working memory of one `move`."""
+class _Step:
+    """The working memory of one `step_units`."""
 
     __slots__ = ("_actions", "_due", "_result", "_symbols", "_units", "started", "state", "tokens")
 
@@ -174,7 +175,7 @@ class _Pass:
         if following != self.state[index]:
             self.state[index] = following
             self._result[index] = _SWITCHED
-            # Off before their turn in this pass: the switching event must not reach the old expression.
+            # Off before their turn: the switching event must not reach the old expression.
             self.state[index + 1 : unit.last] = [OFF] * (unit.last - index - 1)
 
     def node(self, index: int, unit: Node) -> None:

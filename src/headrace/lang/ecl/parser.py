@@ -1,7 +1,7 @@
 """Text → tree. Promises: a `Pattern` within the limits, or a `PatternError` with line, column and a hint.
 
-Named predicates come from `define name = predicate;` before the expression, or handed in as a mapping; a name stands
-for its predicate wherever an event type could stand, and hides an event type of the same name."""
+Named predicates come from `define name = predicate;` before the expression, or passed in as a mapping; a name may be used
+for its predicate wherever an event type may be, and hides an event type of the same name."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def parse(text: str, *, predicates: Mapping[str, str] | None = None, limits: Lim
     if len(text) > limits.text_chars_max:
         problem = f"the text has {len(text)} characters, allowed are {limits.text_chars_max}"
         raise PatternError(problem)
-    given = {name: parse_predicate(body, limits=limits) for name, body in (predicates or {}).items()}
+    names = {name: parse_predicate(body, limits=limits) for name, body in (predicates or {}).items()}
     scanned = scan(text, limits)
     try:
         tree = _grammar().parse(scanned.text)
     except UnexpectedInput as error:
         raise _explain(text, error) from None
-    pattern = Builder(text, scanned.conditions, given, limits).pattern(tree)
+    pattern = Builder(text, scanned.conditions, names, limits).pattern(tree)
     check_size(pattern, limits)
     return pattern
 
 
 def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
-    """A predicate on its own, as a correlator hands them in by name."""
+    """A predicate on its own."""
     pattern = parse(text, limits=limits)
     if not isinstance(pattern.expr, Match) or pattern.definitions:
         raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
@@ -68,26 +68,26 @@ def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
 
 @lru_cache(maxsize=1)
 def _grammar() -> Lark:
-    source = Path(__file__).with_name("_grammar.lark").read_text(encoding="utf-8")
+    source = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     return Lark(source, parser="lalr", maybe_placeholders=False)
 
 
 def _explain(text: str, error: UnexpectedInput) -> PatternError:
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
         at = error.token.start_pos or 0
-        found = f"unexpected {str(error.token)!r}"
+        problem = f"unexpected {str(error.token)!r}"
         hint = _hint(text, at, error.token, set(error.accepts or error.expected))
     elif isinstance(error, UnexpectedCharacters):
         at = error.pos_in_stream or 0
-        found = f"unexpected character {text[at]!r}"
+        problem = f"unexpected character {text[at]!r}"
         hint = _expected(set(error.allowed or ()))
     else:
         at = len(text.rstrip())
-        found = "the pattern ends too early" if text.strip() else "the pattern is empty"
+        problem = "the pattern ends too early" if text.strip() else "the pattern is empty"
         accepts = error.accepts or error.expected if isinstance(error, UnexpectedToken) else set()
         hint = _expected(set(accepts)) if not isinstance(error, UnexpectedEOF) else ""
     line, column = line_column(text, at)
-    return PatternError(found, text=text, line=line, column=column, hint=hint)
+    return PatternError(problem, text=text, line=line, column=column, hint=hint)
 
 
 def _hint(text: str, at: int, token: Token, accepts: set[str]) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from headrace.lang.ecl.alphabet import Classes
 from headrace.lang.ecl.minimisation import Automaton, Cell
@@ -12,6 +15,7 @@ from headrace.lang.ecl.situations import Situations, TooWide
 
 Part = tuple[Unit, ...]
 TIMERS_FLAT_MAX = 4
+AnyUnit = TypeVar("AnyUnit", bound=Unit)
 
 
 class Actions:
@@ -28,16 +32,22 @@ class Actions:
         return self._numbers[action]
 
 
+def with_changes(unit: AnyUnit, **changes: Any) -> AnyUnit:
+    """The unit with other values in some fields."""
+    change = replace if isinstance(unit, Flat) else structs.replace
+    return change(unit, **changes)  # type: ignore[type-var]
+
+
 def shifted(unit: Unit, by: int) -> Unit:
     if isinstance(unit, Guard):
-        return replace(unit, first=unit.first + by, last=unit.last + by)
+        return with_changes(unit, first=unit.first + by, last=unit.last + by)
     if isinstance(unit, Node):
-        return replace(unit, first=unit.first + by, children=tuple(child + by for child in unit.children))
-    return replace(unit, first=unit.first + by)
+        return with_changes(unit, first=unit.first + by, children=tuple(child + by for child in unit.children))
+    return with_changes(unit, first=unit.first + by)
 
 
 def concatenated(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
-    """The parts one after the other, and where the root of each came to stand."""
+    """The parts one after the other, and the index of the root of each."""
     units: list[Unit] = []
     roots: list[int] = []
     for part in parts:
@@ -80,19 +90,19 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int) -> Flat:
 def joined(
     classes: Sequence[Classes], chosen: Sequence[int], situations: Situations, *, size_max: int
 ) -> tuple[Classes, list[dict[int, int]]] | None:
-    """One alphabet that tells apart whatever the chosen ones do, and for each of its symbols theirs.
+    """One alphabet that distinguishes whatever the chosen ones do, and for each of its symbols theirs.
 
     None when it would have more than `size_max` symbols."""
     mask = 0
     for alphabet in chosen:
         mask |= classes[alphabet].mask
     try:
-        found = situations.of(mask)
+        all_situations = situations.of(mask)
     except TooWide:
         return None
     numbers: dict[tuple[int, ...], int] = {}
     symbol_of: dict[int, int] = {}
-    for situation in found:
+    for situation in all_situations:
         key = tuple(classes[a].symbol_of[situation.vector & classes[a].mask] for a in chosen)
         symbol_of[situation.vector] = numbers.setdefault(key, len(numbers))
     if len(numbers) > size_max:
@@ -117,6 +127,6 @@ def widened(unit: Unit, alphabet: int, symbols: Sequence[Mapping[int, int]]) -> 
     cells = [row * unit.symbols + column for row in rows for column in columns]
     following = tuple(unit.next[cell] for cell in cells)
     if isinstance(unit, Guard):
-        return replace(unit, alphabet=alphabet, symbols=len(columns), next=following)
+        return with_changes(unit, alphabet=alphabet, symbols=len(columns), next=following)
     action = tuple(unit.action[cell] for cell in cells)
-    return replace(unit, alphabet=alphabet, symbols=len(columns), next=following, action=action)
+    return with_changes(unit, alphabet=alphabet, symbols=len(columns), next=following, action=action)

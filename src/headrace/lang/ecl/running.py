@@ -1,4 +1,4 @@
-"""Stepping through a pattern by hand: what `ecl run` shows."""
+"""Runs a pattern over events and reports each step, as `ecl run` shows them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.corpus import read_events
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.events import Evaluator, Event, Output, Status
-from headrace.lang.ecl.table import TableState, advance_state, classify, moved, run_step, start_state, status_of
+from headrace.lang.ecl.table import TableState, advance_state, changes, classify, run_step, start_state, status_of
 from headrace.lang.ecl.tree import Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """One event taken: its outputs (those of timers first), whether it moved the machine, and where that stands."""
+    """One event: its outputs (those of timers first), whether it changed anything, and the state and status after it."""
 
     event: Event
     outputs: tuple[Output, ...]
-    moved: bool
+    changed: bool
     state: TableState
     status: Status
 
@@ -44,7 +44,7 @@ def run_events(pattern: Pattern, events: tuple[Event, ...], *, evaluator: Evalua
     for event in events:
         symbols = classify(table, event, evaluator)
         state, fired = advance_state(table, state, event.time)
-        changed = moved(table, state, symbols)
+        is_change = changes(table, state, symbols)
         state, outputs = run_step(table, state, symbols, event.time)
-        steps.append(RunStep(event, fired + outputs, changed, state, status_of(table, state)))
+        steps.append(RunStep(event, fired + outputs, is_change, state, status_of(table, state)))
     return tuple(steps)

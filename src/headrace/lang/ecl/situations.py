@@ -27,7 +27,7 @@ class Situation:
 
 
 class TooWide(Exception):
-    """More situations than the caller wants to look at."""
+    """More situations than the caller allows."""
 
 
 class Situations:
@@ -55,16 +55,16 @@ class Situations:
         named = [atom for number in chosen for atom in atoms(self._predicates[number])]
         types = list(dict.fromkeys(atom.name for atom in named if isinstance(atom, EventType)))
         conditions = list(dict.fromkeys(atom.text for atom in named if isinstance(atom, Condition)))
-        found: list[Situation] = []
+        situations: list[Situation] = []
         for type_ in [None, *types]:
             residuals = tuple(_top(_of_type(self._predicates[number], type_)) for number in chosen)
             frontier = _assign_all(residuals, conditions, self._max)
-            if frontier is None or len(found) + len(frontier) > self._max:
+            if frontier is None or len(situations) + len(frontier) > self._max:
                 return None
             for values, truths in frontier.items():
                 vector = sum(1 << number for number, value in zip(chosen, values, strict=True) if value is True)
-                found.append(Situation(type_, truths, vector))
-        return tuple(found)
+                situations.append(Situation(type_, truths, vector))
+        return tuple(situations)
 
 
 def _assign_all(

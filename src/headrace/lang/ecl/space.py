@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headrace.lang.ecl.alphabet import Example
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.events import Output
-from headrace.lang.ecl.network import live_timers, move
+from headrace.lang.ecl.network import live_timers, step_units
 from headrace.lang.ecl.parts import submasks
 from headrace.lang.ecl.situations import Situation, Situations, TooWide
 from headrace.lang.ecl.table import Table, TableState, start_state
@@ -38,9 +38,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One input taken: what each table pushed, and the configuration after it."""
+    """The transition on one input: the tokens of each table, the timers started, and the configuration after it."""
 
-    given: Input
+    input: Input
     tokens: tuple[tuple[str, ...], ...]
     started: int
     target: int
@@ -53,7 +53,7 @@ class Configuration:
 
 
 class Space:
-    """Configurations found on demand, from the start of an instance or from given states at the time `now`."""
+    """Configurations, explored on demand from the start of an instance or from given states at the time `now`."""
 
     def __init__(
         self,
@@ -69,18 +69,18 @@ class Space:
         self._offsets = [sum(len(table.timers) for table in tables[:number]) for number in range(len(tables))]
         self._durations = [duration for table in tables for duration in table.timers]
         self.events = joint_inputs(self.tables)
-        begun = [start_state(table, 0) for table in tables] if states is None else list(states)
+        started_timers = [start_state(table, 0) for table in tables] if states is None else list(states)
         self._initial = {
             offset + timer: deadline - (0 if states is None else now)
-            for offset, state in zip(self._offsets, begun, strict=True)
+            for offset, state in zip(self._offsets, started_timers, strict=True)
             for timer, deadline in enumerate(state.deadlines)
             if deadline is not None
         }
-        first = Configuration(tuple(state.units for state in begun), started(EMPTY_ZONE, self._initial, 0))
-        self.found = [first]
+        first = Configuration(tuple(state.units for state in started_timers), started(EMPTY_ZONE, self._initial, 0))
+        self.configurations = [first]
         # A fresh start is like no later visit of the same configuration: nothing can be due before the first event.
         self._numbers: dict[Configuration, int] = {} if self._fresh else {first: 0}
-        self._came: list[tuple[int, Edge] | None] = [None]
+        self._reached_by: list[tuple[int, Edge] | None] = [None]
         self._edges: dict[int, tuple[Edge, ...]] = {}
         self._steps = 0
 
@@ -98,32 +98,32 @@ class Space:
     def all_edges(self) -> Iterator[tuple[Edge, ...]]:
         """The edges of every configuration, by its number."""
         number = 0
-        while number < len(self.found):
+        while number < len(self.configurations):
             yield self.edges(number)
             number += 1
 
     def search(self, goal: Callable[[Edge], bool]) -> Trace | None:
-        """The shortest trace whose last input does what `goal` says."""
+        """The shortest trace whose last transition fulfils `goal`."""
         return next((self.trace(number, edge) for number, edge in self.walk() if goal(edge)), None)
 
     def trace(self, number: int, last: Edge | None = None) -> Trace:
-        """How a configuration is reached, and one input more if given, at the earliest possible times."""
+        """The trace to a configuration, with one more transition if given, at the earliest possible times."""
         path: list[tuple[int, Edge]] = [] if last is None else [(number, last)]
-        while (came := self._came[number]) is not None:
-            path.append(came)
-            number = came[0]
+        while (previous := self._reached_by[number]) is not None:
+            path.append(previous)
+            number = previous[0]
         path.reverse()
         moments = [self._moment(before, edge) for before, edge in path]
         times = schedule(self._initial, moments, at_once=self._fresh)[1:]
         return Trace(tuple(self._step(edge, time) for (_, edge), time in zip(path, times, strict=True)))
 
     def _expand(self, number: int) -> Iterator[Edge]:
-        configuration = self.found[number]
+        configuration = self.configurations[number]
         fresh = self._fresh and number == 0
         zone = configuration.zone if fresh else elapsed(configuration.zone)
-        for given in self.events:
+        for input_ in self.events:
             self._count_step()
-            yield self._edge(number, given, zone)
+            yield self._edge(number, input_, zone)
         if fresh:
             # The instance begins at its first event's time, when no timer can be due yet.
             return
@@ -140,27 +140,27 @@ class Space:
         if self._steps > allowed:
             raise StateLimitExceeded("the analysis", needed=self._steps, allowed=allowed, hint=_HINT, unit="steps")
 
-    def _edge(self, number: int, given: Input, zone: Zone) -> Edge:
+    def _edge(self, number: int, input_: Input, zone: Zone) -> Edge:
         units: list[tuple[int, ...]] = []
         tokens: list[tuple[str, ...]] = []
-        begun = kept = 0
+        started_timers = running = 0
         for index, (table, offset) in enumerate(zip(self.tables, self._offsets, strict=True)):
-            symbols = given.symbols[index] if given.symbols else None
-            due = given.due >> offset & (1 << len(table.timers)) - 1
-            after, pushed, fresh = move(table.units, table.actions, self.found[number].units[index], symbols, due)
+            symbols = input_.symbols[index] if input_.symbols else None
+            due = input_.due >> offset & (1 << len(table.timers)) - 1
+            after, pushed, fresh = step_units(table.units, table.actions, self.configurations[number].units[index], symbols, due)
             units.append(after)
             tokens.append(tuple(table.tokens[token] for token in pushed))
-            begun |= fresh << offset
-            kept |= live_timers(table.units, after) << offset
-        zone = started(zone, self._remaining(begun), kept)
+            started_timers |= fresh << offset
+            running |= live_timers(table.units, after) << offset
+        zone = started(zone, self._remaining(started_timers), running)
         target = Configuration(tuple(units), zone)
-        edge = Edge(given, tuple(tokens), begun, self._numbers.get(target, len(self.found)))
-        if edge.target == len(self.found):
+        edge = Edge(input_, tuple(tokens), started_timers, self._numbers.get(target, len(self.configurations)))
+        if edge.target == len(self.configurations):
             self._numbers[target] = edge.target
-            self.found.append(target)
-            self._came.append((number, edge))
-            if len(self.found) > self._limit:
-                needed = len(self.found)
+            self.configurations.append(target)
+            self._reached_by.append((number, edge))
+            if len(self.configurations) > self._limit:
+                needed = len(self.configurations)
                 raise StateLimitExceeded("the analysis", needed=needed, allowed=self._limit, hint=_HINT)
         return edge
 
@@ -168,18 +168,18 @@ class Space:
         return {timer: duration for timer, duration in enumerate(self._durations) if mask >> timer & 1}
 
     def _moment(self, before: int, edge: Edge) -> Moment:
-        live = sum(1 << timer for timer in self.found[before].zone.timers)
-        return Moment(edge.given.due, live, self._remaining(edge.started))
+        live = sum(1 << timer for timer in self.configurations[before].zone.timers)
+        return Moment(edge.input.due, live, self._remaining(edge.started))
 
     def _step(self, edge: Edge, time: int) -> TraceStep:
         outputs = tuple(Output(token, time) for token in edge.tokens[0])
-        if edge.given.example is None:
+        if edge.input.example is None:
             return TraceStep(None, (), time, outputs)
-        type_ = edge.given.example.type
-        return TraceStep(self._unnamed() if type_ is None else type_, edge.given.example.truths, time, outputs)
+        type_ = edge.input.example.type
+        return TraceStep(self._unnamed() if type_ is None else type_, edge.input.example.truths, time, outputs)
 
     def _unnamed(self) -> str:
-        named = {given.example.type for given in self.events if given.example is not None}
+        named = {event.example.type for event in self.events if event.example is not None}
         return next(name for name in ("other", *(f"other_{n}" for n in range(len(named) + 1))) if name not in named)
 
 
@@ -205,8 +205,8 @@ def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
-    plainest = sorted(found, key=lambda one: sum(truth is None for _, truth in one.truths))
-    return [(one, tuple(_symbols(table, numbers, one.type, one.vector) for table in tables)) for one in plainest]
+    plainest = sorted(found, key=lambda situation: sum(truth is None for _, truth in situation.truths))
+    return [(s, tuple(_symbols(table, numbers, s.type, s.vector) for table in tables)) for s in plainest]
 
 
 def _symbols(table: Table, numbers: Mapping[Predicate, int], type_: str | None, vector: int) -> tuple[int, ...]:

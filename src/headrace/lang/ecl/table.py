@@ -1,7 +1,7 @@
-"""The table: a compiled pattern as immutable integers, and the one function that steps it.
+"""The table: a compiled pattern as immutable integers, and the function that steps it.
 
-Owns the layout that every engine executes (docs/ecl-table.md) and the keeping of deadlines. Promises: equal patterns
-give equal tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
+Owns the layout that every engine executes (docs/ecl-table.md) and the deadlines of a state. Promises: equal patterns give equal
+tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from functools import cached_property
 
 from headrace.lang.ecl.alphabet import Alphabet
 from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.errors import TimerFlood
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status
-from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, move
+from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
+from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
 from headrace.lang.ecl.predicate import holds
 from headrace.lang.ecl.tree import Predicate
 
-FIRINGS_MAX = 100_000
-
 
 @dataclass(frozen=True)
 class Table:
-    """A compiled pattern. `components` are the root units of what runs side by side; timers are durations in µs.
+    """A compiled pattern. `components` are the root units that run side by side; timers are durations in µs.
 
-    `completes` is false for a `parallel` at the top, which waits on when its branches are done."""
+    `completes` is false for a `parallel` at the top, which never completes."""
 
     pattern: str
     predicates: tuple[Predicate, ...]
@@ -40,12 +37,6 @@ class Table:
     def simple(self) -> bool:
         """Whether the state is one integer and a step one look-up."""
         return len(self.units) == 1 and not self.timers
-
-    @cached_property
-    def only(self) -> Flat | None:
-        """The one automaton, where there are no other units."""
-        (unit,) = self.units if len(self.units) == 1 else (None,)
-        return unit if isinstance(unit, Flat) else None
 
     @cached_property
     def start_units(self) -> tuple[int, ...]:
@@ -70,7 +61,7 @@ def start_state(table: Table, time: int) -> TableState:
     started = 0
     for root in table.components:
         started |= _starts_of(table.units[root])
-    return TableState(table.start_units, _deadlines(table, (None,) * len(table.timers), started, started, time))
+    return TableState(table.start_units, next_deadlines(table, (None,) * len(table.timers), started, started, time))
 
 
 def classify(table: Table, event: Event, evaluator: Evaluator = evaluate_condition) -> tuple[int, ...]:
@@ -99,20 +90,21 @@ def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tu
 
 
 def advance_state(table: Table, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
-    """Fires what is due at or before a time, deadline by deadline; each firing happens at its deadline."""
-    outputs: list[Output] = []
-    for _ in range(FIRINGS_MAX):
-        deadline = next_deadline(state)
-        if deadline is None or deadline > time:
-            return state, tuple(outputs)
-        due = sum(1 << timer for timer, at in enumerate(state.deadlines) if at == deadline)
-        state, fired = _take(table, state, None, due, deadline)
-        outputs += fired
-    raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller spans")
+    """Fires the timers due at or before a time, deadline by deadline."""
+
+    def fire(state: TableState, now: int) -> tuple[TableState, tuple[Output, ...]]:
+        due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
+        return _take(table, state, None, due, now)
+
+    return fire_due_timers(state, time, next_deadline, fire)
+
+
+def earliest(deadlines: tuple[int | None, ...]) -> int | None:
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
 
 def next_deadline(state: TableState) -> int | None:
-    return min((deadline for deadline in state.deadlines if deadline is not None), default=None)
+    return earliest(state.deadlines)
 
 
 def status_of(table: Table, state: TableState) -> Status:
@@ -125,42 +117,28 @@ def status_of(table: Table, state: TableState) -> Status:
 
 
 def is_start(table: Table, state: TableState) -> bool:
-    """Whether the instance stands where it began, whatever its deadlines: evidence begins anew from here."""
+    """Whether the instance is in its start state, whatever its deadlines: evidence begins anew from here."""
     return state.units == table.start_units
 
 
-def moved(table: Table, state: TableState, symbols: Symbols) -> bool:
-    """Whether an event of these symbols changes anything: the state, a timer, or that something goes out.
+def changes(table: Table, state: TableState, symbols: Symbols) -> bool:
+    """Whether an event of these symbols changes the state, starts a timer or makes an output.
 
-    The positions of such events since `is_start` last held are an output's evidence."""
-    after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
+    The positions of such events since `is_start` last held are the evidence of an output."""
+    after, tokens, started = step_units(table.units, table.actions, state.units, symbols, 0)
     return after != state.units or bool(tokens) or started != 0
 
 
-def take_event(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...], bool]:
-    """One event on a state whose due timers have fired: the new state, the outputs, and whether it moved the machine."""
-    if unit := table.only:
-        # Most events move nothing; two look-ups tell.
-        cell = state.units[0] * unit.symbols + symbols[unit.alphabet]
-        if unit.next[cell] == state.units[0] and not unit.action[cell]:
-            return state, (), False
-    after, tokens, started = move(table.units, table.actions, state.units, symbols, 0)
-    deadlines = state.deadlines
-    if table.timers:
-        deadlines = _deadlines(table, deadlines, live_timers(table.units, after), started, time)
-    changed = after != state.units or bool(tokens) or started != 0
-    return TableState(after, deadlines), tuple(Output(table.tokens[token], time) for token in tokens), changed
-
-
 def _take(table: Table, state: TableState, symbols: Symbols | None, due: int, now: int) -> tuple[TableState, tuple[Output, ...]]:
-    after, tokens, started = move(table.units, table.actions, state.units, symbols, due)
+    after, tokens, started = step_units(table.units, table.actions, state.units, symbols, due)
     deadlines = state.deadlines
     if table.timers:
-        deadlines = _deadlines(table, deadlines, live_timers(table.units, after), started, now)
+        deadlines = next_deadlines(table, deadlines, live_timers(table.units, after), started, now)
     return TableState(after, deadlines), tuple(Output(table.tokens[token], now) for token in tokens)
 
 
-def _deadlines(table: Table, before: tuple[int | None, ...], live: int, started: int, now: int) -> tuple[int | None, ...]:
+def next_deadlines(table: Table, before: tuple[int | None, ...], live: int, started: int, now: int) -> tuple[int | None, ...]:
+    """Deadlines after a transition that started some timers and left those of the mask `live` running."""
     return tuple(
         now + duration_us if started >> timer & 1 else before[timer] if live >> timer & 1 else None
         for timer, duration_us in enumerate(table.timers)

@@ -1,22 +1,23 @@
-"""Table ↔ JSON, version 1. Promises: exact round trip, and stable bytes for a pattern, so that a hash names a table."""
+"""Table ↔ JSON, version 1. Promises: an exact round trip, and stable bytes for a pattern, so that a hash identifies a table."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
+from typing import Any
 from typing import Literal as Only
 
 import msgspec
 
 from headrace.lang.ecl.alphabet import Alphabet, Decision, Example
 from headrace.lang.ecl.errors import TableError
-from headrace.lang.ecl.network import Flat, Guard, Kind, Node, Unit
+from headrace.lang.ecl.network import Flat, Guard, Node, Unit
 from headrace.lang.ecl.parser import parse_predicate
 from headrace.lang.ecl.printer import print_predicate
 from headrace.lang.ecl.table import Table
 
 FORMAT: Only["headrace.ecl.table"] = "headrace.ecl.table"
 VERSION = 1
-_Tree = int | list["_Tree"]
 
 
 class _Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat"):
@@ -29,26 +30,6 @@ class _Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat")
     ticks: tuple[tuple[int, int, int, int], ...]
     timers: int
     first: int
-
-
-class _Guard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="guard"):
-    alphabet: int
-    symbols: int
-    modes: int
-    next: tuple[int, ...]
-    last: int
-    first: int
-
-
-class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="node"):
-    kind: Kind
-    children: tuple[int, ...]
-    first: int
-    initial: tuple[int, ...]
-    starts: int
-    timers: int
-    times: int
-    token: int
 
 
 class _Alphabet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,29 +48,24 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timers: tuple[int, ...]
     alphabets: tuple[_Alphabet, ...]
     actions: tuple[tuple[tuple[int, ...], int], ...]
-    units: tuple[_Flat | _Guard | _Node, ...]
+    units: tuple[_Flat | Guard | Node, ...]
     components: tuple[int, ...]
     completes: bool
 
 
 def to_json(table: Table) -> bytes:
     """Compact JSON in a fixed order of fields."""
-    return msgspec.json.encode(
-        _Table(
-            format=FORMAT,
-            version=1,
-            pattern=table.pattern,
-            predicates=tuple(print_predicate(predicate) for predicate in table.predicates),
-            tokens=table.tokens,
-            timers=table.timers,
-            alphabets=tuple(_alphabet_out(alphabet) for alphabet in table.alphabets),
-            actions=table.actions,
-            units=tuple(_unit_out(unit) for unit in table.units),
-            components=table.components,
-            completes=table.completes,
-        ),
-        order="deterministic",
-    )
+    encoded = {
+        "predicates": tuple(print_predicate(predicate) for predicate in table.predicates),
+        "alphabets": tuple(_alphabet_out(alphabet) for alphabet in table.alphabets),
+        "units": tuple(_unit_out(unit) for unit in table.units),
+    }
+    return msgspec.json.encode(_Table(FORMAT, 1, **(_fields_of(table) | encoded)), order="deterministic")
+
+
+def _fields_of(record: Table | _Table) -> dict[str, Any]:
+    """The fields of a table by name."""
+    return {field.name: getattr(record, field.name) for field in fields(Table)}
 
 
 def from_json(data: bytes | str) -> Table:
@@ -99,17 +75,12 @@ def from_json(data: bytes | str) -> Table:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = f"not a compiled table of version {VERSION}: {error}; compile the pattern again"
         raise TableError(problem) from error
-    return Table(
-        pattern=read.pattern,
-        predicates=tuple(parse_predicate(text) for text in read.predicates),
-        tokens=read.tokens,
-        timers=read.timers,
-        alphabets=tuple(_alphabet_in(alphabet) for alphabet in read.alphabets),
-        actions=read.actions,
-        units=tuple(_unit_in(unit) for unit in read.units),
-        components=read.components,
-        completes=read.completes,
-    )
+    decoded = {
+        "predicates": tuple(parse_predicate(text) for text in read.predicates),
+        "alphabets": tuple(_alphabet_in(alphabet) for alphabet in read.alphabets),
+        "units": tuple(_unit_in(unit) for unit in read.units),
+    }
+    return Table(**(_fields_of(read) | decoded))
 
 
 def table_hash(table: Table) -> str:
@@ -117,30 +88,20 @@ def table_hash(table: Table) -> str:
     return hashlib.sha256(to_json(table)).hexdigest()
 
 
-def _unit_out(unit: Unit) -> _Flat | _Guard | _Node:
-    match unit:
-        case Flat():
-            ticks = tuple((*key, *cell) for key, cell in sorted(unit.ticks.items()))
-            head = (unit.alphabet, unit.symbols, unit.states, unit.next, unit.action, unit.live)
-            return _Flat(*head, ticks, unit.timers, unit.first)
-        case Guard():
-            return _Guard(unit.alphabet, unit.symbols, unit.modes, unit.next, unit.last, unit.first)
-        case Node():
-            head_ = (unit.kind, unit.children, unit.first, unit.initial, unit.starts, unit.timers)
-            return _Node(*head_, unit.times, unit.token)
+def _unit_out(unit: Unit) -> _Flat | Guard | Node:
+    if not isinstance(unit, Flat):
+        return unit
+    ticks = tuple((*key, *cell) for key, cell in sorted(unit.ticks.items()))
+    head = (unit.alphabet, unit.symbols, unit.states, unit.next, unit.action, unit.live)
+    return _Flat(*head, ticks, unit.timers, unit.first)
 
 
-def _unit_in(unit: _Flat | _Guard | _Node) -> Unit:
-    match unit:
-        case _Flat():
-            ticks = {(state, due): (following, action) for state, due, following, action in unit.ticks}
-            head = (unit.alphabet, unit.symbols, unit.states, unit.next, unit.action, unit.live)
-            return Flat(*head, ticks, unit.timers, unit.first)
-        case _Guard():
-            return Guard(unit.alphabet, unit.symbols, unit.modes, unit.next, unit.last, unit.first)
-        case _Node():
-            head_ = (unit.kind, unit.children, unit.first, unit.initial, unit.starts, unit.timers)
-            return Node(*head_, unit.times, unit.token)
+def _unit_in(unit: _Flat | Guard | Node) -> Unit:
+    if not isinstance(unit, _Flat):
+        return unit
+    ticks = {(state, due): (following, action) for state, due, following, action in unit.ticks}
+    head = (unit.alphabet, unit.symbols, unit.states, unit.next, unit.action, unit.live)
+    return Flat(*head, ticks, unit.timers, unit.first)
 
 
 def _alphabet_out(alphabet: Alphabet) -> _Alphabet:

@@ -22,11 +22,7 @@ class TraceStep:
     outputs: tuple[Output, ...] = ()
 
     def __str__(self) -> str:
-        if self.type is None:
-            shown = f"(timer at {print_duration(self.time)})"
-        else:
-            truths = {True: "", False: "not ", None: "unknown "}
-            shown = " and ".join([self.type, *(f"{truths[truth]}<{text}>" for text, truth in self.truths)])
+        shown = f"(timer at {print_duration(self.time)})" if self.type is None else label(Example(self.type, self.truths))
         tokens = ",".join(output.token for output in self.outputs)
         return f"{shown} → {tokens}" if tokens else shown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +54,31 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
+class Several:
+    """A construct over several expressions; `word` is its keyword."""
+
+    word: ClassVar[str]
     children: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
-    children: tuple[Expr, ...]
+class Accumulate(Several):
+    word = "accumulate"
 
 
-@dataclass(frozen=True, slots=True)
-class SelectStar:
-    children: tuple[Expr, ...]
+class Select(Several):
+    word = "select"
 
 
-@dataclass(frozen=True, slots=True)
-class Sequential:
-    children: tuple[Expr, ...]
+class SelectStar(Several):
+    word = "select*"
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
-    children: tuple[Expr, ...]
+class Sequential(Several):
+    word = "sequential"
+
+
+class Parallel(Several):
+    word = "parallel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +99,24 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Bounded:
+    """A repetition; `word` is its keyword."""
+
+    word: ClassVar[str]
     body: Expr
     times: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
-    body: Expr
-    times: int | None = None
+class Repeat(Bounded):
+    word = "repeat"
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    body: Expr
-    times: int | None = None
+class Persist(Bounded):
+    word = "persist"
+
+
+class Loop(Bounded):
+    word = "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,10 @@ class Within:
     body: Expr
 
 
-Several = Accumulate | Select | SelectStar | Sequential | Parallel
-Bounded = Repeat | Persist | Loop
-Expr = Match | Several | Unless | Fail | Push | Bounded | Modes | After | Within
+Expr = (
+    Match | Accumulate | Select | SelectStar | Sequential | Parallel | Unless | Fail | Push
+    | Repeat | Persist | Loop | Modes | After | Within
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +164,11 @@ class Pattern:
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression, in textual order."""
     match expr:
-        case Accumulate(parts) | Select(parts) | SelectStar(parts) | Sequential(parts) | Parallel(parts):
+        case Several(parts):
             return parts
         case Unless(body, stop):
             return (body, stop)
-        case Fail(body) | Push(_, body) | Repeat(body) | Persist(body) | Loop(body) | Within(_, body):
+        case Fail(body) | Push(_, body) | Bounded(body) | Within(_, body):
             return (body,)
         case Modes(modes):
             return tuple(mode.body for mode in modes)
@@ -211,9 +219,9 @@ def lower(expr: Expr) -> Expr:
             return Unless(lower(body), lower(stop))
         case After():
             return expr
-        case Accumulate() | Select() | SelectStar() | Sequential() | Parallel():
+        case Several():
             return replace(expr, children=tuple(lower(child) for child in expr.children))
-        case Fail() | Push() | Repeat() | Persist() | Loop():
+        case Fail() | Push() | Bounded():
             return replace(expr, body=lower(expr.body))
 
 

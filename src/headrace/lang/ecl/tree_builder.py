@@ -26,7 +26,7 @@ _Built = t.Expr | t.Predicate | t.Mode | tuple[t.Expr, ...] | int | str
 
 
 class Builder:
-    """One text's build: knows its conditions by position and the names defined so far."""
+    """Builds one pattern: knows its conditions by position and the names defined so far."""
 
     def __init__(self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits) -> None:
         self._text = text
@@ -45,7 +45,7 @@ class Builder:
         keyword, name_tree, body = tree.children
         name = cast(str, self._build(cast(Tree[Token], name_tree)))
         predicate = cast(t.Predicate, self._build(cast(Tree[Token], body)))
-        # The same again is no contradiction: a printed pattern carries the definitions that were handed in.
+        # The same definition again is fine: a printed pattern contains the definitions that were passed in.
         if self._names.get(name, predicate) != predicate:
             raise self._error(cast(Token, keyword), f"{name!r} is defined twice, differently")
         if len(self._names) >= self._limits.definitions_max:

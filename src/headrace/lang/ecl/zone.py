@@ -23,9 +23,9 @@ class Zone:
 EMPTY_ZONE = Zone((), ((1,),))
 
 
-def started(zone: Zone, remaining: Mapping[int, int], kept: int) -> Zone:
-    """The timers of the mask `kept` as they are, and those of `remaining` with exactly that time left."""
-    stay = [index for index, timer in enumerate(zone.timers, 1) if kept >> timer & 1 and timer not in remaining]
+def started(zone: Zone, remaining: Mapping[int, int], running: int) -> Zone:
+    """The timers of the mask `running` as they are, and those of `remaining` with exactly that time left."""
+    stay = [index for index, timer in enumerate(zone.timers, 1) if running >> timer & 1 and timer not in remaining]
     old = [0, *stay]
     timers = sorted([*(zone.timers[index - 1] for index in stay), *remaining])
     source = {zone.timers[index - 1]: index for index in stay}
@@ -103,12 +103,12 @@ def schedule(initial: Mapping[int, int], moments: Sequence[Moment], *, at_once: 
         least.append((number, number - 1, 0))
         if at_once and number == 1:
             least.append((0, 1, 0))
-        for timer, (begun, duration) in since.items():
+        for timer, (start, duration) in since.items():
             if moment.due >> timer & 1:
-                least += [(number, begun, duration), (begun, number, -duration)]
+                least += [(number, start, duration), (start, number, -duration)]
             elif moment.live_before >> timer & 1:
-                least.append((begun, number, 1 - duration))
-        since = {timer: begun for timer, begun in since.items() if moment.live_before & ~moment.due & (1 << timer)}
+                least.append((start, number, 1 - duration))
+        since = {timer: start for timer, start in since.items() if moment.live_before & ~moment.due & (1 << timer)}
         since |= {timer: (number, duration) for timer, duration in moment.started.items()}
     # Usually two rounds; as many as there are moments if deadlines push each other along.
     for _ in times:

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["ok", "info", "warning", "problem"]
-"""`problem`: events do not move, or a promise does not hold. `warning`: it will come to that, or somebody should look."""
+"""`problem`: events do not move, or a promise is broken. `warning`: that will happen, or somebody should take a look."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of one check on one shard. What is not ok says what to do."""
+    """The result of one check on one shard. A warning or a problem comes with advice."""
 
     shard: str
     check: str

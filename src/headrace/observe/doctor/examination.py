@@ -1,4 +1,4 @@
-"""The round: which checks are made, in which order, and what keeps later ones from being made."""
+"""Runs the checks in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.observe.doctor.server import check_server
 from headrace.observe.doctor.state import check_consumers, check_indexes, check_outbox, check_time_partitions
 
 Checks = Callable[[str, Connection], Iterator[Check]]
-_STATE: tuple[Checks, ...] = (
+_STATE_CHECKS: tuple[Checks, ...] = (
     check_time_partitions,
     check_outbox,
     check_consumers,
@@ -25,28 +25,28 @@ _STATE: tuple[Checks, ...] = (
 
 
 def examine(target: Target) -> list[Check]:
-    """All checks of one database; what cannot be checked is told, and the rest goes on."""
+    """Runs all checks on one database. A check that fails to run becomes a problem, and the others still run."""
     try:
         with connect(target) as conn:
-            found = [Check(target.name, "reachable", "ok", str(target)), *_round(target.name, conn, (check_server,))]
+            checks = [Check(target.name, "reachable", "ok", str(target)), *_run(target.name, conn, (check_server,))]
             migrated = _check_migrated(target.name, conn)
-            found.append(migrated)
+            checks.append(migrated)
             if migrated.level == "ok":
-                found += _round(target.name, conn, _STATE)
-            return found
+                checks += _run(target.name, conn, _STATE_CHECKS)
+            return checks
     except DatabaseUnavailable as error:
         advice = "start PostgreSQL, or correct HEADRACE_DSN; see: headrace server status"
         return [Check(target.name, "reachable", "problem", str(error), advice)]
 
 
-def _round(shard: str, conn: Connection, checks: Sequence[Checks]) -> Iterator[Check]:
+def _run(shard: str, conn: Connection, checks: Sequence[Checks]) -> Iterator[Check]:
     for check in checks:
         try:
             with map_database_errors():
                 yield from check(shard, conn)
         except HeadraceError as error:
             name = check.__name__.removeprefix("check_").replace("_", " ")
-            yield Check(shard, name, "problem", f"cannot be checked: {error}", "see whether the role may read it")
+            yield Check(shard, name, "problem", f"the check failed: {error}", "make sure that your role may read this database")
 
 
 def _check_migrated(shard: str, conn: Connection) -> Check:
@@ -54,34 +54,38 @@ def _check_migrated(shard: str, conn: Connection) -> Check:
         with map_database_errors():
             missing = pending_steps(conn)
     except HeadraceError as error:
-        return Check(shard, "migrated", "problem", str(error), "install the version that belongs to this database")
+        return Check(
+            shard, "migrated", "problem", str(error), "install the version of headrace that this database was migrated with"
+        )
     if missing:
-        return Check(shard, "migrated", "problem", f"{len(missing)} steps are missing", "run: headrace migrate")
-    return Check(shard, "migrated", "ok", "the schema of this version")
+        return Check(shard, "migrated", "problem", f"{len(missing)} steps of the schema are missing", "run: headrace migrate")
+    return Check(shard, "migrated", "ok", "the schema is up to date")
 
 
 def compare_shards(targets: Sequence[Target]) -> list[Check]:
-    """Do all shards have the same topics, with the same number of partitions? Shards that cannot be read are passed over."""
+    """Checks that all shards have the same topics and numbers of partitions. Unreachable shards are skipped."""
     shapes: dict[str, dict[str, int]] = {}
     for target in targets:
         try:
             with connect(target) as conn, map_database_errors():
                 shapes[target.name] = dict(conn.execute(query("observe/doctor/topic_shapes")).fetchall())
         except HeadraceError:
-            continue  # Its own checks tell why.
+            continue  # The checks of this shard report the error.
     if len(shapes) < 2:
         return []
-    wanted = {topic: partitions for shape in shapes.values() for topic, partitions in shape.items()}
-    return [_compare(shard, shape, wanted) for shard, shape in shapes.items()]
+    all_topics = {topic: partitions for shape in shapes.values() for topic, partitions in shape.items()}
+    return [_compare(shard, shape, all_topics) for shard, shape in shapes.items()]
 
 
-def _compare(shard: str, shape: dict[str, int], wanted: dict[str, int]) -> Check:
-    missing = sorted(wanted.keys() - shape.keys())
-    other = sorted(topic for topic, partitions in shape.items() if wanted[topic] != partitions)
+def _compare(shard: str, shape: dict[str, int], all_topics: dict[str, int]) -> Check:
+    missing = sorted(all_topics.keys() - shape.keys())
+    different = sorted(topic for topic, partitions in shape.items() if all_topics[topic] != partitions)
     if missing:
-        advice = "run there: headrace topic create … --if-not-exists"
-        return Check(shard, "same topics", "problem", f"lacks {', '.join(missing)}", advice)
-    if other:
+        advice = "run on this shard: headrace topic create … --if-not-exists"
+        return Check(shard, "same topics", "problem", f"topics are missing: {', '.join(missing)}", advice)
+    if different:
         advice = "raise the lower number: headrace topic alter … --partitions"
-        return Check(shard, "same topics", "warning", f"another number of partitions than elsewhere: {', '.join(other)}", advice)
+        return Check(
+            shard, "same topics", "warning", f"other shards have another number of partitions: {', '.join(different)}", advice
+        )
     return Check(shard, "same topics", "ok", f"{len(shape)} topics")

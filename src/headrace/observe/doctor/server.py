@@ -1,4 +1,4 @@
-"""Checks of the server itself: version, durability, clock, connections, transactions, extensions."""
+"""Checks of the server: version, durability, clock, connections, transactions, extensions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TRANSACTION_MAX_S = 300.0
 
 
 @dataclass(frozen=True)
-class Facts:
-    """One row of queries/doctor/server.sql."""
+class ServerFacts:
+    """A row of queries/observe/doctor/server.sql."""
 
     version_num: int
     version: str
@@ -33,20 +33,20 @@ class Facts:
 
 
 def check_server(shard: str, conn: Connection) -> Iterator[Check]:
-    """Everything that can be told without headrace's schema."""
-    asked_at = time.time()
-    with conn.cursor(row_factory=class_row(Facts)) as cursor:
+    """All checks that do not need the schema of headrace."""
+    sent_at = time.time()
+    with conn.cursor(row_factory=class_row(ServerFacts)) as cursor:
         facts = cursor.execute(query("observe/doctor/server")).fetchone()
     assert facts is not None
     yield _version(shard, facts)
     yield from _durability(shard, facts)
-    yield _clock(shard, facts, (asked_at + time.time()) / 2)
+    yield _clock(shard, facts, (sent_at + time.time()) / 2)
     yield _connections(shard, facts)
     yield from _transactions(shard, conn)
     yield from _extensions(shard, conn)
 
 
-def _version(shard: str, facts: Facts) -> Check:
+def _version(shard: str, facts: ServerFacts) -> Check:
     major = facts.version_num // 10000
     if major in VERSIONS:
         return Check(shard, "version", "ok", f"PostgreSQL {facts.version}")
@@ -55,34 +55,36 @@ def _version(shard: str, facts: Facts) -> Check:
         return Check(
             shard, "version", "problem", f"PostgreSQL {facts.version} is too old", f"upgrade it; headrace runs on {known}"
         )
-    return Check(shard, "version", "warning", f"PostgreSQL {facts.version} is newer than what was tested", f"tested are {known}")
+    return Check(shard, "version", "warning", f"PostgreSQL {facts.version} has not been tested", f"tested versions: {known}")
 
 
-def _durability(shard: str, facts: Facts) -> Iterator[Check]:
-    off = "a committed event can be lost when the machine fails"
+def _durability(shard: str, facts: ServerFacts) -> Iterator[Check]:
+    risk = "a committed event can be lost when the machine fails"
     for name, value in (
         ("fsync", facts.fsync),
         ("full_page_writes", facts.full_page_writes),
         ("synchronous_commit", facts.synchronous_commit),
     ):
         if value == "off":
-            yield Check(shard, name, "problem", f"off: {off}", f"set {name} = on in postgresql.conf and reload")
+            yield Check(shard, name, "problem", f"off: {risk}", f"set {name} = on in postgresql.conf and reload")
         else:
             yield Check(shard, name, "ok", value)
 
 
-def _clock(shard: str, facts: Facts, here_s: float) -> Check:
-    skew_s = facts.clock_s - here_s
+def _clock(shard: str, facts: ServerFacts, local_s: float) -> Check:
+    skew_s = facts.clock_s - local_s
     if facts.clock_shift:
-        advice = "reset headrace.clock_shift of the role or database; it is for tests"
-        return Check(shard, "clock", "problem", f"headrace's clock is moved by {facts.clock_shift}", advice)
+        advice = "reset headrace.clock_shift of the role or database; it is only for tests"
+        return Check(shard, "clock", "problem", f"the clock of headrace is shifted by {facts.clock_shift}", advice)
     if abs(skew_s) > SKEW_MAX_S:
         where = "ahead of" if skew_s > 0 else "behind"
-        return Check(shard, "clock", "warning", f"the server is {abs(skew_s):.1f} s {where} this machine", "let both follow NTP")
-    return Check(shard, "clock", "ok", f"{abs(skew_s):.1f} s apart")
+        return Check(
+            shard, "clock", "warning", f"the server is {abs(skew_s):.1f} s {where} this machine", "synchronize both with NTP"
+        )
+    return Check(shard, "clock", "ok", f"{abs(skew_s):.1f} s from this machine")
 
 
-def _connections(shard: str, facts: Facts) -> Check:
+def _connections(shard: str, facts: ServerFacts) -> Check:
     message = f"{facts.connections} of {facts.connections_max} in use"
     if facts.connections < CONNECTIONS_MAX * facts.connections_max:
         return Check(shard, "connections", "ok", message)
@@ -90,16 +92,14 @@ def _connections(shard: str, facts: Facts) -> Check:
 
 
 def _transactions(shard: str, conn: Connection) -> Iterator[Check]:
-    held = conn.execute(query("observe/doctor/transactions"), {"older_s": TRANSACTION_MAX_S}).fetchall()
-    for holder, age_s, advice in held:
-        yield Check(
-            shard, "open transactions", "warning", f"{holder} has been open for {age_s:.0f} s; vacuum waits for it", advice
-        )
-    if not held:
+    rows = conn.execute(query("observe/doctor/transactions"), {"older_s": TRANSACTION_MAX_S}).fetchall()
+    for holder, age_s, advice in rows:
+        yield Check(shard, "open transactions", "warning", f"{holder} has been open for {age_s:.0f} s and blocks vacuum", advice)
+    if not rows:
         yield Check(shard, "open transactions", "ok", f"none older than {TRANSACTION_MAX_S:.0f} s")
 
 
 def _extensions(shard: str, conn: Connection) -> Iterator[Check]:
     for name, version in conn.execute(query("observe/doctor/extensions")).fetchall():
-        told = f"version {version}" if version else "not installed; headrace does its part itself"
-        yield Check(shard, name, "info", told)
+        message = f"version {version}" if version else "not installed; headrace does its work itself"
+        yield Check(shard, name, "info", message)

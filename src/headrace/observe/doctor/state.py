@@ -1,4 +1,4 @@
-"""Checks of headrace's own state: time partitions, outbox and sequencer, consumers, dead letters, indexes."""
+"""Checks of time partitions, outbox, sequencer, consumers, dead letters and indexes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from headrace.observe.doctor.check import Check
 
 OUTBOX_LIMIT = 100_000
 WAITING_MAX_S = 10.0
-"""Events wait milliseconds while a sequencer runs; so long means that none does, or that it cannot keep up."""
+"""With a running sequencer events wait for milliseconds; longer means that none runs, or that it is too slow."""
 
 
 def check_time_partitions(shard: str, conn: Connection) -> Iterator[Check]:
-    short = conn.execute(query("observe/doctor/topics")).fetchall()
-    for namespace, topic, until in short:
-        message = f"those of {namespace}/{topic} end at {until:%Y-%m-%d %H:%M}"
-        yield Check(shard, "time partitions", "warning", message, "run a node, or: headrace topic maintain")
-    if not short:
-        yield Check(shard, "time partitions", "ok", "made ahead")
+    rows = conn.execute(query("observe/doctor/topics")).fetchall()
+    for namespace, topic, until in rows:
+        message = f"the last one of {namespace}/{topic} ends at {until:%Y-%m-%d %H:%M}"
+        yield Check(shard, "time partitions", "warning", message, "run a node, or run: headrace topic maintain")
+    if not rows:
+        yield Check(shard, "time partitions", "ok", "created ahead")
 
 
 def check_outbox(shard: str, conn: Connection) -> Iterator[Check]:
@@ -26,14 +26,20 @@ def check_outbox(shard: str, conn: Connection) -> Iterator[Check]:
     sequencers, hidden = conn.execute(query("observe/doctor/sequencers")).fetchone() or (0, 0)
     count = f"{waiting}{' or more' if waiting == OUTBOX_LIMIT else ''}"
     if waiting == 0 or oldest_s < WAITING_MAX_S:
-        yield Check(shard, "outbox", "ok", f"{count} events wait")
+        yield Check(shard, "outbox", "ok", f"{count} events are waiting")
     elif sequencers:
-        advice = "give the server more, or look for a session that holds a lock on headrace.topic"
+        advice = "look for a session that locks headrace.topic, or give the server more CPU"
         yield Check(
-            shard, "outbox", "warning", f"{count} events wait, the oldest for {oldest_s:.0f} s, while a sequencer runs", advice
+            shard,
+            "outbox",
+            "warning",
+            f"{count} events are waiting, the oldest for {oldest_s:.0f} s, although a sequencer runs",
+            advice,
         )
     else:
-        yield Check(shard, "outbox", "problem", f"{count} events wait, the oldest for {oldest_s:.0f} s", "run: headrace node run")
+        yield Check(
+            shard, "outbox", "problem", f"{count} events are waiting, the oldest for {oldest_s:.0f} s", "run: headrace node run"
+        )
     yield _sequencer(shard, sequencers, hidden)
 
 
@@ -41,34 +47,32 @@ def _sequencer(shard: str, sequencers: int, hidden: int) -> Check:
     if sequencers:
         return Check(shard, "sequencer", "ok", "running")
     if hidden:
-        return Check(shard, "sequencer", "info", "cannot tell: other roles' sessions are hidden from this one")
-    return Check(shard, "sequencer", "warning", "none seems to run", "run: headrace node run")
+        return Check(shard, "sequencer", "info", "unknown: your role may not see the sessions of other roles")
+    return Check(shard, "sequencer", "warning", "no sequencer runs", "run: headrace node run")
 
 
 def check_consumers(shard: str, conn: Connection) -> Iterator[Check]:
-    well = 0
-    for namespace, topic, consumer, stopped, struggling, dead_letters in conn.execute(
-        query("observe/doctor/consumers")
-    ).fetchall():
+    healthy = 0
+    for namespace, topic, consumer, stopped, failing, dead_letters in conn.execute(query("observe/doctor/consumers")).fetchall():
         name = f"{namespace}/{topic}/{consumer}"
         where = f"{topic} {consumer} --namespace {namespace}"
         if stopped:
-            advice = f"see: headrace consumer lag {where}; mend it, then: headrace consumer resume {where}"
+            advice = f"see: headrace consumer lag {where}; correct the error, then run: headrace consumer resume {where}"
             yield Check(shard, "consumers", "problem", f"{name}: {stopped} partitions have stopped", advice)
-        if struggling:
+        if failing:
             advice = f"see: headrace consumer lag {where}"
-            yield Check(shard, "consumers", "warning", f"{name}: {struggling} partitions fail again and again", advice)
+            yield Check(shard, "consumers", "warning", f"{name}: {failing} partitions keep failing", advice)
         if dead_letters:
             which = f"--consumer {topic}/{consumer} --namespace {namespace}"
-            advice = f"see: headrace dead-letter list {which}; then redrive or discard them"
-            yield Check(shard, "dead letters", "warning", f"{name}: {dead_letters} events were put aside", advice)
-        well += not (stopped or struggling or dead_letters)
-    yield Check(shard, "consumers", "ok" if well else "info", f"{well} without trouble")
+            advice = f"redrive or discard them; see: headrace dead-letter list {which}"
+            yield Check(shard, "dead letters", "warning", f"{name}: {dead_letters} events were moved to the dead letters", advice)
+        healthy += not (stopped or failing or dead_letters)
+    yield Check(shard, "consumers", "ok" if healthy else "info", f"{healthy} without problems")
 
 
 def check_indexes(shard: str, conn: Connection) -> Iterator[Check]:
-    broken = [row[0] for row in conn.execute(query("observe/doctor/invalid_indexes")).fetchall()]
-    for index in broken:
-        yield Check(shard, "indexes", "problem", f"{index} is not valid", f"run: reindex index {index}")
-    if not broken:
-        yield Check(shard, "indexes", "ok", "all valid")
+    invalid = [row[0] for row in conn.execute(query("observe/doctor/invalid_indexes")).fetchall()]
+    for index in invalid:
+        yield Check(shard, "indexes", "problem", f"{index} is invalid", f"run: reindex index {index}")
+    if not invalid:
+        yield Check(shard, "indexes", "ok", "all are valid")

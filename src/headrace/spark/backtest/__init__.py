@@ -1,23 +1,23 @@
-"""Backtest: what a rule or a pattern would have done with the past, beside what the live one did.
+"""Backtest: what a rule or a pattern would have done in the past, compared with what the live one did.
 
-Owns: nothing; it reads archive and log through Spark and the record of firings from the database. Promises: all its sessions are
-read-only, so it sends no action, publishes no event and moves no cursor."""
+Reads archive and log through Spark, and the live firings and outputs from the database. Promises: all its sessions are read-only,
+so it sends no action, publishes no event and moves no cursor."""
 
-from headrace.spark.backtest.access import read_only
-from headrace.spark.backtest.html import html_report
-from headrace.spark.backtest.report import Day, Evidence, KeyCount, Report, Result, Sample, TokenCount
+from headrace.spark.backtest.connections import read_only
+from headrace.spark.backtest.page import html_report
 from headrace.spark.backtest.run import backtest
-from headrace.spark.backtest.subject import Subject, correlator_subject, rule_subjects
+from headrace.spark.backtest.subjects import BacktestSubject, correlator_subject, rule_subjects
+from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Report, Result, Sample, TokenCounts
 
 __all__ = [
-    "Day",
+    "BacktestSubject",
+    "DayCounts",
     "Evidence",
-    "KeyCount",
+    "KeyCounts",
     "Report",
     "Result",
     "Sample",
-    "Subject",
-    "TokenCount",
+    "TokenCounts",
     "backtest",
     "correlator_subject",
     "html_report",

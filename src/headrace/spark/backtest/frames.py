@@ -1,4 +1,4 @@
-"""The frames of a backtest: what would fire, what did fire, and both side by side.
+"""The frames of a backtest: what would fire, what did fire, and both compared.
 
 A row is one output: name, shard, token, key, position, time, event_id, evidence, evidence_total, would, live."""
 
@@ -20,147 +20,128 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 IDENTITY = ("name", "shard", "token", "key", "position", "time")
-_ROW = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
+_COLUMNS = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One topic on one shard, over a range of positions and of time."""
+class TopicRange:
+    """A range of positions and of time of one topic on one shard."""
 
+    conn: Connection
     shard: str
     shards: tuple[str, ...]
-    span: StoredRange
+    stored: StoredRange
     from_at: datetime
     to_at: datetime
 
+    @property
+    def topic(self) -> str:
+        return self.stored.topic
+
     def offsets(self, position: int) -> str:
-        """The source's option: this shard from or to a position, the others not at all."""
+        """The source's option: this shard from or to a position, no events of the other shards."""
         if len(self.shards) == 1:
-            return json.dumps({self.span.topic: position})
-        return json.dumps({shard: {self.span.topic: position if shard == self.shard else -1} for shard in self.shards})
+            return json.dumps({self.topic: position})
+        return json.dumps({shard: {self.topic: position if shard == self.shard else -1} for shard in self.shards})
 
 
 @dataclass(frozen=True)
 class Source:
-    """How Spark reads."""
+    """How Spark reads the events."""
 
     spark: SparkSession
     options: Mapping[str, str]
 
-    def events(self, piece: Piece, **options: str) -> DataFrame:
-        told = {
+    def events(self, part: TopicRange, **options: str) -> DataFrame:
+        all_options = {
             **self.options,
-            "subscribe": piece.span.topic,
-            "startingOffsets": piece.offsets(piece.span.first),
-            "endingOffsets": piece.offsets(piece.span.until),
+            "subscribe": part.topic,
+            "startingOffsets": part.offsets(part.stored.first),
+            "endingOffsets": part.offsets(part.stored.until),
             "minPartitions": str(self.spark.sparkContext.defaultParallelism if hasattr(self.spark, "_jsc") else 4),
             **options,
         }
-        return self.spark.read.format("headrace").options(**told).load()
+        return self.spark.read.format("headrace").options(**all_options).load()
 
 
-def would_fire(source: Source, piece: Piece, specs: Sequence[RuleSpec]) -> DataFrame:
-    """The outputs of rules."""
+def would_fire(source: Source, part: TopicRange, specs: Sequence[RuleSpec]) -> DataFrame:
+    """The firings of the tested rules."""
     types = sorted({spec.event_type for spec in specs})
-    hits = match(source.events(piece, types=json.dumps(types)), specs)
-    return _told(
-        hits.selectExpr(
-            "rule as name",
-            "string(null) as token",
-            "key",
-            "`offset` as position",
-            "timestamp as time",
-            "event_id",
-            "array(`offset`) as evidence",
-            "1 as evidence_total",
-        ),
-        piece,
-        live=False,
-    )
+    firings = match(source.events(part, types=json.dumps(types)), specs)
+    columns = ("rule as name", "key", "`offset` as position", "timestamp as time", "event_id")
+    return _rule_outputs(firings.selectExpr(*columns), part, live=False)
 
 
-def did_fire(source: Source, piece: Piece, conn: Connection, names: Sequence[str], namespace: str | None) -> DataFrame | None:
-    """What the live rules did, with key and time of the events; None where they did nothing."""
-    fired = _asked(conn, "spark/backtest/firings", piece, names, namespace)
-    if not fired:
+def did_fire(source: Source, part: TopicRange, names: Sequence[str], namespace: str | None) -> DataFrame | None:
+    """The firings of the live rules, with key and time of the events; None if there are none."""
+    rows = _read_live("spark/backtest/firings", part, names, namespace)
+    if not rows:
         return None
-    found = source.spark.createDataFrame(_table(fired, ("name", "position", "event_id")))
-    events = source.events(piece, columns="offset,key,timestamp").selectExpr("`offset` as position", "key", "timestamp as time")
-    known = found.join(events, "position")
-    return _told(
-        known.selectExpr(
-            "name",
-            "string(null) as token",
-            "key",
-            "position",
-            "time",
-            "event_id",
-            "array(position) as evidence",
-            "1 as evidence_total",
-        ),
-        piece,
-        live=True,
-    )
+    firings = source.spark.createDataFrame(_table(rows, ("name", "position", "event_id")))
+    events = source.events(part, columns="offset,key,timestamp").selectExpr("`offset` as position", "key", "timestamp as time")
+    return _rule_outputs(firings.join(events, "position"), part, live=True)
 
 
-def would_push(source: Source, piece: Piece, spec: CorrelatorSpec) -> DataFrame:
-    """The outputs of a correlator; every key starts with its first event in the range."""
-    pushed = correlate(source.events(piece), spec, until=piece.to_at)
-    return _told(
-        pushed.selectExpr(
-            "correlator as name", "token", "key", "`offset` as position", "time", "event_id", "evidence", "evidence_total"
-        ),
-        piece,
-        live=False,
-    )
+def _rule_outputs(firings: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
+    outputs = firings.selectExpr("*", "string(null) as token", "array(position) as evidence", "1 as evidence_total")
+    return _outputs(outputs, part, live=live)
 
 
-def did_push(source: Source, piece: Piece, conn: Connection, name: str, namespace: str | None) -> DataFrame | None:
-    """What the live correlator pushed; None where it pushed nothing."""
-    pushed = _asked(conn, "spark/backtest/correlations", piece, [name], namespace)
-    return _told(source.spark.createDataFrame(_table(pushed, _ROW)), piece, live=True) if pushed else None
+def would_push(source: Source, part: TopicRange, spec: CorrelatorSpec) -> DataFrame:
+    """The outputs of the tested correlator; every key starts with its first event in the range."""
+    outputs = correlate(source.events(part), spec, until=part.to_at)
+    return _outputs(outputs.withColumnsRenamed({"correlator": "name", "offset": "position"}), part, live=False)
 
 
-def side_by_side(frames: Sequence[DataFrame]) -> DataFrame:
-    """One row per output, whoever gave it."""
+def did_push(source: Source, part: TopicRange, name: str, namespace: str | None) -> DataFrame | None:
+    """The outputs of the live correlator; None if there are none."""
+    rows = _read_live("spark/backtest/correlations", part, [name], namespace)
+    return _outputs(source.spark.createDataFrame(_table(rows, _COLUMNS)), part, live=True) if rows else None
+
+
+def compare(frames: Sequence[DataFrame]) -> DataFrame:
+    """One row per output, with `would` and `live`."""
     from pyspark.sql import functions
 
-    joined = reduce(lambda one, other: one.unionByName(other), frames)
-    return joined.groupBy(*IDENTITY).agg(
+    outputs = reduce(lambda frame, other: frame.unionByName(other), frames)
+    return outputs.groupBy(*IDENTITY).agg(
         *(functions.max(name).alias(name) for name in ("event_id", "evidence", "evidence_total", "would", "live"))
     )
 
 
-def _told(frame: DataFrame, piece: Piece, *, live: bool) -> DataFrame:
+def _outputs(frame: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
     from pyspark.sql import functions
 
     return frame.select(
-        *_ROW,
-        functions.lit(piece.shard).alias("shard"),
+        *_COLUMNS,
+        functions.lit(part.shard).alias("shard"),
         functions.lit(int(not live)).alias("would"),
         functions.lit(int(live)).alias("live"),
     )
 
 
-def _asked(conn: Connection, name: str, piece: Piece, names: Sequence[str], namespace: str | None) -> list[tuple[object, ...]]:
-    given = {
-        "topic_id": piece.span.topic_id,
-        "first": piece.span.first,
-        "until": piece.span.until,
-        "from_at": piece.from_at,
-        "to_at": piece.to_at,
+def _read_live(name: str, part: TopicRange, names: Sequence[str], namespace: str | None) -> list[tuple[object, ...]]:
+    parameters = {
+        "topic_id": part.stored.topic_id,
+        "first": part.stored.first,
+        "until": part.stored.until,
+        "from_at": part.from_at,
+        "to_at": part.to_at,
         "names": list(names),
         "namespace": namespace,
     }
     with map_database_errors():
-        return conn.execute(query(name), given).fetchall()
+        return part.conn.execute(query(name), parameters).fetchall()
 
 
 def _table(rows: Sequence[Sequence[object]], names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
-    text = pa.string()
-    types = {"position": pa.int64(), "time": pa.timestamp("us", tz="UTC")}
-    types |= {"evidence": pa.list_(pa.int64()), "evidence_total": pa.int32()}
+    types = {
+        "position": pa.int64(),
+        "time": pa.timestamp("us", tz="UTC"),
+        "evidence": pa.list_(pa.int64()),
+        "evidence_total": pa.int32(),
+    }
     columns = zip(*rows, strict=True)
-    return pa.table({name: pa.array(column, types.get(name, text)) for name, column in zip(names, columns, strict=True)})
+    return pa.table({name: pa.array(column, types.get(name, pa.string())) for name, column in zip(names, columns, strict=True)})

@@ -1,4 +1,4 @@
-"""From the frame of outputs to the numbers, keys and samples of every subject."""
+"""The numbers, keys and samples of every subject, from the frame of compared outputs."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.archive import StoredRange, read_positions
+from headrace.archive import StoredRange, read_stored_events_at
 from headrace.db import Connection
 from headrace.spark import CorrelatorSpec, RuleSpec
-from headrace.spark.backtest.report import Day, Evidence, KeyCount, Result, Sample, TokenCount
-from headrace.spark.backtest.subject import Subject
+from headrace.spark.backtest.subjects import BacktestSubject
+from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Result, Sample, TokenCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-Found = dict[tuple[str, int], Evidence]
+EvidenceByPosition = dict[tuple[str, int], Evidence]
 """By shard and position."""
 EVIDENCE_MAX = 10
-"""Events shown with a sample, the newest ones."""
+"""A sample shows this many events, the newest ones."""
 _EPOCH = date(1970, 1, 1)
 _COUNTS = ("sum(would) as would", "sum(live) as live", "sum(would * live) as both")
 _STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'would' else 'live' end"
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reads events by shard and position."""
+class EvidenceReader:
+    """Reads the evidence of samples by shard and position."""
 
-    places: Mapping[tuple[str, str], tuple[Connection, StoredRange]]
+    ranges: Mapping[tuple[str, str], tuple[Connection, StoredRange]]
     folder: str | None
 
-    def events(self, rows: Sequence[Row], topic: str) -> Found:
-        """The evidence of samples, all of a shard at once."""
-        found: Found = {}
+    def events(self, rows: Sequence[Row], topic: str) -> EvidenceByPosition:
+        """The events behind the samples, with one read per shard."""
+        events: EvidenceByPosition = {}
         for shard in {row.shard for row in rows}:
-            wanted = {position for row in rows if row.shard == shard for position in _evidence(row)}
-            conn, span = self.places[shard, topic]
-            for position, e in read_positions(conn, span, wanted, folder=self.folder).items():
-                found[shard, position] = Evidence(position, e.type, e.key, e.emitted_at, e.payload)
-        return found
+            positions = {position for row in rows if row.shard == shard for position in _evidence(row)}
+            conn, stored = self.ranges[shard, topic]
+            for position, event in read_stored_events_at(conn, stored, positions, folder=self.folder).items():
+                events[shard, position] = Evidence(position, event.type, event.key, event.emitted_at, event.payload)
+        return events
 
 
-def results_of(
-    compared: DataFrame, subjects: Sequence[Subject], reader: Reader, *, samples: int, keys: int
+def build_results(
+    compared: DataFrame, subjects: Sequence[BacktestSubject], reader: EvidenceReader, *, samples: int, keys: int
 ) -> tuple[Result, ...]:
     """One result per subject, in their order."""
-    # UTC, whatever the session's zone is.
-    by_day = _counted(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").collect()
-    by_key = _first(_counted(compared, "key"), "name", "greatest(would, live) desc, key", keys)
-    by_token = _counted(compared.where("token is not null"), "token").collect()
-    shown = _first(
+    # Days in UTC, whatever the time zone of the session.
+    by_day = _count_by(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").collect()
+    by_key = _top_rows(_count_by(compared, "key"), "name", "greatest(would, live) desc, key", keys)
+    by_token = _count_by(compared.where("token is not null"), "token").collect()
+    sample_rows = _top_rows(
         compared.selectExpr("*", f"{_STATUS} as status", "unix_micros(time) as micros"),
         "name, status",
         "time desc, position desc",
         samples,
     )
-    topics = {subject.topic: {one.name for one in subjects if one.topic == subject.topic} for subject in subjects}
-    found = {topic: reader.events([row for row in shown if row.name in names], topic) for topic, names in topics.items()}
+    topics = {subject.topic: {other.name for other in subjects if other.topic == subject.topic} for subject in subjects}
+    evidence = {topic: reader.events([row for row in sample_rows if row.name in names], topic) for topic, names in topics.items()}
     return tuple(
         Result(
             kind="rule" if isinstance(subject.spec, RuleSpec) else "correlator",
@@ -67,46 +67,44 @@ def results_of(
             definition=subject.definition,
             compared=subject.live,
             days=tuple(sorted((_day(row) for row in _of(by_day, subject)), key=lambda day: day.day)),
-            keys=tuple(KeyCount(row.key, *_numbers(row)) for row in _of(by_key, subject)),
-            tokens=tuple(sorted((TokenCount(row.token, *_numbers(row)) for row in _of(by_token, subject)), key=_token)),
-            samples=_samples(_of(shown, subject), subject, found[subject.topic]),
+            keys=tuple(KeyCounts(*_counts(row), row.key) for row in _of(by_key, subject)),
+            tokens=tuple(
+                sorted((TokenCounts(*_counts(row), row.token) for row in _of(by_token, subject)), key=lambda counts: counts.token)
+            ),
+            samples=_samples(_of(sample_rows, subject), subject, evidence[subject.topic]),
         )
         for subject in subjects
     )
 
 
-def _counted(frame: DataFrame, column: str) -> DataFrame:
+def _count_by(frame: DataFrame, column: str) -> DataFrame:
     from pyspark.sql import functions
 
     return frame.groupBy("name", column).agg(*(functions.expr(count) for count in _COUNTS))
 
 
-def _first(frame: DataFrame, within: str, order: str, most: int) -> list[Row]:
+def _top_rows(frame: DataFrame, within: str, order: str, limit: int) -> list[Row]:
     ranked = frame.selectExpr("*", f"row_number() over (partition by {within} order by {order}) as place")
-    return ranked.where(f"place <= {most}").orderBy(*within.split(", "), "place").collect()
+    return ranked.where(f"place <= {limit}").orderBy(*within.split(", "), "place").collect()
 
 
-def _of(rows: Iterable[Row], subject: Subject) -> list[Row]:
+def _of(rows: Iterable[Row], subject: BacktestSubject) -> list[Row]:
     return [row for row in rows if row.name == subject.name]
 
 
-def _numbers(row: Row) -> tuple[int, int, int]:
+def _counts(row: Row) -> tuple[int, int, int]:
     return row.would, row.live, row.both
 
 
-def _token(count: TokenCount) -> str:
-    return count.token
-
-
-def _day(row: Row) -> Day:
-    return Day(_EPOCH + timedelta(days=row.day), *_numbers(row))
+def _day(row: Row) -> DayCounts:
+    return DayCounts(*_counts(row), _EPOCH + timedelta(days=row.day))
 
 
 def _evidence(row: Row) -> list[int]:
     return list(row.evidence or [])[-EVIDENCE_MAX:]
 
 
-def _samples(rows: Sequence[Row], subject: Subject, found: Found) -> tuple[Sample, ...]:
+def _samples(rows: Sequence[Row], subject: BacktestSubject, events: EvidenceByPosition) -> tuple[Sample, ...]:
     keyless = isinstance(subject.spec, CorrelatorSpec) and subject.spec.key is None
     return tuple(
         Sample(
@@ -117,8 +115,8 @@ def _samples(rows: Sequence[Row], subject: Subject, found: Found) -> tuple[Sampl
             key=None if keyless else row.key,
             token=row.token,
             event_id=row.event_id,
-            # What the live one began with may be gone by now.
-            evidence=tuple(found[row.shard, position] for position in _evidence(row) if (row.shard, position) in found),
+            # Old evidence of the live one may have been dropped.
+            evidence=tuple(events[row.shard, position] for position in _evidence(row) if (row.shard, position) in events),
             evidence_total=row.evidence_total,
         )
         for row in rows

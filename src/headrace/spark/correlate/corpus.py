@@ -1,4 +1,4 @@
-"""Spark as an engine of the ECL corpus. It imports what it calls late: the room is there also where Spark is not installed."""
+"""Spark as an engine of the ECL corpus; imported also where Spark is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def run_ecl_cases(
     session: SparkSession, cases: Sequence[Case], engine: Literal["spark", "spark-stream"] = "spark"
 ) -> list[str | None]:
-    """What differs from each case's answers when Spark runs it, in batch or as a stream, or None; in a few jobs for all."""
-    from headrace.spark.correlate.corpus_engine import differences
+    """The difference between Spark's answers, in batch or as a stream, and those of each case, or None; a few jobs for all."""
+    from headrace.lang.ecl import difference
+    from headrace.spark.correlate.corpus_runner import observe_cases
 
-    return differences(session, cases, engine)
+    observations = observe_cases(session, cases, is_stream=engine == "spark-stream")
+    return [difference(case, engine, seen) for case, seen in zip(cases, observations, strict=True)]

@@ -1,7 +1,7 @@
-"""Rows sorted by bucket and offset, taken apart by key: the first key of every bucket, then the second, and so on.
+"""Separates rows sorted by bucket and offset by key: the first key of every bucket, then the second, and so on.
 
-A bucket is a part of a key's hash, so it nearly always has one key. Where it has more, their rows come mixed. Each layer is a run
-of its own, which sees one key per bucket, one after another; so nothing is sorted here, and what is kept is a state per layer."""
+A bucket is a part of a key's hash, so it nearly always has one key. Where it has more, their rows are interleaved. Each layer is a
+run of its own with one key per bucket, so nothing is sorted here, and only one state per layer is kept."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from headrace.spark.correlate.rows import Rows, Stepped
 
 
-class Steps(Protocol):
-    """A run of rows in which the rows of a key stand together."""
+class Run(Protocol):
+    """Steps rows in which the rows of a key are adjacent."""
 
     def feed(self, rows: Rows) -> Stepped: ...
     def finish(self) -> Stepped: ...
 
 
 class Layers:
-    """Feeds each layer its rows. A piece without a column `bucket` has its keys together already."""
+    """Feeds each layer its rows. In a piece without a column `bucket` the rows of a key are adjacent already."""
 
-    def __init__(self, make: Callable[[], Steps]) -> None:
+    def __init__(self, make: Callable[[], Run]) -> None:
         self._make = make
         self._runs = [make()]
         self._bucket = -1
         self._layer_of: dict[str, int] = {}
-        """The keys seen of the last bucket, which may go on in the next piece."""
+        """The keys of the last bucket, which may continue in the next piece."""
 
     def feed(self, piece: pa.Table) -> Iterator[Stepped]:
         layers = self._layers(piece) if "bucket" in piece.column_names else None

@@ -1,7 +1,7 @@
 """One micro-batch of a correlator: classified on Spark, stepped where the states are.
 
 The caller reads the states of `keys`, calls `step`, and writes outputs, states and cursor in one transaction. So a batch that
-is run again after a crash finds either all of it done or nothing."""
+runs again after a crash finds either all of it done or nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.lang.condition import micros_of
-from headrace.spark.correlate.correlating import classified
-from headrace.spark.correlate.symbols import CorrelatorSpec, classifier
+from headrace.spark.correlate.frames import classify_events
+from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The events of a micro-batch as the table sees them: key, symbol, offset, time, event_id."""
+    """The classified events of a micro-batch: key, symbol, offset, time, event_id."""
 
     spec: CorrelatorSpec
     events: pa.Table
@@ -33,7 +33,7 @@ class MicroBatch:
         return list(self.events["key"].unique().to_pylist())
 
     def step(self, states: pa.Table, *, until: datetime | None = None) -> Stepped:
-        """Outputs and changed states, from the states before (STATE_SCHEMA; a key without one starts at its first event).
+        """Outputs and changed states, from the stored states (STATE_SCHEMA; a key without one starts at its first event).
 
         `until` fires the timers of these keys, and of all others in `states`, that are due by a time."""
         from headrace.spark.correlate.stepping import step
@@ -44,5 +44,5 @@ class MicroBatch:
 
 
 def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
-    """Classifies a micro-batch, in parallel, and brings what can matter of it here."""
-    return MicroBatch(spec, classified(df, spec, classifier(spec)).toArrow())
+    """Classifies a micro-batch in parallel, and collects the events that can matter."""
+    return MicroBatch(spec, classify_events(df, spec, build_classifier(spec)).toArrow())

@@ -1,8 +1,8 @@
 """The order of keyed rows: by bucket, which is a part of the key's hash, and offset.
 
-Sorting by key and offset compares row with row. Bucket and offset as one number are sorted by Spark digit by digit, which takes
-a third of the time. That leaves 39 bits for the offset: exact up to 2^37, in steps of 2^14 up to 2^51, then of 2^26. Rows of one
-step come in any order, and are put right here; there is nothing to be put right in a log of less than 137 billion events."""
+Sorting by key and offset compares row with row. Spark sorts bucket and offset as one number digit by digit, which takes a third of
+the time. That leaves 39 bits for the offset: exact up to 2^37, in steps of 2^14 up to 2^51, then of 2^26. Rows of one step come in
+any order and are sorted here; a log of less than 137 billion events has no such rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXACT_BELOW = 1 << 37
 FINE_BELOW, FINE_BITS = 1 << 51, 14
 COARSE_BITS = 26
 PIECE_ROWS = 65_536
-"""Spark sends 10 000 rows at a time; with six times as many, what a piece costs beside its rows is a third."""
+"""Spark sends 10 000 rows at a time; with six times as many, the fixed cost per row is a third."""
 _BUCKET = f"int(shiftrightunsigned(xxhash64(key), {OFFSET_BITS + 1}))"
 # A state row has offset -1 and comes first.
 _STEP = f"""(case when `offset` < 0 then 0L when `offset` < {EXACT_BELOW}L then `offset` + 1L
@@ -32,7 +32,7 @@ def by_key(rows: DataFrame) -> DataFrame:
     """The rows of a key in one task, with a column `bucket`, sorted by bucket and step."""
     from pyspark.sql import functions
 
-    # The bucket is made together with the other columns: after the shuffle it would copy every row once more.
+    # Computed together with the other columns: after the shuffle it would copy every row once more.
     hashed = rows.selectExpr("*", f"{_BUCKET} as bucket").repartition("bucket")
     return hashed.sortWithinPartitions(functions.expr(f"shiftleft(bigint(bucket), {OFFSET_BITS}) | {_STEP}"))
 
@@ -41,23 +41,23 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The same rows in larger pieces, by bucket and offset exactly. Rows without bucket are in order already."""
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         count += batch.num_rows
         if count >= PIECE_ROWS:
-            piece, held = _put_right(pa.Table.from_batches(held).combine_chunks())
-            count = sum(rows.num_rows for rows in held)
+            piece, pending = _sort_steps(pa.Table.from_batches(pending).combine_chunks())
+            count = sum(rows.num_rows for rows in pending)
             if piece.num_rows:
                 yield piece
     if count:
-        piece, left = _put_right(pa.Table.from_batches(held).combine_chunks())
-        yield pa.concat_tables([piece, *map(pa.Table.from_batches, [left] if left else [])])
+        piece, last = _sort_steps(pa.Table.from_batches(pending).combine_chunks())
+        yield pa.concat_tables([piece, *map(pa.Table.from_batches, [last] if last else [])])
 
 
-def _put_right(piece: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
-    """The piece in order, and its last step, which may go on in the next."""
+def _sort_steps(piece: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
+    """The piece in order, and its last step, which may continue in the next piece."""
     import numpy as np
     import pyarrow as pa
 
@@ -72,7 +72,7 @@ def _put_right(piece: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
 
 
 def steps_of(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What the sort knows of an offset."""
+    """The part of an offset that the sort compares."""
     import numpy as np
 
     fine = EXACT_BELOW + 1 + (offsets >> FINE_BITS)

@@ -1,4 +1,4 @@
-"""Classification: the key and the symbols of every event, by the Spark printer, each field taken out once."""
+"""Classification: the key and the symbols of every event in Spark SQL; each field is extracted once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from headrace.core import Invalid
-from headrace.lang.condition import Compare, Field, Node, Type, field_to_spark, fields_of, node_to_spark, spark_literal, to_spark
-from headrace.lang.condition import parse as parse_condition
-from headrace.lang.ecl import Alphabet, Decision, Table, compile, parse
-from headrace.lang.ecl import tree as t
+from headrace.lang.condition import Field, fields_of, parse_scalar
+from headrace.lang.ecl import SPARK, Table, compile, condition_fields, key_to_sql, parse, symbols_to_sql
 
-KEY_BYTES_MAX = 1024
-"""A longer key is part of no index; it goes by its checksum, as in the database."""
 PREFIX = "_headrace_"
 
 
@@ -29,9 +24,9 @@ class CorrelatorSpec:
     since_offset: int = 0
     evidence_max: int = 100
     forgets: bool = False
-    """The time of a key's last event counts, so the state of every key with events is given back."""
+    """Keys without events are forgotten, so the state of every key with events is returned."""
     compiled: Table | None = None
-    """The pattern's table where it is stored: another release may number its states in another way."""
+    """The stored table of the pattern: another release may number its states differently."""
 
     @property
     def table(self) -> Table:
@@ -40,7 +35,7 @@ class CorrelatorSpec:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Spark SQL that tells a correlator's events apart: `fields` to extract first, then the key and a symbol per alphabet."""
+    """Spark SQL that classifies a correlator's events: the fields to extract, then the key and a symbol per alphabet."""
 
     table: Table
     fields: Mapping[Field, str]
@@ -51,10 +46,14 @@ class Classifier:
     def roots(self) -> frozenset[str]:
         return frozenset(field.root for field in self.fields)
 
+    @property
+    def symbol_names(self) -> list[str]:
+        return ["symbol", *(f"symbol{number}" for number in range(1, len(self.symbols)))]
+
 
 def extractions(columns: Mapping[Field, str]) -> list[str]:
     """The fields as columns, in Spark SQL."""
-    return [f"{field_to_spark(field)} as {name}" for field, name in columns.items()]
+    return [f"{SPARK.field(field)} as {name}" for field, name in columns.items()]
 
 
 @lru_cache(maxsize=256)
@@ -63,66 +62,11 @@ def table_of(pattern: str) -> Table:
     return compile(parse(pattern))
 
 
-def classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) -> Classifier:
-    """How the events of a correlator find their key and symbols. Several share `columns`, which takes in what is new."""
+def build_classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) -> Classifier:
+    """The classifier of a correlator. Several correlators may share `columns`; new fields are added to it."""
     columns = {} if columns is None else columns
     table = spec.table
-    key = _key_node(spec.key) if spec.key is not None else None
-    atoms = [atom for predicate in table.predicates for atom in t.atoms(predicate) if isinstance(atom, t.Condition)]
-    fields = dict.fromkeys(field for atom in atoms for field in parse_condition(atom.text).fields)
-    fields |= dict.fromkeys(fields_of(key) if key is not None else ())
-    for field in fields:
+    for field in (*condition_fields(table), *(fields_of(parse_scalar(spec.key)) if spec.key is not None else ())):
         columns.setdefault(field, f"{PREFIX}f{len(columns)}")
-    symbols = tuple(_symbol(alphabet, table, columns) for alphabet in table.alphabets)
-    return Classifier(table, columns, _key_sql(key, columns), symbols)
-
-
-def _key_node(text: str) -> Node:
-    # A key is a value, not a condition; being equal to itself makes it one, and the parser checks it.
-    tree = parse_condition(f"({text}) = ({text})").tree
-    if not isinstance(tree, Compare) or tree.operator != "=" or tree.left != tree.right:
-        raise Invalid(f"the key {text!r} is not one value of the condition language; write e.g. object ->> 'account'")
-    if tree.left.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
-        raise Invalid(f"the key {text!r} is {tree.left.type.value}; it may be text, an integer or a boolean")
-    return tree.left
-
-
-def _key_sql(key: Node | None, columns: Mapping[Field, str]) -> str:
-    if key is None:
-        return "''"
-    sql = node_to_spark(key, columns)
-    value = sql if key.type is Type.TEXT else f"cast({sql} as string)"
-    if isinstance(key, Field) and key.root == "key" and key.type is Type.TEXT:
-        return value
-    hashed = f"concat('sha256:', sha2(cast({value} as binary), 256))"
-    return f"(case when octet_length({value}) > {KEY_BYTES_MAX} then {hashed} else {value} end)"
-
-
-def _symbol(alphabet: Alphabet, table: Table, columns: Mapping[Field, str]) -> str:
-    def decided(decision: Decision) -> str:
-        if isinstance(decision, int):
-            return str(decision)
-        number, yes, no = decision
-        return f"if({_predicate(table.predicates[number], columns)}, {decided(yes)}, {decided(no)})"
-
-    cases = " ".join(f"when {spark_literal(name)} then {decided(decision)}" for name, decision in alphabet.types.items())
-    return f"(case type {cases} else {decided(alphabet.other)} end)" if cases else decided(alphabet.other)
-
-
-def _predicate(predicate: t.Predicate, columns: Mapping[Field, str]) -> str:
-    """Unknown stays unknown, which `if` takes as no."""
-    match predicate:
-        case t.Literal(value):
-            return "true" if value else "false"
-        case t.EventType(name):
-            return f"(type = {spark_literal(name)})"
-        case t.Condition(text):
-            return to_spark(parse_condition(text), columns)
-        case t.Named(_, inner):
-            return _predicate(inner, columns)
-        case t.Not(operand):
-            return f"(not {_predicate(operand, columns)})"
-        case t.And(parts):
-            return "(" + " and ".join(_predicate(part, columns) for part in parts) + ")"
-        case t.Or(parts):
-            return "(" + " or ".join(_predicate(part, columns) for part in parts) + ")"
+    key = "''" if spec.key is None else key_to_sql(spec.key, SPARK, columns)
+    return Classifier(table, columns, key, symbols_to_sql(table, SPARK, columns))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 HIT_COLUMNS = (
     "topic", "partition", "offset", "event_id", "type", "key", "payload", "headers", "timestamp", "shard", "appended_at",
 )  # fmt: skip
-"""What a hit carries of its event, after rule, version and action; of a frame that lacks one of them, the others."""
-_NEEDED = ("type", "payload", "topic", "offset")
+"""The columns of the event in a hit, after rule, version and action; those that the frame has."""
+_REQUIRED = ("type", "payload", "topic", "offset")
 # `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
 COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 
@@ -26,54 +26,56 @@ COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
     """One row per event and rule that fires on it: rule, version, action, and the event's own columns.
 
-    An event that no rule fires on has no row; unknown is not true. Fields are taken out of the payload once. Raises Invalid
-    where the frame lacks a column that a condition reads, ConditionError for a condition that does not parse."""
+    An event that no rule fires on has no row; unknown is not true. Each field is extracted once. Raises Invalid if the
+    frame lacks a column that a condition reads, ConditionError for a condition that does not parse."""
     from pyspark.sql import functions
 
     if not rules:
-        raise Invalid("match was given no rules; give at least one")
-    made = planned(tuple(rules))
+        raise Invalid("match needs at least one rule")
+    match_plan = cached_plan(tuple(rules))
     columns = df.columns
-    check_columns(columns, _NEEDED, made.reads)
-    kept = [column for column in HIT_COLUMNS if column in columns]
-    table = df.sparkSession.createDataFrame(_table(made.entries))
-    # Before any field is taken out: events of types that no rule is about cost nothing more.
-    wanted = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
-    extracted = with_emitted_at(wanted, made.reads).selectExpr("*", *(f"{sql} as {name}" for name, sql in made.columns))
-    # explode_outer: for plain explode the optimizer asks first whether the array is empty, which evaluates everything twice.
-    asking = extracted.select("*", functions.explode_outer(functions.expr(made.probes)).alias(f"{PREFIX}probe"))
-    found = asking.join(
-        functions.broadcast(table),
+    check_columns(columns, _REQUIRED, match_plan.reads)
+    event_columns = [column for column in HIT_COLUMNS if column in columns]
+    rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
+    # Before any field is extracted: events of other types cost nothing more.
+    relevant = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
+    extracted = with_emitted_at(relevant, match_plan.reads).selectExpr(
+        "*", *(f"{sql} as {name}" for name, sql in match_plan.columns)
+    )
+    # explode_outer: for explode the optimizer first checks whether the array is empty, which evaluates everything twice.
+    probing = extracted.select("*", functions.explode_outer(functions.expr(match_plan.probes)).alias(f"{PREFIX}probe"))
+    candidates = probing.join(
+        functions.broadcast(rules_table),
         (functions.col(f"{PREFIX}probe") == functions.col(f"{PREFIX}key"))
         & (functions.col("type") == functions.col(f"{PREFIX}type")),
     )
-    in_force = f"`offset` >= {PREFIX}since and ({PREFIX}topic is null or {PREFIX}topic = topic)"
+    is_active = f"`offset` >= {PREFIX}since and ({PREFIX}topic is null or {PREFIX}topic = topic)"
     names = {name: functions.col(f"{PREFIX}{name}").alias(name) for name in ("rule", "version", "action")}
-    return found.where(f"{in_force} and {made.rest}").select(*names.values(), *kept)
+    return candidates.where(f"{is_active} and {match_plan.residual}").select(*names.values(), *event_columns)
 
 
 @lru_cache(maxsize=64)
-def planned(rules: tuple[RuleSpec, ...]) -> MatchPlan:
-    # A stream matches the same rules batch after batch, and planning a thousand of them takes longer than a small batch.
+def cached_plan(rules: tuple[RuleSpec, ...]) -> MatchPlan:
+    # A stream matches the same rules batch after batch, and to plan a thousand of them takes longer than a small batch.
     return plan(rules)
 
 
 def with_emitted_at(df: DataFrame, roots: Collection[str]) -> DataFrame:
-    """The frame with the column that conditions know its `timestamp` by, where they read it."""
+    """The frame with its `timestamp` also as `emitted_at`, the name in conditions, if they read it."""
     from pyspark.sql import functions
 
     return df.withColumn("emitted_at", functions.col("timestamp")) if "emitted_at" in roots else df
 
 
 def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable[str]) -> None:
-    """Refuses a frame that lacks a needed column, or one that conditions over these roots read."""
-    wanted = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
-    if missing := [column for column in wanted if column not in columns]:
+    """Raises Invalid for a frame that lacks a needed column, or one that conditions over these roots read."""
+    required = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
+    if missing := [column for column in required if column not in columns]:
         raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(columns)}")
 
 
-def _table(entries: Sequence[Entry]) -> pa.Table:
-    """The rules as a small table that every executor gets whole."""
+def _rules_table(entries: Sequence[Entry]) -> pa.Table:
+    """The rules as a small table that is broadcast to every executor."""
     import pyarrow as pa
 
     columns = {

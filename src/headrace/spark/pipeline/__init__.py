@@ -1,13 +1,12 @@
-"""Pipeline: the rules and correlators of a topic on Spark, with the answers, ids and rows of the database's own engine.
+"""Pipeline: runs the rules and correlators of a topic on Spark, with the same firings, outputs and ids as the database's engine.
 
-Owns: which engine a topic runs on, the ledger of batches, and the progress that others read. Promises: a batch is one PostgreSQL
-transaction of firings, actions, derived events, correlator states, cursors and the ledger, so whatever is killed, each event is
-handled once; a topic moves from one engine to the other and back without loss or repetition."""
+Owns: which engine a topic runs on, the ledger of batches, and the progress of pipelines. Promises: a batch is one PostgreSQL
+transaction with its firings, actions, derived events, instance states, cursors and ledger row, so whatever is killed, each event
+is handled once; a topic moves from one engine to the other and back without loss or repetition."""
 
-from headrace.spark.pipeline.process import Pipeline
-from headrace.spark.pipeline.progress import LedgerRow, PipelineState, list_batches, list_pipelines
-from headrace.spark.pipeline.topic_engine import Engine, set_engine
+from headrace.spark.pipeline.runner import Pipeline
 from headrace.spark.pipeline.topic_pipeline import BatchDone, TopicPipeline
+from headrace.spark.pipeline.topics import Engine, LedgerRow, PipelineState, list_batches, list_pipelines, set_engine
 
 __all__ = [
     "BatchDone",

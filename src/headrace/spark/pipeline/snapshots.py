@@ -1,4 +1,4 @@
-"""Standing: how the consumers of a topic's rules and correlators stand, and what each of them runs."""
+"""Snapshots: the state of the consumers of a topic's rules and correlators, and the active versions they run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from psycopg.rows import class_row
 
 from headrace.db import Connection, query
 from headrace.lang.ecl import from_json
-from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.match.plan import RuleSpec
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class TopicHead:
 
 @dataclass(frozen=True)
 class ConsumerSnapshot:
-    """A reserved consumer: of all the topic's rules (no correlator_id), or of one correlator. Two looks at it that are equal mean
-    that nothing has happened to it in between: `mark` changes with every move of its cursor."""
+    """The internal consumer of all rules of a topic (no correlator_id), or of one correlator.
+
+    Two equal snapshots mean that nothing has happened in between: `mark` changes with every move of the cursor."""
 
     consumer_id: int
     correlator_id: int | None
@@ -38,42 +40,42 @@ class ConsumerSnapshot:
 def read_topic(conn: Connection, topic: str, namespace: str | None) -> TopicHead:
     """Raises UnknownTopic."""
     with conn.cursor(row_factory=class_row(TopicHead)) as cursor:
-        found = cursor.execute(query("spark/pipeline/topic"), {"topic": topic, "namespace": namespace}).fetchone()
-    assert found is not None
-    return found
+        head = cursor.execute(query("spark/pipeline/topic"), {"topic": topic, "namespace": namespace}).fetchone()
+    assert head is not None
+    return head
 
 
-def read_standings(conn: Connection, topic_id: int) -> list[ConsumerSnapshot]:
+def read_snapshots(conn: Connection, topic_id: int) -> list[ConsumerSnapshot]:
     with conn.cursor(row_factory=class_row(ConsumerSnapshot)) as cursor:
-        return cursor.execute(query("spark/pipeline/standing"), {"topic_id": topic_id}).fetchall()
+        return cursor.execute(query("spark/pipeline/consumers"), {"topic_id": topic_id}).fetchall()
 
 
 class ActiveVersions:
-    """What the versions in force say, read once per version."""
+    """The rules and correlators of the active versions, read once per version."""
 
     def __init__(self, topic_id: int) -> None:
         self._topic_id = topic_id
         self._rules: tuple[int, tuple[RuleSpec, ...]] | None = None
         self._correlators: dict[int, tuple[int, CorrelatorSpec]] = {}
 
-    def rules(self, conn: Connection, standing: ConsumerSnapshot) -> tuple[RuleSpec, ...]:
-        """The rules; each goes by the number of its version."""
-        if self._rules is None or self._rules[0] != standing.version_id:
+    def rules(self, conn: Connection, snapshot: ConsumerSnapshot) -> tuple[RuleSpec, ...]:
+        """The topic's rules, each named by its version_id."""
+        if self._rules is None or self._rules[0] != snapshot.version_id:
             rows = conn.execute(query("spark/pipeline/rules"), {"topic_id": self._topic_id}).fetchall()
             specs = tuple(
                 RuleSpec(name=str(version_id), event_type=type_, condition=condition, action=action, since_offset=since)
                 for version_id, type_, condition, action, since in rows
             )
-            self._rules = (standing.version_id, specs)
+            self._rules = (snapshot.version_id, specs)
         return self._rules[1]
 
-    def correlator(self, conn: Connection, standing: ConsumerSnapshot) -> CorrelatorSpec | None:
-        """The correlator's version; None when it is another one by now."""
-        assert standing.correlator_id is not None
-        known = self._correlators.get(standing.correlator_id)
-        if known is None or known[0] != standing.version_id:
-            given = {"correlator_id": standing.correlator_id, "version_id": standing.version_id}
-            row = conn.execute(query("spark/pipeline/correlator"), given).fetchone()
+    def correlator(self, conn: Connection, snapshot: ConsumerSnapshot) -> CorrelatorSpec | None:
+        """The version of the snapshot's correlator; None if another version is active by now."""
+        assert snapshot.correlator_id is not None
+        cached = self._correlators.get(snapshot.correlator_id)
+        if cached is None or cached[0] != snapshot.version_id:
+            parameters = {"correlator_id": snapshot.correlator_id, "version_id": snapshot.version_id}
+            row = conn.execute(query("spark/pipeline/correlator"), parameters).fetchone()
             if row is None:
                 return None
             name, version, pattern, key, compiled, evidence_max, forgets = row
@@ -81,5 +83,5 @@ class ActiveVersions:
                 name=name, version=version, pattern=pattern, key=key,
                 compiled=from_json(compiled), evidence_max=evidence_max, forgets=forgets,
             )  # fmt: skip
-            known = self._correlators[standing.correlator_id] = (standing.version_id, spec)
-        return known[1]
+            cached = self._correlators[snapshot.correlator_id] = (snapshot.version_id, spec)
+        return cached[1]

@@ -1,6 +1,6 @@
-"""Sink: a frame's rows become events or actions, exactly once.
+"""Writers: a batch and a stream of rows, as Spark calls them.
 
-Tasks stage their rows under a token of their attempt; the driver's commit publishes the rows of the attempts that succeeded, in
+Tasks stage their rows under a token of their attempt. The driver's commit publishes the rows of the attempts that succeeded, in
 one transaction with a row (query, batch) in the ledger. A batch that Spark repeats finds that row and publishes nothing."""
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from headrace.core import Conflict
 from headrace.db import Connection, Shards, Target, map_database_errors, query
 from headrace.spark.sink.options import SinkOptions
 
-__all__ = ["EventStreamWriter", "EventWriter", "SinkOptions"]
-
 CHUNK_ROWS = 5_000
 COLUMNS = ("place", "topic", "type", "key", "payload", "headers", "event_id", "emitted_at", "producer", "priority")
 Row = tuple[object, ...]
+Messages = list[WriterCommitMessage | None]
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What an attempt has staged where: rows by shard."""
+    """What an attempt has staged: the number of rows by shard."""
 
     query: str
     batch: int
@@ -36,7 +35,7 @@ class Staged(WriterCommitMessage):
 
 
 class EventWriter(DataSourceArrowWriter):
-    """One write. Told a `writeId`, the same write done again publishes nothing."""
+    """One write. With a `writeId`, the same write again publishes nothing."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -45,15 +44,15 @@ class EventWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return stage(self._options, self._query, 0, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Messages) -> None:
         commit(self._options, self._query, 0, _staged(messages))
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        forget(self._options, _staged(messages))
+    def abort(self, messages: Messages) -> None:
+        discard(self._options, _staged(messages))
 
 
 class EventStreamWriter(DataSourceStreamArrowWriter):
-    """The micro-batches of a stream, known by the query's id, which its checkpoint keeps, and the batch's number."""
+    """The micro-batches of a stream, identified by the query's id, which its checkpoint keeps, and the batch's number."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -63,60 +62,62 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
         query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if query_id is None or batch is None:
-            raise Conflict("Spark does not tell which query and batch a task belongs to; without that nothing is written once")
+            raise Conflict("Spark does not say which query and batch this task belongs to; without that nothing is written once")
         return stage(self._options, query_id, int(batch), iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        staged = _staged(messages)
-        if staged:
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        if staged := _staged(messages):
             commit(self._options, staged[0].query, batchId, staged)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        forget(self._options, _staged(messages))
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        discard(self._options, _staged(messages))
 
 
 def stage(options: SinkOptions, query_id: str, batch: int, batches: Iterable[pa.RecordBatch]) -> Staged:
-    """Stages the rows of one attempt on the shards they belong to."""
+    """Stages the rows of one attempt on their shards."""
     staged = Staged(query_id, batch, uuid4(), {})
+    parameters = {"namespace": options.namespace, "query": query_id, "batch": batch, "token": staged.token}
     shards = Shards(options.access.targets())
     place = 0
     with ExitStack() as stack:
-        open_: dict[str, Connection] = {}
+        connections: dict[str, Connection] = {}
         for chunk in _chunks(batches):
             rows = _rows(options, chunk, place)
             place += len(rows)
-            for target, own in _routed(shards, rows):
-                if target.name not in open_:
-                    open_[target.name] = stack.enter_context(options.access.connect(target))
-                given = dict(zip(COLUMNS, map(list, zip(*own, strict=True)), strict=True))
-                told = {"namespace": options.namespace, "query": query_id, "batch": batch, "token": staged.token}
+            for target, own in _route(shards, rows):
+                if target.name not in connections:
+                    connections[target.name] = stack.enter_context(options.access.connect(target))
+                columns = dict(zip(COLUMNS, map(list, zip(*own, strict=True)), strict=True))
                 with map_database_errors():
-                    open_[target.name].execute(query("spark/stage"), told | given)
+                    connections[target.name].execute(query("spark/stage"), parameters | columns)
                 staged.rows[target.name] = staged.rows.get(target.name, 0) + len(own)
     return staged
 
 
 def commit(options: SinkOptions, query_id: str, batch: int, staged: Sequence[Staged]) -> None:
-    """Publishes what was staged, once per shard. A crash between shards is mended when Spark repeats the batch."""
+    """Publishes what was staged, once per shard. After a crash between shards, Spark repeats the batch, which completes it."""
     for target in options.access.targets():
-        own = [one for one in staged if target.name in one.rows]
-        told = {"namespace": options.namespace, "query": query_id, "batch": batch}
-        rows = {"tokens": [one.token for one in own], "rows": sum(one.rows[target.name] for one in own)}
+        own = [attempt for attempt in staged if target.name in attempt.rows]
+        rows = sum(attempt.rows[target.name] for attempt in own)
         with options.access.connect(target) as conn, map_database_errors():
-            conn.execute(query("spark/commit_batch"), told | rows)
+            conn.execute(
+                "select headrace.commit_spark_batch(p_query => %s, p_batch => %s, p_tokens => %s::uuid[], p_rows => %s,"
+                " p_namespace => %s)",
+                (query_id, batch, [attempt.token for attempt in own], rows, options.namespace),
+            )
 
 
-def forget(options: SinkOptions, staged: Sequence[Staged]) -> None:
-    """Drops what a failed batch had staged."""
+def discard(options: SinkOptions, staged: Sequence[Staged]) -> None:
+    """Deletes what a failed batch has staged."""
     if not staged:
         return
-    told = {"namespace": options.namespace, "query": staged[0].query, "batch": staged[0].batch}
+    parameters = {"namespace": options.namespace, "query": staged[0].query, "batch": staged[0].batch}
     for target in options.access.targets():
         with options.access.connect(target) as conn, map_database_errors():
-            conn.execute(query("spark/drop_stage"), told | {"tokens": [one.token for one in staged]})
+            conn.execute(query("spark/drop_stage"), parameters | {"tokens": [attempt.token for attempt in staged]})
 
 
-def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
+def _staged(messages: Messages) -> list[Staged]:
     return [message for message in messages if isinstance(message, Staged)]
 
 
@@ -127,31 +128,40 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(options: SinkOptions, chunk: pa.RecordBatch, first: int) -> list[Row]:
-    """In the order of COLUMNS. An option counts for every row, before a column."""
+    """In the order of COLUMNS. An option counts for every row and wins over a column."""
     count = chunk.num_rows
+    empty: list[object] = [None] * count
 
     def values(column: str, option: str | None = None) -> list[object]:
-        there = option is None and column in chunk.schema.names
-        return chunk.column(column).to_pylist() if there else [option] * count
+        if option is None and column in chunk.schema.names:
+            return list(chunk.column(column).to_pylist())
+        return [option] * count
 
     name = values("action" if options.actions else "type", options.name)
-    topic = [None] * count if options.actions else values("topic", options.topic)
-    headers = [None] * count if options.actions else values("headers")
-    priority = values("priority") if options.actions else [None] * count
+    topic, headers = (empty, empty) if options.actions else (values("topic", options.topic), values("headers"))
+    priority = values("priority") if options.actions else empty
     producer = values("producer", options.producer)
-    own = (values("key"), values("payload"), headers, values("event_id"), values("timestamp"), producer, priority)
-    return list(zip(range(first, first + count), topic, name, *own, strict=True))
+    columns = (
+        topic,
+        name,
+        values("key"),
+        values("payload"),
+        headers,
+        values("event_id"),
+        values("timestamp"),
+        producer,
+        priority,
+    )
+    return list(zip(range(first, first + count), *columns, strict=True))
 
 
-def _routed(shards: Shards, rows: list[Row]) -> Iterator[tuple[Target, list[Row]]]:
-    """By key as everywhere; without one by content, so that a repeated batch sends every row to the same shard again."""
-    if len(shards.targets) == 1:
-        yield shards.targets[0], rows
-        return
-    own: dict[str, list[Row]] = {}
+def _route(shards: Shards, rows: list[Row]) -> Iterator[tuple[Target, list[Row]]]:
+    """By key as everywhere; without a key by content, so that a repeated batch sends every row to the same shard."""
+    by_shard: dict[str, list[Row]] = {}
     for row in rows:
         key = row[3] if row[3] is not None else f"\0{row[2]}\0{row[4]}"
-        own.setdefault(shards.shard_of(str(key)).name, []).append(row)
+        shard = shards.shard_of(str(key)) if len(shards.targets) > 1 else shards.targets[0]
+        by_shard.setdefault(shard.name, []).append(row)
     for target in shards.targets:
-        if target.name in own:
-            yield target, own[target.name]
+        if target.name in by_shard:
+            yield target, by_shard[target.name]

@@ -1,1 +1,38 @@
-"""Source: topics as DataFrames, batch and streaming."""
+"""Source: topics as DataFrames, batch and streaming.
+
+Owns: the options of `spark.read` and `spark.readStream`, offsets, and how a range of positions is read from log and archive.
+Promises: a split that is read again gives the same rows; events that retention has dropped are an error, never skipped silently."""
+
+from typing import TYPE_CHECKING
+
+from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.extract import Extract, extract_option
+from headrace.spark.source.frames import SHORT_MAX, read_range
+from headrace.spark.source.offsets import Range
+from headrace.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from headrace.spark.source.planner import Split
+    from headrace.spark.source.readers import EventReader, EventStreamReader
+
+__all__ = [
+    "SHORT_MAX",
+    "EventReader",
+    "EventStreamReader",
+    "Extract",
+    "Range",
+    "SourceOptions",
+    "Split",
+    "extract_option",
+    "read_batches",
+    "read_range",
+]
+
+
+def __getattr__(name: str) -> object:
+    # These extend classes of pyspark, which is imported only when Spark is used.
+    if name in ("EventReader", "EventStreamReader", "Split"):
+        from headrace.spark.source import readers
+
+        return getattr(readers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

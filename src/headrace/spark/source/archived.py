@@ -1,4 +1,4 @@
-"""A range of an archived file with the source's columns and filters: the same rows as the log gave."""
+"""A range of an archived file with the source's columns and filters: the same rows as the log had."""
 
 from __future__ import annotations
 
@@ -8,72 +8,69 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
-from headrace.archive import FileRange, RowFilter, read_file
+from headrace.archive import FileRange, read_archive_file
 from headrace.spark.source.extract import Extract
-from headrace.spark.source.offsets import Span
+from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
 
-CONSTANT = ("topic", "shard")
-"""The same for a whole split, so they do not travel."""
-_NAME_OF = {"offset": "position", "timestamp": "emitted_at"}
+_ARCHIVE_NAMES = {"offset": "position", "timestamp": "emitted_at"}
 
 
-def read_archived(options: SourceOptions, wanted: pa.Schema, span: Span) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of one file, with Spark's schema."""
-    assert span.file is not None
-    filters = options.filters
-    rows = RowFilter(filters.types, filters.keys, filters.from_time, filters.to_time)
-    extracts = [one for one in options.extracts if one.name in wanted.names]
-    names = [name for name in wanted.names if name not in CONSTANT and name not in {one.name for one in extracts}]
-    columns = dict.fromkeys(_NAME_OF.get(name, name) for name in [*names, *(["payload"] if extracts else [])])
+def read_archived(options: SourceOptions, schema: pa.Schema, range_: Range) -> Iterator[pa.RecordBatch]:
+    """The rows of a range in one file, with Spark's schema."""
+    assert range_.file is not None
+    extracts = [extract for extract in options.extracts if extract.name in schema.names]
+    names = {name: _ARCHIVE_NAMES.get(name, name) for name in schema.names if name not in range_.constants}
+    for extract in extracts:
+        names[extract.name] = "payload"
     # A read of constant columns alone still counts rows.
-    for batch in read_file(FileRange(span.file, span.first, span.until), list(columns) or ["position"], rows):
-        found = {name: batch.column(_NAME_OF.get(name, name)) for name in names}
-        for one in extracts:
-            found[one.name] = pa.array(extracted(batch.column("payload").to_pylist(), one), pa.string())
-        yield shaped(found, batch.num_rows, wanted, span)
+    columns = list(dict.fromkeys(names.values())) or ["position"]
+    for batch in read_archive_file(FileRange(range_.file, range_.first, range_.until), columns, options.rows):
+        arrays = {name: batch.column(column) for name, column in names.items()}
+        for extract in extracts:
+            arrays[extract.name] = pa.array(extract_values(batch.column("payload").to_pylist(), extract), pa.string())
+        yield to_spark_batch(arrays, batch.num_rows, schema, range_)
 
 
-def shaped(columns: dict[str, pa.Array], count: int, wanted: pa.Schema, span: Span) -> pa.RecordBatch:
-    """With exactly Spark's schema: JSON becomes its text, and the columns that did not travel are put in."""
-    constant = {"topic": span.topic, "shard": span.shard}
-    made = []
-    for field in wanted:
-        if field.name in constant:
-            made.append(pa.repeat(pa.scalar(constant[field.name], field.type), count))
+def to_spark_batch(columns: dict[str, pa.Array], rows: int, schema: pa.Schema, range_: Range) -> pa.RecordBatch:
+    """A batch with exactly Spark's schema: JSON becomes text, and the constant columns are added."""
+    arrays = []
+    for field in schema:
+        if field.name in range_.constants:
+            arrays.append(pa.repeat(pa.scalar(range_.constants[field.name], field.type), rows))
         else:
             column = columns[field.name]
-            made.append(column.storage if isinstance(column, pa.ExtensionArray) else column)
-    return pa.RecordBatch.from_arrays(made, schema=wanted)
+            arrays.append(column.storage if isinstance(column, pa.ExtensionArray) else column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def extracted(payloads: Sequence[str], one: Extract) -> list[str | None]:
-    """What PostgreSQL's #> and #>> give. The payloads are as PostgreSQL printed them, so a part of one is printed already."""
-    return [_text(_at(msgspec.Raw(payload.encode()), one.path), as_json=one.as_json) for payload in payloads]
+def extract_values(payloads: Sequence[str], extract: Extract) -> list[str | None]:
+    """What PostgreSQL's #> and #>> give. PostgreSQL printed the payloads, so a part of one is printed as it would be alone."""
+    values = (_value_at(msgspec.Raw(payload.encode()), extract.path) for payload in payloads)
+    return [_to_text(value, as_json=extract.as_json) for value in values]
 
 
-def _at(value: msgspec.Raw, path: Sequence[str]) -> msgspec.Raw | None:
+def _value_at(value: msgspec.Raw, path: Sequence[str]) -> msgspec.Raw | None:
     for step in path:
         kind = bytes(value)[:1]
+        child = None
         if kind == b"{":
-            found = msgspec.json.decode(value, type=dict[str, msgspec.Raw]).get(step)
+            child = msgspec.json.decode(value, type=dict[str, msgspec.Raw]).get(step)
         elif kind == b"[" and re.fullmatch(r"\s*[+-]?\d+", step):
             items = msgspec.json.decode(value, type=list[msgspec.Raw])
-            found = items[int(step)] if -len(items) <= int(step) < len(items) else None
-        else:
+            child = items[int(step)] if -len(items) <= int(step) < len(items) else None
+        if child is None:
             return None
-        if found is None:
-            return None
-        value = found
+        value = child
     return value
 
 
-def _text(value: msgspec.Raw | None, *, as_json: bool) -> str | None:
+def _to_text(value: msgspec.Raw | None, *, as_json: bool) -> str | None:
     if value is None:
         return None
-    printed = bytes(value).strip().decode()
+    text = bytes(value).strip().decode()
     if as_json:
-        return printed
-    if printed == "null":
+        return text
+    if text == "null":
         return None
-    return msgspec.json.decode(value, type=str) if printed.startswith('"') else printed
+    return msgspec.json.decode(value, type=str) if text.startswith('"') else text

@@ -6,71 +6,24 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
+from headrace.archive import RowFilter
 from headrace.core import Invalid
-from headrace.spark.credentials import Access
-from headrace.spark.source.bounds import Bound, bound_of, moment_of
+from headrace.spark.credentials import OPTIONS, Access
+from headrace.spark.source.bounds import Bound, parse_bound, parse_moment
 from headrace.spark.source.extract import Extract, parse_extracts
 
-KNOWN = frozenset(
-    {
-        "subscribe",
-        "subscribepattern",
-        "namespace",
-        "startingoffsets",
-        "endingoffsets",
-        "startingtimestamp",
-        "endingtimestamp",
-        "maxoffsetspertrigger",
-        "minpartitions",
-        "failondataloss",
-        "archive",
-        "types",
-        "keys",
-        "fromtime",
-        "totime",
-        "fromposition",
-        "toposition",
-        "columns",
-        "extract",
-        "service",
-        "servicefile",
-        "dsnenv",
-        "secret",
-        "path",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What PostgreSQL leaves out. Ranges begin with the first value and end before the second."""
-
-    types: tuple[str, ...] | None = None
-    keys: tuple[str, ...] | None = None
-    from_time: datetime | None = None
-    to_time: datetime | None = None
-    from_position: int = 0
-    to_position: int | None = None
-
-
-@dataclass(frozen=True)
-class ArchiveUse:
-    """Is the archive read where the log has been dropped, and in which folder; None: where its files were written."""
-
-    used: bool = True
-    folder: str | None = None
-
-    @classmethod
-    def of(cls, told: str | None) -> ArchiveUse:
-        word = (told or "true").strip()
-        return cls(word.lower() != "false", None if word.lower() in ("true", "false") else word)
+KNOWN = OPTIONS | {
+    *("subscribe", "subscribepattern", "namespace", "startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+    *("maxoffsetspertrigger", "minpartitions", "failondataloss", "archive", "columns", "extract", "path"),
+    *("types", "keys", "fromtime", "totime", "fromposition", "toposition"),
+}
+"""Names in lower case."""
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything a read is told."""
+    """All options of a read. Positions from `from_position` to before `to_position` are read."""
 
     access: Access
     topics: tuple[str, ...]
@@ -78,59 +31,59 @@ class SourceOptions:
     namespace: str | None
     starting: Bound | None
     ending: Bound
-    filters: Filters
+    rows: RowFilter
+    from_position: int
+    to_position: int | None
     columns: tuple[str, ...]
     extracts: tuple[Extract, ...]
     offsets_per_trigger_max: int | None
     partitions_min: int
     fail_on_data_loss: bool
-    archive: ArchiveUse
+    use_archive: bool
+    archive_folder: str | None
+    """Where the archive's files are now; None: where they were written."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
-        given = {name.lower(): value for name, value in options.items()}
-        access = Access.of(given)
-        unknown = sorted(set(given) - KNOWN)
-        if unknown:
-            raise Invalid(f"the source has no option {', '.join(unknown)}; docs/spark.md lists those it has")
-        topics = _listed(given.get("subscribe") or given.get("path"), "subscribe") or ()
-        pattern = given.get("subscribepattern")
+        options = {name.lower(): value for name, value in options.items()}
+        access = Access.of(options)
+        if unknown := sorted(set(options) - KNOWN):
+            raise Invalid(f"the source has no option {', '.join(unknown)}; docs/spark.md lists the options")
+        topics = _list(options.get("subscribe") or options.get("path"), "subscribe") or ()
+        pattern = options.get("subscribepattern")
         if bool(topics) == bool(pattern):
             raise Invalid("give one of the options subscribe (topics, separated by commas) and subscribePattern")
+        archive = options.get("archive", "").strip() or "true"
         return cls(
-            access,
-            topics,
-            _pattern(pattern),
-            given.get("namespace"),
-            bound_of(given, "starting"),
-            bound_of(given, "ending") or Bound("latest"),
-            _filters(given),
-            _listed(given.get("columns"), "columns") or (),
-            parse_extracts(given.get("extract")),
-            _number(given, "maxoffsetspertrigger", least=1),
-            _number(given, "minpartitions", least=1) or 1,
-            _flag(given, "failondataloss"),
-            ArchiveUse.of(given.get("archive")),
+            access=access,
+            topics=topics,
+            pattern=_check_pattern(pattern),
+            namespace=options.get("namespace"),
+            starting=parse_bound(options, "starting"),
+            ending=parse_bound(options, "ending") or Bound("latest"),
+            rows=RowFilter(
+                _list(options.get("types"), "types"),
+                _list(options.get("keys"), "keys"),
+                parse_moment(options.get("fromtime"), "fromTime"),
+                parse_moment(options.get("totime"), "toTime"),
+            ),
+            from_position=_number(options, "fromPosition", least=0) or 0,
+            to_position=_number(options, "toPosition", least=0),
+            columns=_list(options.get("columns"), "columns") or (),
+            extracts=parse_extracts(options.get("extract")),
+            offsets_per_trigger_max=_number(options, "maxOffsetsPerTrigger", least=1),
+            partitions_min=_number(options, "minPartitions", least=1) or 1,
+            fail_on_data_loss=_flag(options, "failOnDataLoss"),
+            use_archive=archive.lower() != "false",
+            archive_folder=None if archive.lower() in ("true", "false") else archive,
         )
 
-    def wants(self, topic: str) -> bool:
-        """Is this topic subscribed to?"""
+    def subscribes(self, topic: str) -> bool:
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
 
-def _filters(given: Mapping[str, str]) -> Filters:
-    return Filters(
-        _listed(given.get("types"), "types"),
-        _listed(given.get("keys"), "keys"),
-        moment_of(given.get("fromtime"), "fromTime"),
-        moment_of(given.get("totime"), "toTime"),
-        _number(given, "fromposition", least=0) or 0,
-        _number(given, "toposition", least=0),
-    )
-
-
-def _listed(text: str | None, option: str) -> tuple[str, ...] | None:
-    """Values separated by commas; a JSON array where a value has one in it."""
+def _list(text: str | None, option: str) -> tuple[str, ...] | None:
+    """Values separated by commas, or a JSON array if a value contains a comma."""
     if text is None:
         return None
     if not text.lstrip().startswith("["):
@@ -138,33 +91,31 @@ def _listed(text: str | None, option: str) -> tuple[str, ...] | None:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
-        raise Invalid(f"option {option} begins like a JSON array and is none: {error.msg}") from None
+        raise Invalid(f"option {option} starts like a JSON array but is not one: {error.msg}") from None
     if not all(isinstance(value, str) for value in values):
         raise Invalid(f"option {option} holds a value that is not a string")
     return tuple(values)
 
 
-def _number(given: Mapping[str, str], option: str, *, least: int) -> int | None:
-    text = given.get(option)
+def _number(options: Mapping[str, str], option: str, *, least: int) -> int | None:
+    text = options.get(option.lower())
     if text is None:
         return None
     if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < least:
-        raise Invalid(f"option {option} is a whole number from {least} on, not {text!r}")
+        raise Invalid(f"option {option} is a whole number of at least {least}, not {text!r}")
     return int(text)
 
 
-def _flag(given: Mapping[str, str], option: str) -> bool:
-    text = given.get(option, "true").strip().lower()
+def _flag(options: Mapping[str, str], option: str) -> bool:
+    text = options.get(option.lower(), "true").strip().lower()
     if text not in ("true", "false"):
         raise Invalid(f"option {option} is true or false, not {text!r}")
     return text == "true"
 
 
-def _pattern(text: str | None) -> str | None:
-    if text is None:
-        return None
+def _check_pattern(text: str | None) -> str | None:
     try:
-        re.compile(text)
+        re.compile(text or "")
     except re.error as error:
         raise Invalid(f"subscribePattern is not a regular expression: {error}") from None
     return text

@@ -1,8 +1,8 @@
--- Namespaces: logical isolation. Every topic belongs to one; 'default' is always there.
+-- Namespaces: logical isolation. Every topic belongs to one; 'default' always exists.
 create table headrace.namespace (
     namespace  text        not null,
     created_at timestamptz not null default headrace.clock(),
-    -- What becomes of a rule whose event type or action is not in the registries: 'refuse', 'warn' or 'allow'.
+    -- What happens to a rule whose event type or action is not registered: 'refuse', 'warn' or 'allow'.
     unknown_names text     not null default 'warn',
     constraint namespace_pkey primary key (namespace),
     constraint namespace_name_rule check (namespace ~ '^[a-z][a-z0-9_]{0,39}$'),

@@ -1,5 +1,5 @@
--- Topics: a named log with partitions. Publishers read this row without locking it;
--- the row lock (no key update) is the right to write the topic's log, held by one sequencer at a time.
+-- Topics: a named log with partitions. Publishers read this row without locking it.
+-- Whoever locks the row (no key update) may write the topic's log: one sequencer at a time.
 create table headrace.topic (
     topic_id      integer     not null generated always as identity,
     namespace     text        not null default 'default',
@@ -7,19 +7,19 @@ create table headrace.topic (
     partitions    integer     not null default 1,
     -- Width of one time partition of the log.
     time_partition text       not null default 'month',
-    -- Where the log's time comes from: the server, or the events' own emitted_at (for events that happened before they came here).
+    -- The clock of the log: the server's, or the events' own emitted_at (for events that happened before they were published).
     clock         text        not null default 'server',
     -- Null keeps the log for ever.
     retention     interval,
-    -- Retention waits for the archive: nothing goes that is not in it.
+    -- Retention waits for the archive: nothing is dropped that is not archived.
     archive       boolean     not null default false,
     -- Positions up to and including this one have been dropped; the log starts after it.
     dropped_to    bigint      not null default 0,
     -- The time partitions reach up to here; the sequencer adds more before it writes past it.
     log_until     timestamptz not null default '-infinity',
-    -- No sequencer looks at this topic right now: a publisher has to send a NOTIFY at commit. Otherwise it must not.
+    -- No sequencer watches this topic: a publisher must send a NOTIFY at commit. Otherwise it must not.
     asleep        boolean     not null default true,
-    -- Timers of correlators have fired up to here: the log's time goes on from it, so that no event comes before them.
+    -- Timers of correlators have fired up to here: the log's clock continues from it, so that no event comes before them.
     timers_to     timestamptz,
     -- Where its rules and correlators run. The cursors of their consumers are the handover from one to the other.
     engine        text        not null default 'database',
@@ -35,8 +35,8 @@ create table headrace.topic (
     constraint topic_engine_known check (engine in ('database', 'spark'))
 ) with (fillfactor = 50);
 
--- How many partitions a topic had from which position on. A consumer passes a border only when every
--- partition has come up to it, so that a key which changes partition keeps its order.
+-- The number of partitions of a topic from a position on. A consumer passes a border only when every
+-- partition has reached it, so that a key that changes its partition keeps its order.
 create table headrace_internal.topic_border (
     topic_id   integer not null,
     position   bigint  not null,

@@ -1,12 +1,12 @@
 -- Outbox: committed events that have no position yet. Publishers insert, the sequencer deletes.
--- Partitioned by a slot of the clock: rows go to the slot of the current 8 seconds, so a slot that is over
--- can be truncated once it is drained. A held snapshot somewhere in the cluster therefore cannot bloat it.
--- No constraint beside not null: PostgreSQL reads a constraint's expression anew for every statement (14 µs measured),
--- so headrace.publish and the library check an event before it comes here, and only they are granted insert.
+-- Partitioned by a slot of the clock: rows go to the slot of the current 8 seconds, so an older slot can be truncated
+-- once it is empty. A snapshot held anywhere in the cluster therefore cannot bloat the outbox.
+-- No constraints except not null: PostgreSQL parses a constraint's expression again for every statement (14 µs measured),
+-- so headrace.publish and the library check an event before, and nobody but the owner may insert.
 create sequence headrace_internal.outbox_id_seq as bigint;
 
-create table headrace_internal.outbox (
-    -- Taken in order, committed out of order: an order among the events of one producer, never a cursor.
+create table headrace.outbox (
+    -- Assigned in order, committed out of order: it orders the events of one producer, and must never be a cursor.
     id         bigint      not null default nextval('headrace_internal.outbox_id_seq'),
     emitted_at timestamptz not null default headrace.clock(),
     topic_id   integer     not null,
@@ -18,20 +18,20 @@ create table headrace_internal.outbox (
     headers    jsonb       not null default '{}',
     producer   text
 ) partition by list (slot);
-create index outbox_order on headrace_internal.outbox (topic_id, id);
+create index outbox_order on headrace.outbox (topic_id, id);
 
-create table headrace_internal.outbox_0 partition of headrace_internal.outbox for values in (0);
+create table headrace_internal.outbox_0 partition of headrace.outbox for values in (0);
 
-create table headrace_internal.outbox_1 partition of headrace_internal.outbox for values in (1);
+create table headrace_internal.outbox_1 partition of headrace.outbox for values in (1);
 
-create table headrace_internal.outbox_2 partition of headrace_internal.outbox for values in (2);
+create table headrace_internal.outbox_2 partition of headrace.outbox for values in (2);
 
-create table headrace_internal.outbox_3 partition of headrace_internal.outbox for values in (3);
+create table headrace_internal.outbox_3 partition of headrace.outbox for values in (3);
 
-create table headrace_internal.outbox_4 partition of headrace_internal.outbox for values in (4);
+create table headrace_internal.outbox_4 partition of headrace.outbox for values in (4);
 
-create table headrace_internal.outbox_5 partition of headrace_internal.outbox for values in (5);
+create table headrace_internal.outbox_5 partition of headrace.outbox for values in (5);
 
-create table headrace_internal.outbox_6 partition of headrace_internal.outbox for values in (6);
+create table headrace_internal.outbox_6 partition of headrace.outbox for values in (6);
 
-create table headrace_internal.outbox_7 partition of headrace_internal.outbox for values in (7);
+create table headrace_internal.outbox_7 partition of headrace.outbox for values in (7);

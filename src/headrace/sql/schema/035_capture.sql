@@ -1,15 +1,15 @@
--- Captures: which table's changes become events of which topic. Written by headrace.capture, read by its triggers.
+-- Captures: the tables whose changes become events of a topic. headrace.capture writes them, headrace.publish_rows reads them.
 create table headrace.capture (
     captured    regclass    not null,
     topic_id    integer     not null,
-    -- The columns whose values make the key; none for events without one.
+    -- The columns whose values form the key; empty for events without a key.
     key_columns text[]      not null,
-    -- The column that holds the event's type; when null, the type is given per operation.
+    -- The column that holds the event's type; null: the type depends on the operation.
     type_column text,
     insert_type text,
     update_type text,
     delete_type text,
-    -- The columns that go into the payload; null for all of them.
+    -- The columns of the payload; null: all columns.
     columns     text[],
     created_at  timestamptz not null default headrace.clock(),
     constraint capture_pkey primary key (captured, topic_id),

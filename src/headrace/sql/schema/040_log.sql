@@ -1,6 +1,6 @@
--- The log: every event at its position. One branch per topic (headrace_internal.log_<topic_id>), each cut by time.
--- Written by the sequencer alone, never updated.
-create table headrace_internal.log (
+-- The log: every event at its position. One branch per topic (headrace_internal.log_<topic_id>), each partitioned by time.
+-- Only the sequencer writes it; rows are never updated.
+create table headrace.log (
     position    bigint      not null,
     appended_at timestamptz not null,
     emitted_at  timestamptz not null,
@@ -14,11 +14,11 @@ create table headrace_internal.log (
     producer    text
 ) partition by list (topic_id);
 
--- Order over the whole topic; its far end is the head of the log.
-create index log_position on headrace_internal.log (position);
+-- Order over the whole topic; its end is the head of the log.
+create index log_position on headrace.log (position);
 
 -- Order within a partition, for consumers.
-create index log_partition on headrace_internal.log (partition, position);
+create index log_partition on headrace.log (partition, position);
 
--- The same event id twice is one event; and trace.
-create index log_event_id on headrace_internal.log (event_id);
+-- To drop an event id published twice, and for trace.
+create index log_event_id on headrace.log (event_id);

@@ -1,16 +1,16 @@
 -- Consumers and their cursors.
-create table headrace_internal.consumer (
+create table headrace.consumer (
     consumer_id   integer     not null generated always as identity,
     topic_id      integer     not null,
     consumer      text        not null,
-    -- 'partition': one cursor per partition, worked on side by side. 'topic': one cursor over all of it.
+    -- 'partition': one cursor per partition, handled in parallel. 'topic': one cursor over the whole topic.
     ordered_by    text        not null default 'partition',
-    -- Failure policy: how often an event is tried (null: for ever), how long between, and what then.
+    -- Failure policy: the number of attempts (null: no limit), the pauses between them, and what happens then.
     attempts_max  integer,
     backoff_s     double precision not null default 1,
     backoff_max_s double precision not null default 300,
     when_exhausted text       not null default 'stop',
-    -- Where a failed event was put aside: do later events of its key wait behind it, or go on?
+    -- After a failed event became a dead letter: do later events of its key wait behind it, or continue?
     key_order     text        not null default 'hold',
     created_at    timestamptz not null default headrace.clock(),
     constraint consumer_pkey primary key (consumer_id),
@@ -24,9 +24,9 @@ create table headrace_internal.consumer (
     constraint consumer_key_order_known check (key_order in ('hold', 'skip'))
 );
 
--- How far a consumer has come. The row lock is the right to handle the partition; it ends with the
+-- The progress of a consumer. Whoever locks the row may handle the partition; the lock ends with the
 -- transaction, so a dead process holds nothing. Partition -1: the one cursor over the whole topic.
-create table headrace_internal.cursor (
+create table headrace.cursor (
     consumer_id integer     not null,
     partition   integer     not null,
     position    bigint      not null,
@@ -35,16 +35,16 @@ create table headrace_internal.cursor (
     attempts    integer     not null default 0,
     retry_at    timestamptz,
     error       text,
-    -- After a failed batch: up to here events are handled one by one, to find the one at fault.
+    -- After a failed batch: up to here events are handled one by one, to find the failing one.
     single_to   bigint      not null default 0,
     moved_at    timestamptz not null default headrace.clock(),
     constraint cursor_pkey primary key (consumer_id, partition),
-    constraint cursor_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,
+    constraint cursor_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
     constraint cursor_state_known check (state in ('running', 'stopped'))
 ) with (fillfactor = 50);
 
 -- Events a consumer could not handle ('dead'), and later events of the same key that wait behind them ('behind').
-create table headrace_internal.dead_letter (
+create table headrace.dead_letter (
     dead_letter_id bigint   not null generated always as identity,
     consumer_id integer     not null,
     partition   integer     not null,
@@ -62,12 +62,12 @@ create table headrace_internal.dead_letter (
     ended_at    timestamptz,
     constraint dead_letter_pkey primary key (dead_letter_id),
     constraint dead_letter_once unique (consumer_id, position),
-    constraint dead_letter_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,
+    constraint dead_letter_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
     constraint dead_letter_state_known check (state in ('dead', 'behind', 'redrive', 'redriven', 'discarded'))
 );
 
--- Which keys are held back: looked at for every batch.
-create index dead_letter_held on headrace_internal.dead_letter (consumer_id, key) where state in ('dead', 'behind', 'redrive');
+-- The keys that are held back: read for every batch.
+create index dead_letter_held on headrace.dead_letter (consumer_id, key) where state in ('dead', 'behind', 'redrive');
 
--- What waits to be handled again, in order.
-create index dead_letter_redrive on headrace_internal.dead_letter (consumer_id, partition, position) where state = 'redrive';
+-- Dead letters to be handled again, in order.
+create index dead_letter_redrive on headrace.dead_letter (consumer_id, partition, position) where state = 'redrive';

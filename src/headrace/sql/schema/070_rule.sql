@@ -1,4 +1,4 @@
--- The names a namespace knows: types of events, and actions. headrace.namespace.unknown_names says what becomes of others.
+-- The registered event types and actions of a namespace. headrace.namespace.unknown_names says what happens to other names.
 create table headrace.event_type (
     namespace   text        not null default headrace.current_namespace(),
     event_type  text        not null,
@@ -19,7 +19,7 @@ create table headrace.action (
     constraint action_name_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
 );
 
--- Rules: insert, update and delete manage them. Triggers make every change a version and call the compilers.
+-- Rules: insert, update and delete manage them. Triggers record every change as a version and notify the compilers.
 -- status, error, version and since_position are for reading; the truth about them is in rule_version.
 create table headrace.rule (
     rule_id    integer     not null generated always as identity,
@@ -34,7 +34,7 @@ create table headrace.rule (
     -- 'after': as a consumer of the log. 'inline': in the publisher's own transaction.
     timing     text        not null default 'after',
     active     boolean     not null default true,
-    -- Who looks after it: 'sql', 'app', or the file it is kept in. A file's plan drops only what is its own.
+    -- Who manages it: 'sql', 'app', or the file that defines it. Applying a file drops only rules of that file.
     source     text        not null default 'sql',
     -- Filled in by the trigger.
     topic_id   integer     not null,
@@ -48,7 +48,7 @@ create table headrace.rule (
     constraint rule_name_rule check (rule ~ '^[A-Za-z_][A-Za-z0-9_.:/ -]{0,199}$'),
     constraint rule_event_type_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
     constraint rule_action_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
-    -- The language takes 10 000 characters and says so; this is only a bound on what is stored.
+    -- The condition language rejects more than 10 000 characters; this only limits what is stored.
     constraint rule_condition_100000_bytes check (octet_length(condition) <= 100000),
     constraint rule_delay_0_to_1_year check (delay_s between 0 and 31622400),
     constraint rule_timing_known check (timing in ('after', 'inline')),
@@ -56,12 +56,12 @@ create table headrace.rule (
 );
 create index rule_topic on headrace.rule (topic_id);
 
--- Whose status has still to be shown.
+-- Rows whose status is not final yet.
 create index rule_pending on headrace.rule (rule_id) where status = 'pending';
 
--- Every version of every rule, also of dropped ones. In force: from since_position to until_position, both included;
--- never where since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace_internal.rule_version (
+-- Every version of every rule, also of dropped ones. Active from since_position to until_position, both included;
+-- never active if since_position is null (pending, invalid, not active, or the deletion itself).
+create table headrace.rule_version (
     version_id bigint      not null generated always as identity,
     rule_id    integer     not null,
     version    integer     not null,
@@ -81,7 +81,7 @@ create table headrace_internal.rule_version (
     written_by text        not null default session_user,
     status     text        not null default 'pending',
     error      text,
-    -- The condition as it was understood.
+    -- The condition as it was parsed.
     canonical  text,
     since_position bigint,
     until_position bigint,
@@ -93,13 +93,13 @@ create table headrace_internal.rule_version (
     constraint rule_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 
--- What waits for a compiler, and which topics must not go on before it is done.
-create index rule_version_pending on headrace_internal.rule_version (topic_id, version_id) where status = 'pending';
+-- Versions that wait for the compiler; their topics must not continue before it is done.
+create index rule_version_pending on headrace.rule_version (topic_id, version_id) where status = 'pending';
 
--- Which versions were in force at a position.
-create index rule_version_in_force on headrace_internal.rule_version (topic_id, since_position) where since_position is not null;
+-- The versions that were active at a position.
+create index rule_version_in_force on headrace.rule_version (topic_id, since_position) where since_position is not null;
 
--- Shapes: conditions of a topic that differ in their constants only. Each is one join of the topic's match function.
+-- Shapes: conditions of a topic that differ only in their constants. Each is one join of the topic's match function.
 create table headrace_internal.rule_shape (
     shape_id integer not null generated always as identity,
     topic_id integer not null,
@@ -112,7 +112,7 @@ create table headrace_internal.rule_shape (
 -- By checksum: the text of a shape may be longer than an index entry.
 create unique index rule_shape_once on headrace_internal.rule_shape (topic_id, timing, md5(shape));
 
--- The constants of the versions in force, found by shape, event type and the constant of the equality ('' where it has none).
+-- The constants of the active versions, found by shape, event type and the constant of the equality ('' if there is none).
 create table headrace_internal.rule_match (
     shape_id   integer not null,
     version_id bigint  not null,
@@ -125,13 +125,13 @@ create table headrace_internal.rule_match (
     moments    timestamptz[],
     constraint rule_match_pkey primary key (version_id),
     constraint rule_match_shape_exists foreign key (shape_id) references headrace_internal.rule_shape (shape_id) on delete cascade,
-    constraint rule_match_version_exists foreign key (version_id) references headrace_internal.rule_version (version_id) on delete cascade
+    constraint rule_match_version_exists foreign key (version_id) references headrace.rule_version (version_id) on delete cascade
 );
 create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key);
 
--- Lineage: which version fired on which event, and the action it asked for. An inline firing has its position when the
--- rules' cursor comes to the event. Kept as long as the event: headrace.forget_lineage.
-create table headrace_internal.firing (
+-- Firings: which version fired on which event, with which action. An inline firing gets its position when the rules'
+-- cursor reaches the event. Kept as long as the event: headrace_internal.forget_lineage.
+create table headrace.firing (
     firing_id  bigint      not null generated always as identity,
     topic_id   integer     not null,
     position   bigint,
@@ -145,10 +145,10 @@ create table headrace_internal.firing (
     constraint firing_once unique (event_id, rule_version_id)
 );
 
--- What goes with its events, and, at the end, those that have no position yet.
-create index firing_position on headrace_internal.firing (topic_id, position);
+-- Firings by event; those without a position are at the end.
+create index firing_position on headrace.firing (topic_id, position);
 
--- What a rule has matched: all that a firing and its action need to know about the event.
+-- A match of a rule: all that a firing and its action need of the event.
 create type headrace_internal.rule_hit as (
     version_id bigint,
     "position" bigint,

@@ -1,8 +1,8 @@
 -- Schedules: a cron expression in a time zone, and the event to emit at every tick.
--- The expression is evaluated by the library alone; it writes the coming ticks into schedule_due, and SQL fires those.
+-- Only the library evaluates the expression; it writes the coming ticks into schedule_due, and SQL fires them.
 create table headrace.schedule (
     schedule_id   integer     not null generated always as identity,
-    -- What the ids of its events are made of: no other schedule, in no other database, makes the same ones.
+    -- The ids of its events derive from it: no schedule of another database produces the same ids.
     uid           uuid        not null default headrace.uuid_v7(),
     namespace     text        not null default 'default',
     schedule      text        not null,
@@ -14,15 +14,17 @@ create table headrace.schedule (
     key           text,
     headers       jsonb       not null default '{}',
     active        boolean     not null default true,
-    -- What becomes of ticks that nobody fired within grace_s: none, the newest one, or the newest missed_max of them.
+    -- Who manages it: 'sql', 'app', or the file it is kept in. A file's plan drops only what came from it.
+    source        text        not null default 'sql',
+    -- Which ticks later than grace_s are still fired: none, the newest one, or the newest missed_max.
     missed        text        not null default 'skip',
     missed_max    integer     not null default 100,
     grace_s       double precision not null default 120,
     -- Ticks up to here are in schedule_due or done; the rest is not computed yet.
     planned_until timestamptz not null default headrace.clock(),
-    -- When the plan is to be made longer; infinity for an expression that cannot be planned (see error).
+    -- When the plan must be extended; infinity for an expression that cannot be planned (see error).
     replan_at     timestamptz not null default '-infinity',
-    -- pg_cron fires it; a node stands by.
+    -- The pg_cron job that fires it; a node fires it if the job does not.
     cron_job_id   bigint,
     -- Of the last time it could not be fired or planned.
     error         text,
@@ -39,8 +41,8 @@ create table headrace.schedule (
     constraint schedule_grace_s_1_to_86400 check (grace_s between 1 and 86400)
 );
 
--- Ticks to come, computed ahead.
-create table headrace_internal.schedule_due (
+-- Coming ticks, computed ahead.
+create table headrace.schedule_due (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     constraint schedule_due_pkey primary key (schedule_id, tick_at),
@@ -49,10 +51,10 @@ create table headrace_internal.schedule_due (
 );
 
 -- The next tick of all schedules.
-create index schedule_due_next on headrace_internal.schedule_due (tick_at);
+create index schedule_due_next on headrace.schedule_due (tick_at);
 
--- Ticks that are over: what became of them. One row per tick, written in the transaction that publishes its event.
-create table headrace_internal.schedule_tick (
+-- Past ticks and their outcome. One row per tick, written in the transaction that publishes its event.
+create table headrace.schedule_tick (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     outcome     text        not null,

@@ -1,6 +1,6 @@
--- Which role may do what in which namespace: 'publish', 'consume', or 'admin', which is both and all else.
--- The policies of every other table stand on this one; a role sees its own rows here and nobody else's.
-create table headrace_internal.namespace_grant (
+-- The levels of roles in namespaces: 'publish', 'consume', or 'admin', which includes both and everything else.
+-- The policies of all other tables use this one; a role sees only its own rows here.
+create table headrace.namespace_grant (
     role       regrole     not null,
     namespace  text        not null,
     level      text        not null,

@@ -1,5 +1,5 @@
--- Correlators: an ECL pattern over a topic, one machine per key. Insert, update and delete manage them; triggers make every change a
--- version and call the compilers. status, error, version and since_position are for reading; the truth is in correlator_version.
+-- Correlators: an ECL pattern over a topic, one machine per key. Insert, update and delete manage them; triggers record every change
+-- as a version and notify the compilers. status, error, version and since_position are for reading; the truth is in correlator_version.
 create table headrace.correlator (
     correlator_id integer  not null generated always as identity,
     namespace  text        not null default headrace.current_namespace(),
@@ -11,16 +11,16 @@ create table headrace.correlator (
     -- What a token becomes: {"token": {"action": name, "priority": 0, "delay_s": 0}}, or {"token": {"event": type, "topic": name,
     -- "keyed": true}}.
     outputs    jsonb       not null default '{}',
-    -- A key without events for so long is forgotten; null: never.
+    -- A key without events for so long is deleted; null: never.
     forget_after interval,
-    -- At most so many positions are kept as evidence, the newest ones.
+    -- The maximum number of positions kept as evidence, the newest ones.
     evidence_max integer   not null default 100,
     active     boolean     not null default true,
-    -- Without this, a correlator whose events lead back to itself is invalid.
+    -- Without this, a correlator whose output events reach itself again is invalid.
     allow_feedback boolean not null default false,
-    -- Set to true with a change: all keys start afresh. The trigger takes it back.
+    -- Set to true with a change: all keys start again. The trigger resets it.
     restart    boolean     not null default false,
-    -- Who looks after it: 'sql', 'app', or the file it is kept in.
+    -- Who manages it: 'sql', 'app', or the file that defines it.
     source     text        not null default 'sql',
     -- Filled in by the trigger.
     topic_id   integer     not null,
@@ -42,12 +42,12 @@ create table headrace.correlator (
 );
 create index correlator_topic on headrace.correlator (topic_id);
 
--- Whose status has still to be shown.
+-- Rows whose status is not final yet.
 create index correlator_pending on headrace.correlator (correlator_id) where status = 'pending';
 
--- Every version of every correlator, also of dropped ones. In force: from since_position to until_position, both included;
--- never where since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace_internal.correlator_version (
+-- Every version of every correlator, also of dropped ones. Active from since_position to until_position, both included;
+-- never active if since_position is null (pending, invalid, not active, or the deletion itself).
+create table headrace.correlator_version (
     version_id bigint      not null generated always as identity,
     correlator_id integer  not null,
     version    integer     not null,
@@ -68,15 +68,15 @@ create table headrace_internal.correlator_version (
     written_by text        not null default session_user,
     status     text        not null default 'pending',
     error      text,
-    -- What is odd about it: tokens that become nothing, outputs without a token.
+    -- Warnings: tokens that become nothing, outputs without a token.
     warning    text,
-    -- The pattern as it was understood.
+    -- The pattern as it was parsed.
     canonical  text,
     since_position bigint,
     until_position bigint,
     since_at   timestamptz,
     until_at   timestamptz,
-    -- How many keys went on from where they stood in the version before, and how many start afresh.
+    -- How many keys kept their state from the version before, and how many start again.
     carried    bigint,
     restarted  bigint,
     constraint correlator_version_pkey primary key (version_id),
@@ -85,18 +85,18 @@ create table headrace_internal.correlator_version (
     constraint correlator_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 
--- What waits for a compiler, and which correlators must not go on before it is done.
-create index correlator_version_pending on headrace_internal.correlator_version (correlator_id, version_id) where status = 'pending';
+-- Versions that wait for the compiler; their correlators must not continue before it is done.
+create index correlator_version_pending on headrace.correlator_version (correlator_id, version_id) where status = 'pending';
 
--- The compiled table that runs, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
-create table headrace_internal.correlator_table (
+-- The active compiled table, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
+create table headrace.correlator_table (
     correlator_id integer  not null,
     version_id  bigint     not null,
     consumer_id integer    not null,
     compiled    text       not null,
     -- One automaton without timers: headrace_internal.correlate steps it.
     simple      boolean    not null,
-    -- The newest version is invalid: keys stay where they are until there is a valid one.
+    -- The newest version is invalid: keys keep their state until there is a valid one.
     halted      boolean    not null default false,
     symbols     integer    not null,
     -- By cell (state * symbols + symbol): where the next state's row begins; and action * 4, + 2 where it leads to the start, + 1
@@ -107,17 +107,17 @@ create table headrace_internal.correlator_table (
     idle        integer[],
     -- The tokens of every action: [[], ["x"], …].
     tokens      jsonb,
-    -- The key where the next look for keys to forget begins.
+    -- The key where the next search for keys to delete starts.
     forget_from text       collate "C" not null default '',
     constraint correlator_table_pkey primary key (correlator_id),
     constraint correlator_table_correlator_exists foreign key (correlator_id)
         references headrace.correlator (correlator_id) on delete cascade,
     constraint correlator_table_consumer_exists foreign key (consumer_id)
-        references headrace_internal.consumer (consumer_id) on delete cascade
+        references headrace.consumer (consumer_id) on delete cascade
 );
 
--- Instances: where the machine of a key stands. A key without a row of a simple table stands at the start.
-create table headrace_internal.correlator_instance (
+-- Instances: the state of a key's machine. With a simple table, a key without a row is at the start.
+create table headrace.correlator_instance (
     correlator_id integer  not null,
     -- '' for a correlator without a key.
     key         text       collate "C" not null,
@@ -127,9 +127,9 @@ create table headrace_internal.correlator_instance (
     -- The earliest of them.
     deadline    timestamptz,
     started_at  timestamptz not null,
-    -- The time of its last event that was written down here.
+    -- The time of its last recorded event.
     seen_at     timestamptz not null,
-    -- The positions that moved it since it last stood at its start, the newest ones, and how many there were.
+    -- The newest positions that moved it since it was last at its start, and how many there were.
     evidence    bigint[]   not null default '{}',
     evidence_total integer not null default 0,
     constraint correlator_instance_pkey primary key (correlator_id, key),
@@ -138,11 +138,11 @@ create table headrace_internal.correlator_instance (
 ) with (fillfactor = 70);
 
 -- Timers that are due.
-create index correlator_instance_due on headrace_internal.correlator_instance (correlator_id, deadline) where deadline is not null;
+create index correlator_instance_due on headrace.correlator_instance (correlator_id, deadline) where deadline is not null;
 
--- Lineage of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
--- which evidence, and what it became. Kept as long as the event: headrace.forget_lineage.
-create table headrace_internal.correlation (
+-- Outputs of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
+-- which evidence, and what it became. Kept as long as the event: headrace_internal.forget_lineage.
+create table headrace.correlation (
     correlation_id bigint  not null generated always as identity,
     topic_id    integer    not null,
     version_id  bigint     not null,
@@ -166,5 +166,5 @@ create table headrace_internal.correlation (
     constraint correlation_once unique nulls not distinct (version_id, key, position, output_at, place),
     constraint correlation_becomes_known check (becomes in ('action', 'event'))
 );
-create index correlation_position on headrace_internal.correlation (topic_id, position) where position is not null;
-create index correlation_timer on headrace_internal.correlation (topic_id, output_at) where position is null;
+create index correlation_position on headrace.correlation (topic_id, position) where position is not null;
+create index correlation_timer on headrace.correlation (topic_id, output_at) where position is null;

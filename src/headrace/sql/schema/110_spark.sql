@@ -1,5 +1,5 @@
--- Batches of Spark queries that were written here. The row commits with what the batch wrote, so a batch that Spark repeats
--- after a crash is known and written once.
+-- Committed batches of Spark queries. The row commits together with the batch, so a batch that Spark repeats
+-- after a crash is recognized and written once.
 create table headrace_internal.spark_batch (
     namespace    text        not null,
     -- The query's id in its checkpoint, or the name of a single write.
@@ -11,9 +11,9 @@ create table headrace_internal.spark_batch (
     constraint spark_batch_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade
 );
 
--- Rows that Spark's tasks have brought and the driver has not committed yet. Unlogged: a crash of the server empties it, the
--- commit then finds fewer rows than were brought and fails, and Spark repeats the batch.
-create unlogged table headrace_internal.spark_stage (
+-- Rows that Spark's tasks have written and the driver has not committed yet. Unlogged: a crash of the server empties it, the
+-- commit then finds too few rows and fails, and Spark repeats the batch.
+create unlogged table headrace.spark_stage (
     namespace  text        not null,
     query      text        not null,
     batch      bigint      not null,
@@ -35,4 +35,4 @@ create unlogged table headrace_internal.spark_stage (
 );
 
 -- The rows of a batch, in the order of the frame.
-create index spark_stage_order on headrace_internal.spark_stage (namespace, query, batch, token, place);
+create index spark_stage_order on headrace.spark_stage (namespace, query, batch, token, place);

@@ -1,7 +1,7 @@
--- Pipelines: who runs the rules and correlators of a topic on Spark, and what came of it so far. One row per topic that ever had one.
-create table headrace_internal.pipeline (
+-- Pipelines: the process that runs the rules and correlators of a topic on Spark, and its totals. One row per topic that ever had one.
+create table headrace.pipeline (
     topic_id     integer     not null,
-    -- One turn of one process.
+    -- One run of one process.
     run_id       uuid        not null,
     process      text        not null,
     master       text        not null,
@@ -13,14 +13,14 @@ create table headrace_internal.pipeline (
     events       bigint      not null default 0,
     firings      bigint      not null default 0,
     outputs      bigint      not null default 0,
-    -- What the last attempt failed with; null after one that did not.
+    -- The error of the last attempt; null if it succeeded.
     error        text,
     constraint pipeline_pkey primary key (topic_id),
     constraint pipeline_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
 ) with (fillfactor = 50);
 
--- The ledger: a row per batch, which commits with all that the batch did. The last thousand of a topic are kept.
-create table headrace_internal.pipeline_batch (
+-- The ledger: one row per batch, committed together with the batch. The last thousand of a topic are kept.
+create table headrace.pipeline_batch (
     topic_id      integer     not null,
     batch         bigint      not null,
     run_id        uuid        not null,
@@ -31,9 +31,9 @@ create table headrace_internal.pipeline_batch (
     outputs       bigint      not null,
     -- Keys whose timers fired.
     timers        bigint      not null,
-    -- From the look at the cursors until all but the commit itself was done.
+    -- From reading the cursors until just before the commit.
     took_ms       double precision not null,
     committed_at  timestamptz not null default headrace.clock(),
     constraint pipeline_batch_pkey primary key (topic_id, batch),
-    constraint pipeline_batch_pipeline_exists foreign key (topic_id) references headrace_internal.pipeline (topic_id) on delete cascade
+    constraint pipeline_batch_pipeline_exists foreign key (topic_id) references headrace.pipeline (topic_id) on delete cascade
 );

@@ -1,6 +1,6 @@
--- Archive: which days of which topics' logs stand in Parquet files. A row is written only after its file was read back and found
+-- Archive: the days of topics' logs that are in Parquet files. A row is written only after its file was read back and found
 -- equal to the log; all days of a time partition come in one transaction.
-create table headrace_internal.archive (
+create table headrace.archive (
     archive_id  bigint      not null generated always as identity,
     topic_id    integer     not null,
     -- The day of appended_at, in UTC; a day that two time partitions share has a row in each.
@@ -12,7 +12,7 @@ create table headrace_internal.archive (
     events      bigint      not null,
     -- Sum over the rows of 60 bits of their SHA-256; see queries/archive/days.sql.
     checksum    numeric     not null,
-    -- Where the file was written, and its name within; who reads may look for it in another folder.
+    -- The folder and the name of the file; a reader may use another folder.
     folder      text        not null,
     file        text        not null,
     file_bytes  bigint      not null,
@@ -25,4 +25,4 @@ create table headrace_internal.archive (
 );
 
 -- The files that hold a range of positions.
-create unique index archive_position on headrace_internal.archive (topic_id, first_position);
+create unique index archive_position on headrace.archive (topic_id, first_position);

@@ -1,4 +1,4 @@
--- Correlators with their state: what is in force, from which position, how many keys went on, and what is odd about their names.
+-- Correlators with their state: the active version, its first position, how many keys kept their state, and warnings about names.
 create or replace view headrace.correlator_state as
 select c.correlator_id, c.namespace, c.correlator, c.topic, c.key, c.pattern, c.outputs, c.forget_after, c.evidence_max, c.active,
     c.allow_feedback, c.source, v.version_id, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
@@ -7,5 +7,5 @@ select c.correlator_id, c.namespace, c.correlator, c.topic, c.key, c.pattern, c.
         as warning
 from headrace.correlator c
 join headrace.namespace n on n.namespace = c.namespace
-join headrace_internal.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
-left join headrace_internal.correlator_table t on t.correlator_id = c.correlator_id;
+join headrace.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version
+left join headrace.correlator_table t on t.correlator_id = c.correlator_id;

@@ -1,6 +1,6 @@
--- Nodes and how they are: 'alive', 'lost' (no heartbeat for 90 seconds, and it did not say goodbye), 'stopped'.
+-- Nodes and their state: 'alive', 'lost' (no heartbeat for 90 seconds, and not deregistered), 'stopped'.
 create or replace view headrace.node_state as
 select n.node_id, n.namespace, n.name, n.description, n.metadata, n.version, n.started_at, n.heartbeat_at, n.stopped_at, n.handlers,
     case when n.stopped_at is not null then 'stopped'
         when n.heartbeat_at > headrace.clock() - interval '90 seconds' then 'alive' else 'lost' end as state
-from headrace_internal.node n;
+from headrace.node n;

@@ -1,4 +1,4 @@
--- Rules with their state: what is in force, from which position, and what is odd about their names.
+-- Rules with their state: the active version, its first position, and warnings about names.
 create or replace view headrace.rule_state as
 select r.rule_id, r.namespace, r.rule, r.topic, r.event_type, r.condition, r.action, r.priority, r.delay_s, r.timing, r.active,
     r.source, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
@@ -11,4 +11,4 @@ select r.rule_id, r.namespace, r.rule, r.topic, r.event_type, r.condition, r.act
         then format('action "%s" is not registered', r.action) end), '') as warning
 from headrace.rule r
 join headrace.namespace n on n.namespace = r.namespace
-join headrace_internal.rule_version v on v.rule_id = r.rule_id and v.version = r.version;
+join headrace.rule_version v on v.rule_id = r.rule_id and v.version = r.version;

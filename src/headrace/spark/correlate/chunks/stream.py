@@ -1,8 +1,8 @@
-"""A stream that tasks read by themselves: pieces of Parquet files or of the log, without going through Spark's rows.
+"""A stream that tasks read by themselves: pieces of Parquet files or of the log, which do not go through Spark.
 
 Spark moves two to three million rows a second to Python; Arrow reads ten times as many from a file. So where a frame is nothing
-but a read, and a pattern looks at nothing but types, Spark only says who reads what. Promises: the rows are those of the frame.
-Whatever is not known to be so (a filter, a partitioned table, another file system, other types in a file) is left to Spark."""
+but a read, and a pattern uses nothing but event types, Spark only says who reads what. Promises: the rows are those of the frame.
+Where that is not certain (a filter, a partitioned table, another file system, other types in a file) Spark reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.core import HeadraceError
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.source.offsets import Span
+from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PIECE_BYTES_MAX = 256 << 20
 """A task in Python costs a tenth of a second before it begins, which is worth 20 MB of reading."""
 FILE_BYTES = 1 << 20
-"""What it costs to open a file, in bytes read meanwhile."""
+"""The cost of opening a file, as bytes that could be read meanwhile."""
 BATCH_ROWS = 1 << 17
 _TYPES = {"type": "string", "offset": "bigint", "event_id": "string", "topic": "string"}
 # Written by a release of Spark that counted old days by another calendar; only Spark itself knows how to read them.
@@ -35,7 +35,7 @@ _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyIN
 
 
 class Unfit(HeadraceError):
-    """A file is not what its frame says it is, so only Spark can read it."""
+    """A file does not match the schema of its frame, so only Spark can read it."""
 
 
 class Piece(Protocol):
@@ -46,7 +46,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """Some Parquet files, one after another; or of one large file, its row groups in `parts` equal parts."""
+    """Some Parquet files, one after another; or one of `parts` equal parts of the row groups of a large file."""
 
     paths: tuple[str, ...]
     part: int = 0
@@ -54,7 +54,7 @@ class Files:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
-            file = _opened(path, columns)
+            file = _open(path, columns)
             count = file.num_row_groups
             groups = list(range(count * self.part // self.parts, count * (self.part + 1) // self.parts))
             if groups:
@@ -66,18 +66,18 @@ class Positions:
     """A range of positions of a log or of its archive, as the source `headrace` reads it."""
 
     options: SourceOptions
-    span: Span
+    span: Range
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         from headrace.spark.schema import event_schema
-        from headrace.spark.source.arrow_reader import read_span
+        from headrace.spark.source.arrow_reader import read_batches
 
-        return read_span(self.options, event_schema(columns), self.span)
+        return read_batches(self.options, event_schema(columns), self.span)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The events of a frame, in pieces, and the symbols of their types."""
+    """The events of a frame, in pieces, and the symbol of each event type."""
 
     pieces: tuple[Piece, ...]
     time: str
@@ -86,22 +86,35 @@ class Stream:
     topic: str | None = None
     since_offset: int = 0
 
-    def batches(self, number: int, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece that the correlator is about: type, offset and the columns named."""
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece that the correlator reads: symbol, offset, time in microseconds, event_id."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        wanted = ["type", "offset", *(["topic"] if self.topic is not None else []), *columns]
-        for batch in self.pieces[number].batches(wanted):
+        columns = ["type", "offset", self.time, "event_id", *(["topic"] if self.topic is not None else [])]
+        for batch in self.pieces[number].batches(columns):
             if self.topic is not None:
                 batch = batch.filter(pc.equal(batch["topic"], self.topic))
             if self.since_offset:
                 batch = batch.filter(pc.greater_equal(batch["offset"], self.since_offset))
             if batch.num_rows:
-                yield batch
+                time = batch[self.time].cast(pa.timestamp("us")).cast(pa.int64())
+                arrays = [self._symbols_of(batch["type"]), batch["offset"], time, batch["event_id"]]
+                yield pa.RecordBatch.from_arrays(arrays, ["symbol", "offset", "time", "event_id"])
+
+    def _symbols_of(self, types: pa.Array) -> pa.Array:
+        """The symbols of a column of types; an event without a type has that of any other."""
+        import numpy as np
+        import pyarrow as pa
+
+        coded = types if isinstance(types, pa.DictionaryArray) else types.dictionary_encode()
+        symbols = [self.symbols.get(name, self.other) for name in coded.dictionary.to_pylist()]
+        places = coded.indices.fill_null(len(symbols)).to_numpy(zero_copy_only=False)
+        return pa.array(np.array([*symbols, self.other], np.int64)[places])
 
 
 def symbols_of(table: Table) -> tuple[Mapping[str, int], int] | None:
-    """The symbol of every type named, and that of any other; None where a pattern looks at more than types."""
+    """The symbol of every type in the pattern, and that of any other type; None where the pattern uses more than types."""
     alphabet, *others = table.alphabets
     if others or not isinstance(alphabet.other, int):
         return None
@@ -110,21 +123,21 @@ def symbols_of(table: Table) -> tuple[Mapping[str, int], int] | None:
 
 
 def stream_of(df: DataFrame, spec: CorrelatorSpec, time: str) -> Stream | None:
-    """The frame as a stream that tasks can read; None where that is for Spark to do."""
+    """The frame as a stream that tasks can read; None where only Spark can."""
     symbols = symbols_of(spec.table)
-    if symbols is None or not _usual(df, time):
+    if symbols is None or not _has_usual_types(df, time):
         return None
     pieces = _pieces(df)
     return Stream(tuple(pieces), time, *symbols, spec.topic, spec.since_offset) if pieces else None
 
 
-def _usual(df: DataFrame, time: str) -> bool:
+def _has_usual_types(df: DataFrame, time: str) -> bool:
     types = {**_TYPES, time: "timestamp"}
     return all(field.dataType.simpleString() == types.get(field.name, field.dataType.simpleString()) for field in df.schema)
 
 
 def _pieces(df: DataFrame) -> Sequence[Piece]:
-    # Through Spark Connect there is no plan to look at.
+    # Spark Connect shows no plan.
     java = getattr(df, "_jdf", None)
     if java is None:
         return ()
@@ -155,7 +168,7 @@ def _files(df: DataFrame, relation: JavaObject) -> Sequence[Files]:
 
 
 def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
-    """Files in about equal pieces, as few per core as can be: small files together, large ones cut."""
+    """Files in pieces of about equal size, as few per core as possible: small files together, large ones cut."""
     total = sum(sizes.values()) + FILE_BYTES * len(sizes)
     most = total / (cores * -(-total // (cores * PIECE_BYTES_MAX))) if total else 1
     cut: list[Files] = []
@@ -171,17 +184,17 @@ def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
     return cut + [Files(tuple(paths)) for paths in together.values()]
 
 
-def _positions(df: DataFrame, told: Mapping[str, str]) -> Sequence[Positions]:
+def _positions(df: DataFrame, given: Mapping[str, str]) -> Sequence[Positions]:
     from headrace.spark.source.planner import Split
-    from headrace.spark.source.reader import EventReader
+    from headrace.spark.source.readers import EventReader
 
-    options = SourceOptions.of(told)
-    # Planned once: what is appended from now on is not part of the frame, however often it is read.
+    options = SourceOptions.of(given)
+    # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
-    return [Positions(options, split.span) for split in splits if isinstance(split, Split)]
+    return [Positions(options, split.range) for split in splits if isinstance(split, Split)]
 
 
-def _opened(path: str, columns: Sequence[str]) -> pq.ParquetFile:
+def _open(path: str, columns: Sequence[str]) -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

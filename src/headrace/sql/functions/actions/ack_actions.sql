@@ -1,18 +1,20 @@
--- Takes handled actions out of the queue and records them as done, in the handlers' own transaction.
--- The fence: each must still be at the attempt it was handed out with. Where one is not, its lease ended and another node may
--- have it: HR206 is raised, and with the transaction the handlers' effects are gone.
--- Locks: the rows. Index: q_<queue>_pkey.
+-- Deletes handled actions from the queue and records them as done, in the handlers' own transaction.
+-- Each must still have the attempt number it was claimed with. Otherwise its lease has ended and another node may hold it: HR206
+-- is raised, and the handlers' effects are rolled back with the transaction. Locks: the rows. Index: q_<queue>_pkey.
 create or replace function headrace.ack_actions(
     p_msg_ids     bigint[],
     p_attempts    integer[],
     p_durations_s real[],
     p_node_id     uuid default null,
-    p_namespace   text default null
+    p_namespace   text default null,
+    p_caller      headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace.current_namespace(p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
     v_done      integer;
 begin
     execute format($sql$
@@ -21,10 +23,10 @@ begin
             using unnest($1, $2, $3) h (msg_id, attempt, duration_s)
             where q.msg_id = h.msg_id and q.read_ct = h.attempt
             returning q.message, h.attempt, h.duration_s)
-        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome)
+        insert into headrace.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome)
         select headrace.clock(), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done'
         from gone g
-        $sql$, 'q_' || headrace_internal.queue_name(v_namespace))
+        $sql$, 'q_' || headrace.queue_name(v_namespace))
     using p_msg_ids, p_attempts, p_durations_s, p_node_id, v_namespace;
     get diagnostics v_done = row_count;
     if v_done < cardinality(p_msg_ids) then

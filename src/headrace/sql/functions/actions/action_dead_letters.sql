@@ -1,17 +1,22 @@
--- Dead letters of a namespace's actions, oldest first: those named, of one action, of one error group; p_redriven: those that
--- were redriven. "payload" is what a redrive would send: edited or as it was. Index: q_<queue>_dlq_pkey.
+-- The dead letters of a namespace's actions, oldest first: by id, by action, by error group; with p_redriven those that were
+-- redriven. "payload" is what a redrive would send: the edited or the original one. Index: q_<queue>_dlq_pkey.
 create or replace function headrace.action_dead_letters(
     p_ids       bigint[] default null,
     p_action    text default null,
     p_error     text default null,
     p_redriven  boolean default false,
     p_limit     integer default null,
-    p_namespace text default null
+    p_namespace text default null,
+    p_caller    headrace_internal.caller default current_user
 ) returns table (
     dead_letter_id bigint, action_id uuid, action text, key text, payload jsonb, edited boolean, reason text, error text, error_group text,
     traceback text, attempts integer, buried_at timestamptz, redriven_at timestamptz, envelope jsonb)
 language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
 begin
     return query execute format($sql$
         select d.msg_id, headrace_internal.uuid_or_null(d.message -> 'action' ->> 'id'), d.message -> 'action' ->> 'action',
@@ -24,7 +29,7 @@ begin
             and ($3 is null or headrace_internal.error_group(d.message ->> 'error') = headrace_internal.error_group($3))
         order by d.msg_id
         limit $4
-        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace_internal.queue_name(p_namespace) || '_dlq')
+        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace.queue_name(v_namespace) || '_dlq')
     using p_ids, p_action, p_error, p_limit;
 end
 $$;

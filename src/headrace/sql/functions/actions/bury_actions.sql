@@ -1,16 +1,19 @@
--- Moves actions from the queue to its dead letters, with why; returns how many. A dead letter is
--- {"action": the envelope as it was, "reason", "error", "traceback", "attempts", "buried_at", "msg_id", "enqueued_at", "node_id"}.
--- Reasons: 'failed' (its attempts are used up), 'lost' (every node that took it died or hung), 'no_handler', 'unreadable'.
+-- Moves actions from the queue to its dead letters, with the reason; returns how many. A dead letter is
+-- {"action": the original envelope, "reason", "error", "traceback", "attempts", "buried_at", "msg_id", "enqueued_at", "node_id"}.
+-- Reasons: 'failed' (no attempts left), 'lost' (every node that claimed it died or hung), 'no_handler', 'unreadable'.
 -- Locks: the rows. Index: q_<queue>_pkey.
 create or replace function headrace.bury_actions(
     p_msg_ids bigint[], p_reason text, p_error text, p_traceback text default null, p_node_id uuid default null,
-    p_namespace text default null
+    p_namespace text default null,
+    p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace.current_namespace(p_namespace);
-    v_queue     text := headrace_internal.queue_name(v_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
+    v_queue     text := headrace.queue_name(v_namespace);
     v_letters   jsonb[];
 begin
     execute format($sql$
@@ -25,7 +28,7 @@ begin
         return 0;
     end if;
     perform pgmq.send_batch(v_queue || '_dlq', v_letters, null::jsonb[], headrace.clock());
-    insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
+    insert into headrace.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
     select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
         v_namespace, l.letter -> 'action' ->> 'action', 'dead'
     from unnest(v_letters) l (letter)

@@ -1,7 +1,7 @@
--- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (one that
--- stopped a moment ago counts: it may be restarting). Returns how many. Looks at the 10000 oldest.
+-- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
+-- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
-create or replace function headrace_internal.bury_unhandled(p_grace_s double precision default 5, p_namespace text default null) returns integer
+create or replace function headrace.bury_unhandled(p_grace_s double precision default 5, p_namespace text default null) returns integer
 language plpgsql volatile
 as $$
 declare
@@ -11,7 +11,7 @@ declare
     v_buried    integer := 0;
 begin
     select coalesce(array_agg(distinct h.action), '{}') into v_known
-    from headrace_internal.node n cross join unnest(n.handlers) h (action)
+    from headrace.node n cross join unnest(n.handlers) h (action)
     where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds';
     for v_row in execute format($sql$
         select d.action, array_agg(d.msg_id) as msg_ids
@@ -22,7 +22,7 @@ begin
             for update skip locked) d
         where d.action is null or d.action <> all ($2)
         group by d.action
-        $sql$, 'q_' || headrace_internal.queue_name(v_namespace)) using p_grace_s, v_known
+        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known
     loop
         v_buried := v_buried + headrace.bury_actions(v_row.msg_ids, case when v_row.action is null then 'unreadable' else 'no_handler' end,
             coalesce(format('no node of namespace %s handles action %s', v_namespace, v_row.action), 'the message is not an action'),

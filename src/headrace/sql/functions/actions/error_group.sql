@@ -1,4 +1,4 @@
--- What errors of one kind have in common: the first line, with its numbers and quoted parts blurred.
+-- The common part of similar errors: the first line, with numbers and quoted parts replaced.
 create or replace function headrace_internal.error_group(p_error text) returns text
 language sql immutable parallel safe
 as $$

@@ -1,5 +1,6 @@
--- Records that a handler failed on an action, and says what follows: 'retry' after a growing pause with jitter, 'dead' when its
--- attempts are used up. Null: the lease had ended, somebody else decides. Call it after the handler's transaction was rolled back.
+-- Records that a handler failed on an action and returns what follows: 'retry' after a growing pause with jitter, or 'dead' when
+-- no attempts are left. Null: the lease had ended, and another node decides. Call it after the handler's transaction was rolled
+-- back.
 -- Locks: the row. Index: q_<queue>_pkey.
 create or replace function headrace.fail_action(
     p_msg_id        bigint,
@@ -11,12 +12,15 @@ create or replace function headrace.fail_action(
     p_traceback     text default null,
     p_duration_s    real default null,
     p_node_id       uuid default null,
-    p_namespace     text default null
+    p_namespace     text default null,
+    p_caller        headrace_internal.caller default current_user
 ) returns text
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace.current_namespace(p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
     v_retry_at  timestamptz;
     v_message   jsonb;
 begin
@@ -25,12 +29,12 @@ begin
             * least(p_backoff_max_s, p_backoff_s * 2 ^ least(p_attempt - 1, 30)));
     end if;
     execute format('update pgmq.%I q set vt = coalesce($3, q.vt) where q.msg_id = $1 and q.read_ct = $2 returning q.message',
-        'q_' || headrace_internal.queue_name(v_namespace))
+        'q_' || headrace.queue_name(v_namespace))
     into v_message using p_msg_id, p_attempt, v_retry_at;
     if v_message is null then
         return null;
     end if;
-    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at)
+    insert into headrace.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at)
     values ((v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
         left(p_error, 2000), left(p_traceback, 20000), case when v_retry_at is null then 'dead' else 'retry' end, v_retry_at);
     if v_retry_at is not null then

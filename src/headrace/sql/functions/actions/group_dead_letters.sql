@@ -1,4 +1,4 @@
--- Dead letters counted by action, reason and kind of error, the most frequent first.
+-- Dead letters counted by action, reason and error group, the most frequent first.
 create or replace function headrace.group_dead_letters(p_namespace text default null)
 returns table (action text, reason text, error_group text, dead bigint, first_at timestamptz, last_at timestamptz, example_id bigint)
 language sql stable

@@ -1,5 +1,5 @@
--- Deletes dead letters for good: those named, of one action, of one kind of error, or all; with p_redriven those kept after a
--- redrive. Returns how many.
+-- Deletes dead letters: by id, by action, by error group, or all; with p_redriven the originals kept after a redrive. Returns how
+-- many.
 create or replace function headrace.purge_dead_letters(
     p_ids bigint[] default null, p_action text default null, p_error text default null, p_redriven boolean default false,
     p_namespace text default null
@@ -10,7 +10,7 @@ declare
     v_count integer;
 begin
     execute format('delete from pgmq.%I d where d.msg_id in (select l.dead_letter_id from headrace.action_dead_letters($1, $2, $3, $4, '
-        'p_namespace => $5) l)', case when p_redriven then 'a_' else 'q_' end || headrace_internal.queue_name(p_namespace) || '_dlq')
+        'p_namespace => $5) l)', case when p_redriven then 'a_' else 'q_' end || headrace.queue_name(p_namespace) || '_dlq')
     using p_ids, p_action, p_error, p_redriven, p_namespace;
     get diagnostics v_count = row_count;
     return v_count;

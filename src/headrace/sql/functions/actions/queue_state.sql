@@ -1,4 +1,4 @@
--- How full a namespace's queue is. Index: q_<queue>_vt_idx.
+-- The number of actions in a namespace's queue by state, and the age of the oldest due one. Index: q_<queue>_vt_idx.
 create or replace function headrace.queue_state(p_namespace text default null)
 returns table (due bigint, in_flight bigint, delayed bigint, dead bigint, oldest_due_s double precision)
 language plpgsql stable
@@ -11,6 +11,6 @@ begin
             (select count(*) from pgmq.%I),
             coalesce(extract(epoch from headrace.clock() - min(q.vt) filter (where q.vt <= headrace.clock())), 0)::double precision
         from pgmq.%I q
-        $sql$, 'q_' || headrace_internal.queue_name(p_namespace) || '_dlq', 'q_' || headrace_internal.queue_name(p_namespace));
+        $sql$, 'q_' || headrace.queue_name(p_namespace) || '_dlq', 'q_' || headrace.queue_name(p_namespace));
 end
 $$;

@@ -1,19 +1,19 @@
--- Sends dead letters to the queue again, with their id and a fresh count of attempts: those named, of one action, of one kind
--- of error, or all. The originals are kept in the archive of the dead-letter queue. Returns how many.
+-- Sends dead letters to the queue again, with the same id and no attempts: by id, by action, by error group, or all. The originals
+-- stay in the archive of the dead-letter queue. Returns how many.
 create or replace function headrace.redrive_actions(
     p_ids bigint[] default null, p_action text default null, p_error text default null, p_namespace text default null
 ) returns integer
 language plpgsql volatile
 as $$
 declare
-    v_queue   text := headrace_internal.queue_name(p_namespace);
+    v_queue   text := headrace.queue_name(p_namespace);
     v_ids     bigint[];
     v_actions jsonb[];
 begin
     select array_agg(d.dead_letter_id order by d.dead_letter_id) into v_ids
     from headrace.action_dead_letters(p_ids, p_action, p_error, p_namespace => p_namespace) d
     where d.action_id is not null and d.action is not null;
-    -- Only what this transaction marks is sent: two redrives side by side send each one once.
+    -- Only what this transaction marks is sent: two concurrent redrives send each letter once.
     execute format($sql$
         with marked as (
             update pgmq.%I d set message = d.message || jsonb_build_object('redriven_at', headrace.clock())

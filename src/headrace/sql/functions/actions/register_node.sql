@@ -1,4 +1,4 @@
--- Makes a node known, or alive again. Nodes gone for a day are forgotten.
+-- Registers a node, or marks it alive again. Nodes of the namespace without a heartbeat for a day are deleted.
 create or replace function headrace.register_node(
     p_node_id     uuid,
     p_name        text,
@@ -6,14 +6,20 @@ create or replace function headrace.register_node(
     p_handlers    text[] default '{}',
     p_description text default null,
     p_metadata    jsonb default '{}',
-    p_namespace   text default null
+    p_namespace   text default null,
+    p_caller      headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
 begin
-    delete from headrace_internal.node n where n.heartbeat_at < headrace.clock() - interval '1 day';
-    insert into headrace_internal.node (node_id, namespace, name, description, metadata, version, handlers)
-    values (p_node_id, headrace.current_namespace(p_namespace), p_name, p_description, p_metadata, p_version, p_handlers)
-    on conflict on constraint node_pkey do update set heartbeat_at = headrace.clock(), stopped_at = null;
+    delete from headrace.node n where n.namespace = v_namespace and n.heartbeat_at < headrace.clock() - interval '1 day';
+    insert into headrace.node as node (node_id, namespace, name, description, metadata, version, handlers)
+    values (p_node_id, v_namespace, p_name, p_description, p_metadata, p_version, p_handlers)
+    on conflict on constraint node_pkey do update set heartbeat_at = headrace.clock(), stopped_at = null
+    where node.namespace = excluded.namespace;
 end
 $$;

@@ -1,13 +1,13 @@
--- Puts actions into a namespace's queue, in their order, and returns their message ids in the same order. In the caller's transaction.
+-- Sends actions to a namespace's queue, in order, in the caller's transaction, and returns their message ids in the same order.
 -- An action is an object with at least "id" (a uuid) and "action" (its name); "payload", "key", "priority", "namespace",
--- "event_type", "emitted_at", "producer", "scheduled_task_id" and "cause" go along. p_delays: seconds each one waits first.
--- Locks nothing. One insert for all of one delay.
+-- "event_type", "emitted_at", "producer", "scheduled_task_id" and "cause" are optional. p_delays: seconds to wait, one per action.
+-- Locks nothing. One insert for all actions of one delay.
 create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
 returns setof bigint
 language plpgsql volatile
 as $$
 declare
-    v_queue text := headrace_internal.queue_name(p_namespace);
+    v_queue text := headrace.queue_name(p_namespace);
 begin
     if cardinality(p_actions) = 0 then
         return;
@@ -16,7 +16,7 @@ begin
         raise exception 'an action without "id" or "action" was sent to namespace "%"', headrace.current_namespace(p_namespace)
             using errcode = 'HR300', hint = 'Send objects such as {"id": uuid, "action": "NAME", "payload": ...}.';
     end if;
-    perform headrace_internal.wake_queue(p_namespace);
+    perform headrace.wake_queue(p_namespace);
     if p_delays is null then
         return query select s from pgmq.send_batch(v_queue, p_actions, null::jsonb[], headrace.clock()) s;
         return;

@@ -1,4 +1,4 @@
--- A text as uuid; null where it is none. What others put into the queue may have any form.
+-- A text as uuid; null if it is not one. Other programs may put messages of any form into the queue.
 create or replace function headrace_internal.uuid_or_null(p_text text) returns uuid
 language sql immutable parallel safe
 as $$

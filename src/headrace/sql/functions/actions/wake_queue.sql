@@ -1,9 +1,15 @@
--- Calls idle nodes at commit, where there are any. Busy ones find the action by themselves. Index: queue_pkey.
-create or replace function headrace_internal.wake_queue(p_namespace text default null) returns void
+-- Notifies idle nodes at commit, if there are any. Busy nodes find the action by themselves. Index: queue_pkey.
+create or replace function headrace.wake_queue(
+    p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
 begin
     perform pg_notify('headrace_action', q.namespace)
-    from headrace_internal.queue q where q.namespace = headrace.current_namespace(p_namespace) and q.asleep;
+    from headrace_internal.queue q where q.namespace = v_namespace and q.asleep;
 end
 $$;

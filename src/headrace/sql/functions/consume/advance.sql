@@ -1,8 +1,15 @@
 -- Moves a claimed cursor: everything up to and including the position is handled. In the handler's own transaction.
-create or replace function headrace.advance(p_consumer_id integer, p_partition integer, p_position bigint) returns void
-language sql volatile
+create or replace function headrace.advance(
+    p_consumer_id integer, p_partition integer, p_position bigint, p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
-    update headrace_internal.cursor
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    update headrace.cursor c
     set position = p_position, attempts = 0, retry_at = null, error = null, moved_at = headrace.clock()
-    where consumer_id = p_consumer_id and partition = p_partition
+    where c.consumer_id = p_consumer_id and c.partition = p_partition;
+end
 $$;

@@ -1,6 +1,6 @@
--- Claims partitions of a consumer that have events due, and says which events: those after "position" up to "upto".
--- No row: nothing is due. At most p_partitions and p_max events in all, the partitions longest unmoved first; of one partition
--- fewer than p_min events only when the oldest has waited p_wait_s seconds; until then it is left to whoever looks next.
+-- Claims partitions of a consumer that have events due and returns which events: those after "position" up to "upto".
+-- No row: nothing is due. At most p_partitions and p_max events in total, the partitions longest unmoved first; fewer than p_min
+-- events of a partition only when the oldest has waited p_wait_s seconds.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing.
 -- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic.
 create or replace function headrace.claim(
@@ -8,9 +8,12 @@ create or replace function headrace.claim(
     p_max         integer,
     p_min         integer default 1,
     p_wait_s      double precision default 0,
-    p_partitions  integer default 1
+    p_partitions  integer default 1,
+    p_caller      headrace_internal.caller default current_user
 ) returns table (partition integer, "position" bigint, upto bigint, events integer, attempts integer)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
@@ -25,26 +28,27 @@ declare
     v_oldest   timestamptz;
     v_claimed  integer := 0;
 begin
-    select c.topic_id into v_topic_id from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    select c.topic_id into v_topic_id from headrace.consumer c where c.consumer_id = p_consumer_id;
     v_bound := headrace_internal.consumer_bound(p_consumer_id, v_topic_id);
-    -- One partition after the other: under load the first probe is a hit.
+    -- One partition after the other: under load the first one has events.
     <<partitions>>
     for v_next in
-        select c.partition, c.position, c.attempts, c.single_to from headrace_internal.cursor c
+        select c.partition, c.position, c.attempts, c.single_to from headrace.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         order by c.moved_at
     loop
         continue when v_next.partition >= 0
             and coalesce(headrace_internal.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
-        -- A lock stays to the end of the transaction, so a partition that may have too few events is first looked at without it:
+        -- A lock stays to the end of the transaction, so a partition that may have too few events is first checked without it:
         -- locked for nothing, its events would wait for the handler of another one.
         for v_look in case when p_min > 1 then 1 else 2 end .. 2 loop
             if v_look = 1 then
                 v_cursor := v_next;
             else
                 select c.partition, c.position, c.attempts, c.single_to into v_cursor
-                from headrace_internal.cursor c
+                from headrace.cursor c
                 where c.consumer_id = p_consumer_id and c.partition = v_next.partition
                     and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
                 for no key update skip locked;
@@ -54,13 +58,13 @@ begin
             if v_cursor.partition < 0 then
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace_internal.log l
+                    select l.position, l.appended_at from headrace.log l
                     where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
                 ) d;
             else
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace_internal.log l
+                    select l.position, l.appended_at from headrace.log l
                     where l.topic_id = v_topic_id and l.partition = v_cursor.partition
                         and l.position > v_cursor.position and l.position <= v_bound
                     order by l.position limit v_max

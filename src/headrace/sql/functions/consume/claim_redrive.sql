@@ -1,18 +1,25 @@
--- Claims the oldest dead letter to be tried again whose key has none before it, with its partition's cursor. One that the cursor
--- has not come to yet waits until it was passed: redriven before, it would be handled again then.
--- Locks: the cursor row of the partition, skip locked, so that the key's order holds. Index: dead_letter_redrive.
-create or replace function headrace_internal.claim_redrive(p_consumer_id integer)
+-- Claims the oldest dead letter marked for a redrive whose key has no older one, together with the cursor of its partition.
+-- A letter after the cursor waits until the cursor has passed it: otherwise its event would be handled twice.
+-- Locks: the cursor row of the partition, skip locked, so that the key keeps its order. Index: dead_letter_redrive.
+create or replace function headrace.claim_redrive(p_consumer_id integer, p_caller headrace_internal.caller default current_user)
 returns table (dead_letter_id bigint, partition integer, "position" bigint)
-language sql volatile
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    return query
     select d.dead_letter_id, d.partition, d.position
-    from headrace_internal.dead_letter d
-    join headrace_internal.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
+    from headrace.dead_letter d
+    join headrace.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
     where d.consumer_id = p_consumer_id and d.state = 'redrive' and d.position <= c.position
-        and not exists (select from headrace_internal.dead_letter e
+        and not exists (select from headrace.dead_letter e
             where e.consumer_id = d.consumer_id and e.key = d.key and e.position < d.position
                 and e.state in ('dead', 'behind', 'redrive'))
     order by d.position
     limit 1
-    for no key update of c skip locked
+    for no key update of c skip locked;
+end
 $$;

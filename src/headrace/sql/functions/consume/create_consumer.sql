@@ -1,5 +1,5 @@
--- Creates a consumer, or changes the policy of the one that is there; returns its id. Its cursors start at p_start:
--- 'earliest' or 'latest'. A consumer that is there keeps its place; another order (partition, topic) is refused (HR202).
+-- Creates a consumer, or changes the policy of an existing one; returns its id. The cursors of a new one start at p_start:
+-- 'earliest' or 'latest'. An existing one keeps its positions; another order (partition, topic) is rejected (HR202).
 -- Locks: the topic row, so that 'latest' is a definite position.
 create or replace function headrace.create_consumer(
     p_topic          text,
@@ -11,27 +11,31 @@ create or replace function headrace.create_consumer(
     p_backoff_max_s  double precision default 300,
     p_when_exhausted text default 'stop',
     p_key_order      text default 'hold',
-    p_namespace      text default null
+    p_namespace      text default null,
+    p_caller         headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_topic    record;
-    v_consumer record;
-    v_position bigint;
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
+    v_topic     record;
+    v_consumer  record;
+    v_position  bigint;
 begin
     if p_start not in ('earliest', 'latest') then
         raise exception 'a consumer starts at "earliest" or "latest", not at "%"', p_start using errcode = 'HR300';
     end if;
     select t.topic_id, t.partitions, t.dropped_to into v_topic
-    from headrace.topic t where t.topic_id = headrace_internal.topic_id(p_topic, p_namespace) for no key update;
+    from headrace.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     select c.consumer_id, c.ordered_by into v_consumer
-    from headrace_internal.consumer c where c.topic_id = v_topic.topic_id and c.consumer = p_consumer;
+    from headrace.consumer c where c.topic_id = v_topic.topic_id and c.consumer = p_consumer;
     if found and v_consumer.ordered_by <> p_ordered_by then
         raise exception 'consumer "%" is ordered by %, not by %', p_consumer, v_consumer.ordered_by, p_ordered_by
             using errcode = 'HR202', hint = 'Drop the consumer, or give the new one another name.';
     end if;
-    insert into headrace_internal.consumer as c
+    insert into headrace.consumer as c
         (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order)
     values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order)
     on conflict on constraint consumer_name_unique do update
@@ -39,9 +43,9 @@ begin
         when_exhausted = excluded.when_exhausted, key_order = excluded.key_order
     returning c.consumer_id, c.ordered_by into v_consumer;
     v_position := case when p_start = 'latest'
-        then coalesce((select h.position from headrace_internal.log_head(v_topic.topic_id) h), v_topic.dropped_to)
+        then coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to)
         else v_topic.dropped_to end;
-    insert into headrace_internal.cursor (consumer_id, partition, position)
+    insert into headrace.cursor (consumer_id, partition, position)
     select v_consumer.consumer_id, p.partition, v_position
     from generate_series(case when p_ordered_by = 'topic' then -1 else 0 end,
         case when p_ordered_by = 'topic' then -1 else v_topic.partitions - 1 end) p (partition)

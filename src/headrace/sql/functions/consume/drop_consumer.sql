@@ -1,6 +1,14 @@
 -- Drops a consumer with its cursors and dead letters.
-create or replace function headrace.drop_consumer(p_topic text, p_consumer text, p_namespace text default null) returns void
-language sql volatile
+create or replace function headrace.drop_consumer(
+    p_topic text, p_consumer text, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
-    delete from headrace_internal.consumer c where c.consumer_id = headrace_internal.consumer_id(p_topic, p_consumer, p_namespace)
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
+begin
+    delete from headrace.consumer c where c.consumer_id = headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+end
 $$;

@@ -1,22 +1,27 @@
--- Ends a redrive: handled (error null), or dead again with everything that waits behind it. An error is recorded after the
--- handler's transaction was rolled back, so a letter that somebody else has ended meanwhile is left alone.
-create or replace function headrace_internal.end_redrive(p_dead_letter_id bigint, p_error text) returns void
+-- Ends a redrive: handled (p_error is null), or dead again together with the events that wait behind it. The error is recorded
+-- after the handler's transaction was rolled back, so a letter that another node has ended meanwhile is left alone.
+create or replace function headrace.end_redrive(
+    p_dead_letter_id bigint, p_error text, p_caller headrace_internal.caller default current_user
+) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'dead letter', p_dead_letter_id);
     if p_error is null then
-        update headrace_internal.dead_letter d set state = 'redriven', ended_at = headrace.clock(), attempts = d.attempts + 1
+        update headrace.dead_letter d set state = 'redriven', ended_at = headrace.clock(), attempts = d.attempts + 1
         where d.dead_letter_id = p_dead_letter_id;
         return;
     end if;
-    update headrace_internal.dead_letter d
+    update headrace.dead_letter d
     set state = 'dead', reason = 'handler failed again', error = left(p_error, 10000), attempts = d.attempts + 1
     where d.dead_letter_id = p_dead_letter_id and d.state = 'redrive';
     if not found then
         return;
     end if;
-    update headrace_internal.dead_letter b set state = 'behind'
-    from headrace_internal.dead_letter d
+    update headrace.dead_letter b set state = 'behind'
+    from headrace.dead_letter d
     where d.dead_letter_id = p_dead_letter_id and b.consumer_id = d.consumer_id and b.key = d.key
         and b.position > d.position and b.state = 'redrive';
 end

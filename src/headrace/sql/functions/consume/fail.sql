@@ -1,27 +1,31 @@
--- Records that the handler failed on a batch that starts right after the cursor, by the consumer's policy, and says what follows:
--- 'single'  a batch of several: its events are handled one by one from now on, to find the one at fault;
+-- Records that the handler failed on the batch right after the cursor, applies the consumer's policy, and returns what follows:
+-- 'single'  a batch of several events: they are handled one by one from now on, to find the failing one;
 -- 'retry'   the event is tried again after a growing pause with jitter;
--- 'dead_letter'  the event was put aside and the cursor stands behind it;
+-- 'dead_letter'  the event was moved to the dead letters and the cursor has passed it;
 -- 'stopped' the partition waits for `headrace consumer resume`.
--- Locks: the cursor row. Call it in a transaction of its own, after the handler's was rolled back. A cursor that has moved
--- meanwhile (p_position differs) is left alone: somebody else has handled the batch; the answer is null.
+-- Locks: the cursor row. Call it in a transaction of its own, after the handler's was rolled back. Null, and nothing changes, if
+-- the cursor has moved meanwhile (p_position differs): another node has handled the batch.
 create or replace function headrace.fail(
     p_consumer_id integer,
     p_partition   integer,
     p_position    bigint,
     p_upto        bigint,
     p_events      integer,
-    p_error       text
+    p_error       text,
+    p_caller      headrace_internal.caller default current_user
 ) returns text
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_policy   record;
     v_attempts integer;
 begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
-    from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
-    update headrace_internal.cursor c
+    from headrace.consumer c where c.consumer_id = p_consumer_id;
+    update headrace.cursor c
     set attempts = c.attempts + 1, error = left(p_error, 10000), moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position
     returning c.attempts into v_attempts;
@@ -29,19 +33,19 @@ begin
         return null;
     end if;
     if p_events > 1 then
-        update headrace_internal.cursor c set single_to = p_upto, attempts = 0
+        update headrace.cursor c set single_to = p_upto, attempts = 0
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'single';
     end if;
     if v_policy.attempts_max is null or v_attempts < v_policy.attempts_max then
-        update headrace_internal.cursor c
+        update headrace.cursor c
         set retry_at = headrace.clock() + make_interval(secs => (0.5 + random() / 2)
             * least(v_policy.backoff_max_s, v_policy.backoff_s * 2 ^ least(v_attempts - 1, 30)))
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'retry';
     end if;
     if v_policy.when_exhausted = 'stop' then
-        update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
+        update headrace.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
     perform headrace_internal.bury(p_consumer_id, p_partition, p_upto, 'dead', 'handler failed', p_error, v_attempts);

@@ -1,37 +1,41 @@
--- Moves all cursors of a consumer to a target and says, per partition, from where to where and how many events that is:
--- events > 0 will be handled again, events < 0 will be skipped. With p_preview nothing moves.
+-- Moves all cursors of a consumer to a target and returns, per partition, from where to where and the number of events: events > 0
+-- will be handled again, events < 0 will be skipped. With p_preview nothing moves.
 -- Clears a stop, a pending retry and its error. Locks: the consumer's cursors, so it waits for running handlers.
 create or replace function headrace.seek(
     p_topic     text,
     p_consumer  text,
     p_target    text,
     p_preview   boolean default false,
-    p_namespace text default null
+    p_namespace text default null,
+    p_caller    headrace_internal.caller default current_user
 ) returns table (partition integer, from_position bigint, to_position bigint, events bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, p_namespace);
-    v_topic_id    integer := headrace_internal.topic_id(p_topic, p_namespace);
+    v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
+    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    v_topic_id    integer := headrace.topic_id(p_topic, v_namespace);
     v_to          bigint := headrace.seek_position(v_topic_id, p_target);
 begin
     if p_consumer like 'headrace.correlator.%' and not p_preview then
-        raise exception 'consumer "%" moves with the keys of its correlator only', p_consumer
-            using errcode = 'HR200', hint = 'To begin anew, update headrace.correlator set restart = true.';
+        raise exception 'consumer "%" belongs to a correlator and moves only with its keys', p_consumer
+            using errcode = 'HR200', hint = 'To start again: update headrace.correlator set restart = true.';
     end if;
     if not p_preview then
-        perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
+        perform from headrace.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;
     return query
     select c.partition, c.position, v_to,
         sign(c.position - v_to)::bigint * (
-            select count(*) from headrace_internal.log l
+            select count(*) from headrace.log l
             where l.topic_id = v_topic_id and (c.partition = -1 or l.partition = c.partition)
                 and l.position > least(c.position, v_to) and l.position <= greatest(c.position, v_to))
-    from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition;
+    from headrace.cursor c where c.consumer_id = v_consumer_id order by c.partition;
     if not p_preview then
-        update headrace_internal.cursor c
+        update headrace.cursor c
         set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, single_to = 0,
             moved_at = headrace.clock()
         where c.consumer_id = v_consumer_id;

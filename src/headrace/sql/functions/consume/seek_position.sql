@@ -1,5 +1,5 @@
--- The position a consumer would stand at for a target: 'earliest', 'latest', a position (as text), or a time.
--- The next event handled is the one after it. Raises HR300 for a target that is none of these, HR307 beyond the log.
+-- The cursor position for a target: 'earliest', 'latest', a position (as text), or a time. The next event handled is the one after
+-- it. Raises HR300 for any other target, HR307 for a position outside the log.
 -- Index: log_position; a time is found in the topic's time partitions.
 create or replace function headrace.seek_position(p_topic_id integer, p_target text) returns bigint
 language plpgsql stable
@@ -10,7 +10,7 @@ declare
     v_position bigint;
     v_time     timestamptz;
 begin
-    select t.dropped_to, coalesce((select h.position from headrace_internal.log_head(t.topic_id) h), t.dropped_to)
+    select t.dropped_to, coalesce((select h.position from headrace.log_head(t.topic_id) h), t.dropped_to)
     into v_first, v_head
     from headrace.topic t where t.topic_id = p_topic_id;
     if p_target = 'earliest' then
@@ -22,7 +22,7 @@ begin
         v_position := p_target::bigint - 1;
         if v_position not between v_first and v_head then
             raise exception 'position % is not in the log, which holds % to %', p_target, v_first + 1, v_head
-                using errcode = 'HR307', hint = 'Use earliest or latest, or a position within.';
+                using errcode = 'HR307', hint = 'Use earliest, latest, or a position in the log.';
         end if;
         return v_position;
     end if;
@@ -34,7 +34,7 @@ begin
     end;
     -- Times rise with positions, so the first event of the time partition is the one wanted.
     select min(l.position) - 1 into v_position
-    from headrace_internal.log l where l.topic_id = p_topic_id and l.appended_at >= v_time;
+    from headrace.log l where l.topic_id = p_topic_id and l.appended_at >= v_time;
     return coalesce(v_position, v_head);
 end
 $$;

@@ -1,4 +1,4 @@
--- The nearest time within the limits. Not strict: PostgreSQL would call it for every row instead of writing it into the statement.
+-- The nearest time within the limits. Not strict, so that PostgreSQL inlines it instead of calling it for every row.
 create or replace function headrace_internal.clamp_time(p_time timestamptz) returns timestamptz
 language sql immutable parallel safe
 as $$

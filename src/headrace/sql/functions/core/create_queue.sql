@@ -1,12 +1,11 @@
--- Makes a namespace's action queue and its dead-letter queue. Changes nothing when they are there.
--- pgmq's own functions work on the tables as before; three indexes of ours come on top:
--- priority: actions that go before or after the others, only those; key_order: for handlers that ask for order by key;
--- retried: what was handed out at least once, in flight or to be tried again, in the order it falls due.
+-- Creates a namespace's action queue and its dead-letter queue, unless they exist.
+-- pgmq's own functions work on the tables as usual; we add three indexes: priority, only for actions with a priority; key_order,
+-- for handlers that ask for order by key; retried, for actions claimed at least once, in the order in which they fall due.
 create or replace function headrace_internal.create_queue(p_namespace text) returns void
 language plpgsql volatile
 as $$
 declare
-    v_queue text := headrace_internal.queue_name(p_namespace);
+    v_queue text := headrace.queue_name(p_namespace);
 begin
     perform pgmq.create(v_queue);
     perform pgmq.create(v_queue || '_dlq');

@@ -1,5 +1,5 @@
--- Refuses an event that breaks a limit: raises HR301 … HR306 and never returns false. The numbers are those of core/_limits.py.
-create or replace function headrace_internal.event_within_limits(
+-- Rejects an event that exceeds a limit: raises HR300 … HR306 and never returns false. The numbers are those of headrace.core.
+create or replace function headrace.event_within_limits(
     p_type     text,
     p_key      text,
     p_payload  jsonb,
@@ -22,12 +22,12 @@ begin
     end if;
     -- A level takes a bracket and two bytes, so most texts are cleared without a walk.
     if v_bytes > 256 and v_bytes - octet_length(replace(replace(v_text, '{', ''), '[', '')) > 128
-        and headrace_internal.json_depth(p_payload, 129) > 128 then
+        and headrace.json_depth(p_payload, 129) > 128 then
         raise exception 'payload nests deeper than 128 levels'
             using errcode = 'HR302', hint = 'Flatten the payload, or publish the deep part as a string.';
     end if;
     -- A regular expression counts to 255 at most; a number beyond the limit has 309 digits.
-    if v_bytes > 308 and v_text ~ '[0-9]{250}' and headrace_internal.json_number_too_big(p_payload) then
+    if v_bytes > 308 and v_text ~ '[0-9]{250}' and headrace.json_number_too_big(p_payload) then
         raise exception 'payload has a number beyond 1.8e308, which JSON readers refuse'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
@@ -44,7 +44,7 @@ begin
             using errcode = 'HR300', hint = 'Shorten the name.';
     end if;
     if p_headers <> '{}' and (jsonb_typeof(p_headers) <> 'object' or octet_length(p_headers::text) > 16384
-        or headrace_internal.json_depth(p_headers, 129) > 128 or headrace_internal.json_number_too_big(p_headers)) then
+        or headrace.json_depth(p_headers, 129) > 128 or headrace.json_number_too_big(p_headers)) then
         raise exception 'headers must be a JSON object of at most 16384 bytes, with the payload''s limits on depth and numbers'
             using errcode = 'HR306', hint = 'Put data into the payload; headers carry context.';
     end if;

@@ -1,4 +1,4 @@
--- A namespace comes and goes with its queues.
+-- Creates and drops the queues of a namespace together with it.
 create or replace function headrace_internal.follow_namespace() returns trigger
 language plpgsql volatile
 as $$
@@ -6,8 +6,8 @@ begin
     if tg_op = 'INSERT' then
         perform headrace_internal.create_queue(new.namespace);
     else
-        perform pgmq.drop_queue(headrace_internal.queue_name(old.namespace));
-        perform pgmq.drop_queue(headrace_internal.queue_name(old.namespace) || '_dlq');
+        perform pgmq.drop_queue(headrace.queue_name(old.namespace));
+        perform pgmq.drop_queue(headrace.queue_name(old.namespace) || '_dlq');
     end if;
     return null;
 end

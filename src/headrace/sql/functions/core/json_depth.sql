@@ -1,5 +1,5 @@
--- How deep a JSON value nests: scalar 0, {} 1, {"a": []} 2. Stops counting at p_stop.
-create or replace function headrace_internal.json_depth(p_json jsonb, p_stop integer) returns integer
+-- The nesting depth of a JSON value: scalar 0, {} 1, {"a": []} 2. Stops counting at p_stop.
+create or replace function headrace.json_depth(p_json jsonb, p_stop integer) returns integer
 language sql immutable strict parallel safe
 as $$
     with recursive level (depth, node) as (

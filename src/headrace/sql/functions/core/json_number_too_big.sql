@@ -1,5 +1,5 @@
--- Is there a number that does not fit a double (1e400)? jsonb keeps it; most JSON readers refuse the whole text.
-create or replace function headrace_internal.json_number_too_big(p_json jsonb) returns boolean
+-- Is there a number that does not fit a double (1e400)? jsonb accepts it; most JSON readers reject the whole text.
+create or replace function headrace.json_number_too_big(p_json jsonb) returns boolean
 language sql immutable strict parallel safe
 as $$
     select exists (

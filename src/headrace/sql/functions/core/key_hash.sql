@@ -1,5 +1,5 @@
--- A key's number, 0 to 2^32 - 1: the first four bytes of SHA-256 of its UTF-8. The same in Python and Spark,
--- on every PostgreSQL version; partitions and shards hang on it. Stable, not immutable, so that it is inlined.
+-- The hash of a key, 0 to 2^32 - 1: the first four bytes of SHA-256 of its UTF-8. The same in Python and Spark and on every
+-- PostgreSQL version; partitions and shards depend on it. Stable, not immutable, so that it is inlined.
 create or replace function headrace_internal.key_hash(p_key text) returns bigint
 language sql stable strict parallel safe
 as $$

@@ -1,4 +1,4 @@
--- The outbox slot of this moment: each of the 8 slots is written for 8 seconds, then rests for 56.
+-- The current outbox slot: each of the 8 slots is written for 8 seconds, then rests for 56.
 create or replace function headrace_internal.outbox_slot() returns smallint
 language sql stable parallel safe
 as $$

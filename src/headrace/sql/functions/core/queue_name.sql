@@ -1,5 +1,5 @@
 -- The name of a namespace's action queue in pgmq: hr_<namespace>; its dead letters are in hr_<namespace>_dlq.
-create or replace function headrace_internal.queue_name(p_namespace text default null) returns text
+create or replace function headrace.queue_name(p_namespace text default null) returns text
 language sql stable parallel safe
 as $$
     select 'hr_' || headrace.current_namespace(p_namespace)

@@ -1,5 +1,5 @@
--- The actions and event types of a correlator's outputs that the namespace does not know, in words; null when it knows all.
--- Here among the first functions because a view stands on it; plpgsql, so that its tables may come later.
+-- The actions and event types of a correlator's outputs that are not registered in the namespace, in words; null if all are.
+-- In core because a view depends on it; plpgsql, so that its tables may be created later.
 create or replace function headrace_internal.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
 language plpgsql stable
 as $$

@@ -1,5 +1,5 @@
--- A fresh event id: uuid version 7, so that ids rise with time and index pages stay warm.
--- PostgreSQL 18 has its own; before that, the first 48 bits of a random uuid become the milliseconds.
+-- A new event id: uuid version 7, so that ids rise with time and index pages stay in memory.
+-- PostgreSQL 18 has its own function; before that, the first 48 bits of a random uuid become the milliseconds.
 do $do$
 begin
     if current_setting('server_version_num')::integer >= 180000 then

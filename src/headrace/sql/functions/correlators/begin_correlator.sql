@@ -1,5 +1,5 @@
--- Begins the compilation of a correlator's pending versions: its cursor is held, so no batch runs meanwhile, and its position is what
--- the new version starts after. Null for one without a consumer (dropped, or not active before).
+-- Begins the compilation of a correlator's pending versions: locks its cursor, so that no batch runs meanwhile, and returns its
+-- position, after which the new version starts. Null for a correlator without a consumer (dropped, or not active before).
 -- Locks: the cursor row; it waits for a running batch.
 create or replace function headrace_internal.begin_correlator(p_correlator_id integer) returns bigint
 language plpgsql volatile
@@ -11,8 +11,8 @@ begin
     from headrace.correlator c where c.correlator_id = p_correlator_id and c.active;
     select u.position into v_position
     from headrace.correlator k
-    join headrace_internal.consumer c on c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator
-    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    join headrace.consumer c on c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator
+    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where k.correlator_id = p_correlator_id
     for no key update of u;
     return v_position;

@@ -1,4 +1,5 @@
--- Looks the names of outputs up in the registries: by the namespace's setting, an unknown one is refused (HR340), warned of, or let pass.
+-- Checks the names of outputs against the registries: by the namespace's setting, an unknown name is rejected (HR340), warned
+-- about, or allowed.
 create or replace function headrace_internal.check_output_names(p_namespace text, p_outputs jsonb) returns void
 language plpgsql stable
 as $$

@@ -1,5 +1,6 @@
--- Claims a correlator to fire its timers due by a settled time. No row when another session has it, when the topic does not run on
--- the engine that asks, when a version waits for a compiler, or when events from before that time have not been passed yet. Locks: the cursor row, no key update, skip locked.
+-- Claims a correlator to fire its timers that are due by a settled time. No row when another session holds it, when the topic does
+-- not run on the engine that asks, while a version waits for the compiler, or while earlier events have not been passed. Locks:
+-- the cursor row, no key update, skip locked.
 create or replace function headrace_internal.claim_timers(p_correlator_id integer, p_settled timestamptz, p_engine text default 'database')
 returns table (version_id bigint)
 language plpgsql volatile
@@ -10,9 +11,9 @@ declare
     v_next   timestamptz;
 begin
     select c.topic_id, u.position into v_cursor
-    from headrace_internal.correlator_table t
-    join headrace_internal.consumer c on c.consumer_id = t.consumer_id
-    join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+    from headrace.correlator_table t
+    join headrace.consumer c on c.consumer_id = t.consumer_id
+    join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
@@ -20,11 +21,11 @@ begin
         return;
     end if;
     select t.version_id into version_id
-    from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
+    from headrace.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
     select l.appended_at into v_next
-    from headrace_internal.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
+    from headrace.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
     if version_id is null or v_next < p_settled or exists (
-        select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
+        select from headrace.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
         return;
     end if;
     return next;

@@ -1,4 +1,4 @@
--- What recorded outputs say, for actions and for events. One row per output that becomes one, in order.
+-- The content of recorded outputs that become an action or an event: one row per output, in order.
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
 returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz)
 language plpgsql stable
@@ -16,12 +16,12 @@ begin
     from unnest(p_ids) with ordinality i (correlation_id, n)
     cross join lateral (
         select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id
-        from headrace_internal.correlation f where f.correlation_id = i.correlation_id offset 0
+        from headrace.correlation f where f.correlation_id = i.correlation_id offset 0
     ) f
-    join headrace_internal.correlator_version v on v.version_id = p_version_id
+    join headrace.correlator_version v on v.version_id = p_version_id
     join headrace.topic t on t.topic_id = f.topic_id
     left join lateral (
-        select l.type, l.payload from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.position limit 1
+        select l.type, l.payload from headrace.log l where l.topic_id = f.topic_id and l.position = f.position limit 1
     ) l on true
     where f.becomes = p_becomes;
 end

@@ -1,7 +1,10 @@
 -- Before a correlator is written: finds its topic (HR101), checks its outputs, and counts a change of its definition as a new version.
--- Name and topic stay: another topic is another correlator.
+-- Name and topic stay: another topic is another correlator. Runs as the owner; the trigger's condition makes sure that an admin of the
+-- namespace writes.
 create or replace function headrace_internal.correlator_written() returns trigger
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if tg_op = 'UPDATE' then
@@ -12,10 +15,11 @@ begin
         if not new.restart and (new.key, new.pattern, new.outputs, new.forget_after, new.evidence_max, new.active, new.allow_feedback)
             is not distinct from (old.key, old.pattern, old.outputs, old.forget_after, old.evidence_max, old.active,
                 old.allow_feedback) then
+            new.topic_id := old.topic_id;
             return new;
         end if;
     end if;
-    new.topic_id := headrace_internal.topic_id(new.topic, new.namespace);
+    new.topic_id := headrace.topic_id(new.topic, new.namespace);
     perform headrace_internal.check_outputs(new.namespace, new.outputs);
     perform headrace_internal.check_output_names(new.namespace, new.outputs);
     new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
@@ -27,4 +31,4 @@ end
 $$;
 
 create or replace trigger correlator_written before insert or update on headrace.correlator
-for each row execute function headrace_internal.correlator_written();
+for each row when (headrace_internal.may_write(new.namespace)) execute function headrace_internal.correlator_written();

@@ -1,8 +1,9 @@
--- Delivers outputs of a correlator: records them and sends what they become, an action or an event, together. What was delivered before
--- is not delivered again. In the transaction that also writes the instances and moves the cursor. Returns how many were new.
--- This is the door for every engine. One entry per output in each array, in the order they were made: key; position of the completing
--- event (null: a timer); time (null: the event's own; for a timer, its deadline); token; place among the outputs of that event or
--- deadline of that key, from 1; evidence as '{1,2}'; how many positions the evidence had before it was cut.
+-- Delivers the outputs of a correlator: records them and sends the actions or events that they become, together. An output that
+-- was delivered before is not delivered again. Runs in the transaction that also writes the instances and moves the cursor.
+-- Returns the number of new outputs.
+-- Every engine delivers through this function. One entry per output in each array, in the order of the outputs: key; position of
+-- the completing event (null: a timer); time (null: the event's own; for a timer, its deadline); token; place among the outputs of
+-- that event or deadline of that key, from 1; evidence as '{1,2}'; number of evidence positions before it was cut.
 -- Indexes: correlation_once, log_position.
 create or replace function headrace_internal.deliver_correlations(
     p_version_id bigint,
@@ -22,9 +23,9 @@ declare
     v_version record;
     v_ids     bigint[];
 begin
-    select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
+    select v.topic_id, v.outputs into v_version from headrace.correlator_version v where v.version_id = p_version_id;
     with fired as (
-        insert into headrace_internal.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
+        insert into headrace.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
             evidence_total, becomes, name, output_id)
         select v_version.topic_id, p_version_id, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
             o.evidence::bigint[], o.total, case when w.wanted ? 'action' then 'action' when w.wanted ? 'event' then 'event' end,
@@ -33,7 +34,7 @@ begin
         from unnest(p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals)
             with ordinality o (key, position, at, token, place, evidence, total, n)
         left join lateral (
-            select l.event_id, l.appended_at from headrace_internal.log l
+            select l.event_id, l.appended_at from headrace.log l
             where l.topic_id = v_version.topic_id and l.position = o.position limit 1
         ) l on true
         cross join lateral (select v_version.outputs -> o.token as wanted) w

@@ -1,4 +1,4 @@
--- Drops a correlator's classifying function, if it has one.
+-- Drops the classifying function of a correlator, if it exists.
 create or replace function headrace_internal.drop_symbols(p_correlator_id integer) returns void
 language plpgsql volatile
 as $$

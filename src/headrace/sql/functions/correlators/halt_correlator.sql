@@ -1,7 +1,7 @@
--- An invalid newest version: what ran stops, and its keys stay where they are until there is a valid one.
+-- Stops a correlator whose newest version is invalid. Its keys keep their state until there is a valid version.
 create or replace function headrace_internal.halt_correlator(p_correlator_id integer, p_position bigint) returns void
 language sql volatile
 as $$
     select headrace_internal.end_correlator_version(p_correlator_id, p_position);
-    update headrace_internal.correlator_table t set halted = true where t.correlator_id = p_correlator_id
+    update headrace.correlator_table t set halted = true where t.correlator_id = p_correlator_id
 $$;

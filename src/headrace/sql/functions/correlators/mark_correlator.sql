@@ -1,8 +1,10 @@
--- Marks a version that does not come into force: invalid (its error is given), not active, replaced already, or a deletion.
-create or replace function headrace_internal.mark_correlator(p_version_id bigint, p_error text, p_canonical text, p_warning text) returns void
+-- Marks a version that does not become active: invalid (with its error), not active, already replaced, or a deletion.
+create or replace function headrace_internal.mark_correlator(
+    p_version_id bigint, p_error text, p_canonical text, p_warning text
+) returns void
 language sql volatile
 as $$
-    update headrace_internal.correlator_version v
+    update headrace.correlator_version v
     set status = case when p_error is null then 'valid' else 'invalid' end, error = p_error, canonical = p_canonical, warning = p_warning
     where v.version_id = p_version_id
 $$;

@@ -1,12 +1,13 @@
--- A correlator that is not active, or is gone: it has no consumer that holds the log back, no keys and no function.
+-- Removes the consumer, the keys and the function of a correlator that is dropped or not active. Its consumer would hold back
+-- retention.
 create or replace function headrace_internal.retire_correlator(p_correlator_id integer, p_position bigint) returns void
 language plpgsql volatile
 as $$
 begin
     perform headrace_internal.end_correlator_version(p_correlator_id, p_position);
-    delete from headrace_internal.correlator_instance i where i.correlator_id = p_correlator_id;
-    delete from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id;
-    delete from headrace_internal.consumer c using headrace.correlator k
+    delete from headrace.correlator_instance i where i.correlator_id = p_correlator_id;
+    delete from headrace.correlator_table t where t.correlator_id = p_correlator_id;
+    delete from headrace.consumer c using headrace.correlator k
     where k.correlator_id = p_correlator_id and c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator;
     perform headrace_internal.drop_symbols(p_correlator_id);
 end

@@ -1,4 +1,4 @@
--- Puts the actions of recorded outputs into the queue. In pieces: an array ends at 1 GB, and a payload may have 1 MB.
+-- Sends the actions of recorded outputs. In pieces: an array ends at 1 GB, and a payload may have 1 MB.
 create or replace function headrace_internal.send_correlated(p_version_id bigint, p_ids bigint[]) returns void
 language plpgsql volatile
 as $$
@@ -7,7 +7,7 @@ declare
     v_actions   jsonb[];
     v_delays    integer[];
 begin
-    select v.namespace into v_namespace from headrace_internal.correlator_version v where v.version_id = p_version_id;
+    select v.namespace into v_namespace from headrace.correlator_version v where v.version_id = p_version_id;
     for v_actions, v_delays in
         select array_agg(o.envelope order by o.n), array_agg(o.delay_s order by o.n)
         from (

@@ -1,16 +1,17 @@
--- The reserved consumer of a correlator, from the head of the log on. Locks nothing: two at once are one. Always true.
+-- Creates the internal consumer of a correlator, at the head of the log. Locks nothing; two calls at once create one consumer.
+-- Always true.
 create or replace function headrace_internal.watch_correlator(p_topic_id integer, p_correlator text) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_consumer_id integer;
 begin
-    insert into headrace_internal.consumer (topic_id, consumer, ordered_by) values (p_topic_id, 'headrace.correlator.' || p_correlator, 'topic')
+    insert into headrace.consumer (topic_id, consumer, ordered_by) values (p_topic_id, 'headrace.correlator.' || p_correlator, 'topic')
     on conflict on constraint consumer_name_unique do nothing
     returning consumer_id into v_consumer_id;
     if v_consumer_id is not null then
-        insert into headrace_internal.cursor (consumer_id, partition, position)
-        select v_consumer_id, -1, coalesce((select h.position from headrace_internal.log_head(p_topic_id) h), t.dropped_to)
+        insert into headrace.cursor (consumer_id, partition, position)
+        select v_consumer_id, -1, coalesce((select h.position from headrace.log_head(p_topic_id) h), t.dropped_to)
         from headrace.topic t where t.topic_id = p_topic_id;
     end if;
     return true;

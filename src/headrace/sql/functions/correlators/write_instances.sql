@@ -1,6 +1,6 @@
--- Writes instances of a correlator as an engine has left them: one entry per key in each array. Units, deadlines (microseconds) and
--- evidence as array literals. In the transaction that also delivers the outputs and moves the cursor.
--- Index: correlator_instance_pkey.
+-- Writes instances of a correlator as an engine has left them: one entry per key in each array; units, deadlines (microseconds)
+-- and evidence as array literals. Runs in the transaction that also delivers the outputs and moves the cursor. Index:
+-- correlator_instance_pkey.
 create or replace function headrace_internal.write_instances(
     p_correlator_id integer,
     p_keys       text[],
@@ -13,7 +13,7 @@ create or replace function headrace_internal.write_instances(
 ) returns void
 language sql volatile
 as $$
-    insert into headrace_internal.correlator_instance
+    insert into headrace.correlator_instance
         (correlator_id, key, units, deadlines, deadline, started_at, seen_at, evidence, evidence_total)
     select p_correlator_id, w.key, w.units::integer[], w.deadlines::bigint[],
         case when w.deadlines <> '{}' then (

@@ -1,4 +1,5 @@
--- Looks a rule's names up in the registries: by the namespace's setting, an unknown one is refused (HR340), warned of, or let pass.
+-- Checks a rule's names against the registries: by the namespace's setting, an unknown name is rejected (HR340), warned about, or
+-- allowed.
 create or replace function headrace_internal.check_names(p_namespace text, p_event_type text, p_action text) returns void
 language plpgsql stable
 as $$

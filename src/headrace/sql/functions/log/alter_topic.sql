@@ -1,32 +1,36 @@
--- Changes a topic; what is null stays. Retention '0' means: keep the log for ever.
--- More partitions take effect right after the current head: consumers bring every partition up to that border before any
--- passes it, so each key keeps its order. Fewer partitions are refused (HR204).
+-- Changes a topic; null leaves a setting as it is. Retention '0' keeps the log for ever.
+-- More partitions take effect right after the current head: consumers bring every partition up to that border before any partition
+-- passes it, so each key keeps its order. Fewer partitions are rejected (HR204).
 -- Locks: the topic row, so it waits for a running sequencer batch.
 create or replace function headrace.alter_topic(
     p_topic      text,
     p_partitions integer default null,
     p_retention  interval default null,
-    p_namespace  text default null
+    p_namespace  text default null,
+    p_caller     headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_topic record;
-    v_head  bigint;
+    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
+    v_topic     record;
+    v_head      bigint;
 begin
     select t.topic_id, t.partitions, t.dropped_to into v_topic
-    from headrace.topic t where t.topic_id = headrace_internal.topic_id(p_topic, p_namespace) for no key update;
+    from headrace.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     if p_partitions < v_topic.partitions then
         raise exception 'topic "%" has % partitions; % would be fewer', p_topic, v_topic.partitions, p_partitions
             using errcode = 'HR204', hint = 'The number of partitions can only be raised.';
     end if;
     if p_partitions > v_topic.partitions then
-        v_head := coalesce((select h.position from headrace_internal.log_head(v_topic.topic_id) h), v_topic.dropped_to);
+        v_head := coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to);
         insert into headrace_internal.topic_border (topic_id, position, partitions) values (v_topic.topic_id, v_head, p_partitions)
         on conflict on constraint topic_border_pkey do update set partitions = excluded.partitions;
-        insert into headrace_internal.cursor (consumer_id, partition, position)
+        insert into headrace.cursor (consumer_id, partition, position)
         select c.consumer_id, p.partition, v_head
-        from headrace_internal.consumer c
+        from headrace.consumer c
         cross join generate_series(v_topic.partitions, p_partitions - 1) p (partition)
         where c.topic_id = v_topic.topic_id and c.ordered_by = 'partition';
     end if;

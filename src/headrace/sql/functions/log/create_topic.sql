@@ -1,4 +1,5 @@
--- Creates a topic with its branch of the log, and returns its id. Raises HR201 when it is there already.
+-- Creates a topic and returns its id; the trigger headrace_internal.topic_created creates its branch of the log.
+-- Raises HR201 when the topic exists already.
 create or replace function headrace.create_topic(
     p_topic          text,
     p_partitions     integer default 1,
@@ -22,9 +23,7 @@ begin
         raise exception 'topic "%" is already there in namespace "%"', p_topic, v_namespace
             using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
     end if;
-    insert into headrace_internal.topic_border (topic_id, position, partitions) values (v_topic_id, 0, p_partitions);
-    perform headrace_internal.add_branch(v_topic_id);
-    -- pg_partman leaves the path it found as the session's own, and in there that is the pinned one.
+    -- pg_partman sets the session's search_path to the one it found, which in the trigger is the pinned one.
     if current_setting('search_path') <> v_path then
         perform set_config('search_path', v_path, false);
     end if;

@@ -1,8 +1,6 @@
--- Drops the branch of a topic that is gone. Runs as the owner; safe for whoever may call it: a topic that is there keeps its log.
+-- Drops the branch of a topic that is gone; a topic that exists keeps its log.
 create or replace function headrace_internal.drop_branch(p_topic_id integer) returns void
 language plpgsql volatile
-security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
     if exists (select from headrace.topic t where t.topic_id = p_topic_id) then

@@ -1,8 +1,8 @@
--- Drops time partitions of a topic's log that ended before p_before, oldest first, and returns what it dropped and what it kept.
--- A partition stays while a consumer has not passed its last event, unless p_force; and, where the topic is to be archived, until
--- the archive holds all of it, whatever p_force says. kept_for names who it stays for.
--- Locks: the topic row; the branch and the dropped partitions, access exclusive, at most 200 ms of waiting: readers queue behind.
--- Index: log_position, at both ends of a partition.
+-- Drops the time partitions of a topic's log that ended before p_before, oldest first, and returns what it dropped and kept.
+-- A partition stays while a consumer has not passed its last event, unless p_force; and, if the topic is archived, until the
+-- archive holds all of it, even with p_force. kept_for names who it is kept for.
+-- Locks: the topic row; the branch and the dropped partitions, access exclusive, for which it waits at most 200 ms: readers queue
+-- behind it. Index: log_position, at both ends of a partition.
 create or replace function headrace.drop_expired(p_topic_id integer, p_before timestamptz, p_force boolean default false)
 returns table (name text, from_at timestamptz, to_at timestamptz, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
@@ -17,8 +17,8 @@ declare
 begin
     select t.archive into v_archive from headrace.topic t where t.topic_id = p_topic_id for no key update;
     for v_part in
-        select p.name, p.from_at, p.to_at from headrace_internal.time_partitions(p_topic_id) p
-        where p.to_at <= p_before and p.to_at <= headrace_internal.log_clock(p_topic_id)
+        select p.name, p.from_at, p.to_at from headrace.time_partitions(p_topic_id) p
+        where p.to_at <= p_before and p.to_at <= headrace.log_clock(p_topic_id)
     loop
         name := v_part.name::text;
         from_at := v_part.from_at;
@@ -27,15 +27,15 @@ begin
         -- Positions have no gaps.
         events := coalesce(v_last - v_first + 1, 0);
         select string_agg(distinct c.consumer, ', ') into kept_for
-        from headrace_internal.consumer c
-        join headrace_internal.cursor u on u.consumer_id = c.consumer_id
+        from headrace.consumer c
+        join headrace.cursor u on u.consumer_id = c.consumer_id
         where c.topic_id = p_topic_id and u.position < v_last
             and exists (
-                select from headrace_internal.log l
+                select from headrace.log l
                 where l.topic_id = p_topic_id and l.position > u.position and l.position <= v_last
                     and (u.partition = -1 or l.partition = u.partition));
         dropped := p_force or kept_for is null;
-        if v_archive and not headrace_internal.is_archived(p_topic_id, v_first, v_last) then
+        if v_archive and not headrace.is_archived(p_topic_id, v_first, v_last) then
             dropped := false;
             kept_for := concat_ws(', ', kept_for, 'the archive');
         end if;

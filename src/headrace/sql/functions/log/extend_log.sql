@@ -1,5 +1,5 @@
--- Makes time partitions for the moment given and two widths ahead, through pg_partman where it manages the topic.
--- Locks: share update exclusive on the topic's branch while attaching, so readers and writers go on.
+-- Creates the time partitions for a moment and two widths ahead, through pg_partman if it manages the topic.
+-- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue.
 create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz) returns timestamptz
 language plpgsql volatile
 -- Borders do not move with the session's time zone.
@@ -20,13 +20,13 @@ begin
         v_from := date_trunc(v_width, p_at) + i * ('1 ' || v_width)::interval;
         v_to := v_from + ('1 ' || v_width)::interval;
         continue when exists (
-            select from headrace_internal.time_partitions(p_topic_id) p where p.from_at < v_to and p.to_at > v_from);
+            select from headrace.time_partitions(p_topic_id) p where p.from_at < v_to and p.to_at > v_from);
         v_name := v_branch || '_p' || to_char(v_from, v_format);
         execute format('create table headrace_internal.%I (like headrace_internal.%I)', v_name, v_branch);
         execute format('alter table headrace_internal.%I attach partition headrace_internal.%I for values from (%L) to (%L)',
             v_branch, v_name, v_from, v_to);
     end loop;
-    select max(p.to_at) into v_until from headrace_internal.time_partitions(p_topic_id) p;
+    select max(p.to_at) into v_until from headrace.time_partitions(p_topic_id) p;
     update headrace.topic t set log_until = v_until where t.topic_id = p_topic_id;
     return v_until;
 end

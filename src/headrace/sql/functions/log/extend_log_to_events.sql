@@ -1,6 +1,8 @@
--- Makes the time partitions that the events waiting in the outbox up to an id need, in a topic whose time is theirs and stands at
--- p_time (null: it is empty). Returns where the partitions end. Index: outbox_order.
-create or replace function headrace_internal.extend_log_to_events(p_topic_id integer, p_time timestamptz, p_bound bigint) returns timestamptz
+-- Creates the time partitions for the events that wait in the outbox up to an id, in a topic whose clock is the events' own and
+-- stands at p_time (null: the log is empty). Returns where the partitions end. Index: outbox_order.
+create or replace function headrace_internal.extend_log_to_events(
+    p_topic_id integer, p_time timestamptz, p_bound bigint
+) returns timestamptz
 language plpgsql volatile
 set timezone = 'UTC'
 as $$
@@ -12,7 +14,7 @@ declare
 begin
     for v_at in
         select distinct date_trunc(v_width, headrace_internal.clamp_time(o.emitted_at))
-        from headrace_internal.outbox o
+        from headrace.outbox o
         where o.topic_id = p_topic_id and o.id <= p_bound and (v_until is null or o.emitted_at >= v_until)
         order by 1
     loop

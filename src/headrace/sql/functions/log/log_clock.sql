@@ -1,9 +1,9 @@
 -- The time of a topic's log: the server's clock, or, where events bring their own, that of the newest one.
 -- Index: log_position backwards, for a topic of the second kind.
-create or replace function headrace_internal.log_clock(p_topic_id integer) returns timestamptz
+create or replace function headrace.log_clock(p_topic_id integer) returns timestamptz
 language sql stable
 as $$
     select case when t.clock = 'server' then headrace.clock()
-        else (select h.appended_at from headrace_internal.log_head(t.topic_id) h) end
+        else (select h.appended_at from headrace.log_head(t.topic_id) h) end
     from headrace.topic t where t.topic_id = p_topic_id
 $$;

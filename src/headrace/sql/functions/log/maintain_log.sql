@@ -1,7 +1,7 @@
--- Applies every topic's retention, and makes time partitions ahead. Called by a node now and then, or by cron.
--- A topic that a sequencer or another node holds, or whose log is being read, waits for the next time; the others go on.
+-- Applies the retention of every topic and creates time partitions ahead. A node calls it now and then, or cron does.
+-- A topic that a sequencer or another node holds, or whose log is being read, is left for the next call; the others go on.
 -- Locks: the row of a topic with something to do (no key update, skip locked), and what headrace_internal.extend_log and
--- headrace.drop_expired lock; at most 200 ms of waiting per topic.
+-- headrace.drop_expired lock; it waits at most 200 ms per topic.
 create or replace function headrace.maintain_log()
 returns table (topic text, name text, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
@@ -18,9 +18,9 @@ begin
         from headrace.topic t order by t.topic_id
     loop
         begin
-            v_before := headrace_internal.log_clock(v_topic.topic_id) - v_topic.retention;
+            v_before := headrace.log_clock(v_topic.topic_id) - v_topic.retention;
             continue when not v_topic.ends_soon
-                and not exists (select from headrace_internal.time_partitions(v_topic.topic_id) p where p.to_at <= v_before);
+                and not exists (select from headrace.time_partitions(v_topic.topic_id) p where p.to_at <= v_before);
             perform from headrace.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
             continue when not found;
             if v_topic.ends_soon then

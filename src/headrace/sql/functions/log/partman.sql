@@ -1,4 +1,4 @@
--- Where pg_partman is installed: its schema and major version (4 and 5 have other signatures); else no row.
+-- The schema and major version of pg_partman (4 and 5 have different signatures); no row if it is not installed.
 create or replace function headrace_internal.partman() returns table (schema text, major integer)
 language sql stable
 as $$

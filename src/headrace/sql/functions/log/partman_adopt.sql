@@ -1,4 +1,4 @@
--- Hands a new topic's branch to pg_partman. True when it did.
+-- Lets pg_partman manage the branch of a new topic. True if it does.
 create or replace function headrace_internal.partman_adopt(p_topic_id integer) returns boolean
 language plpgsql volatile
 set timezone = 'UTC'

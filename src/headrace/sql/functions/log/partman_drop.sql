@@ -1,5 +1,4 @@
--- Drops the partitions of a topic that end at or before the moment given, through pg_partman.
--- False for a topic it does not manage.
+-- Drops the partitions of a topic that end at or before a moment, through pg_partman. False for a topic it does not manage.
 create or replace function headrace_internal.partman_drop(p_topic_id integer, p_before timestamptz) returns boolean
 language plpgsql volatile
 set timezone = 'UTC'

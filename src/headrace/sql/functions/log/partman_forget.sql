@@ -1,4 +1,4 @@
--- Takes a dropped topic out of pg_partman's books.
+-- Removes a dropped topic from pg_partman's configuration.
 create or replace function headrace_internal.partman_forget(p_topic_id integer) returns void
 language plpgsql volatile
 as $$

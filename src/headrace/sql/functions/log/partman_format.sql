@@ -1,4 +1,4 @@
--- How pg_partman writes the time into the names of a topic's partitions; null for a topic it does not manage.
+-- The format of the time in the names of pg_partman's partitions of a topic; null for a topic it does not manage.
 create or replace function headrace_internal.partman_format(p_topic_id integer) returns text
 language plpgsql stable
 as $$

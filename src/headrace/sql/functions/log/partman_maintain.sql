@@ -1,5 +1,5 @@
--- Lets pg_partman make the partitions it thinks are due. False for a topic it does not manage.
--- Locks: the default partition, access exclusive, as any new partition beside it does.
+-- Lets pg_partman create the partitions that it considers due. False for a topic it does not manage.
+-- Locks: the default partition, access exclusive, as every new partition beside it does.
 create or replace function headrace_internal.partman_maintain(p_topic_id integer) returns boolean
 language plpgsql volatile
 as $$

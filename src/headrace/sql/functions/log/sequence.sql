@@ -1,9 +1,9 @@
--- Moves committed outbox rows into the log: for every topic with rows that no other sequencer holds, the oldest p_batch
--- rows (and a few that became visible meanwhile), in id order, numbered on from the head. One transaction; consumers are
--- told once, at its commit.
+-- Moves committed outbox rows into the log: for every topic with rows that no other sequencer holds, the oldest p_batch rows (and
+-- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
+-- once, at its commit.
 -- Locks: the topic row (no key update, skip locked) until the end of the transaction.
--- Indexes: outbox_order for the rows, log_position backwards for the head, log_event_id for ids seen before;
--- they must be used whatever the statistics of these fast-changing tables say.
+-- Indexes: outbox_order for the rows, log_position backwards for the head, log_event_id for known ids; they must be used whatever
+-- the statistics of these fast-changing tables say.
 create or replace function headrace.sequence(p_batch integer default 10000)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
 language plpgsql volatile
@@ -27,7 +27,7 @@ begin
         order by t.topic_id
         for no key update skip locked
     loop
-        select h.position, h.appended_at into v_head, v_time from headrace_internal.log_head(v_topic.topic_id) h;
+        select h.position, h.appended_at into v_head, v_time from headrace.log_head(v_topic.topic_id) h;
         v_head := coalesce(v_head, v_topic.dropped_to);
         -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
         -- with the topic: before that there is no time partition.
@@ -42,7 +42,7 @@ begin
         end if;
 
         select o.id into v_bound
-        from headrace_internal.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+        from headrace.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
 
         if v_topic.clock = 'event' then
             v_time := greatest(v_time, v_topic.timers_to);
@@ -50,26 +50,26 @@ begin
         end if;
 
         with moved as (
-            delete from headrace_internal.outbox o
+            delete from headrace.outbox o
             where o.topic_id = v_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
             returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
-                -- The ways in refuse a time beyond the limits; one that is here all the same must not stop the topic or its readers.
+                -- Publishing rejects a time beyond the limits; one that got here all the same must not stop the topic or its readers.
                 headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
         ), fresh as (
             select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
                 row_number() over (partition by m.event_id order by m.id) as copy
             from moved m
-            where (select l.position from headrace_internal.log l
+            where (select l.position from headrace.log l
                 where l.topic_id = v_topic.topic_id and l.event_id = m.event_id limit 1) is null
         ), numbered as (
             select v_head + row_number() over (order by f.id) as position,
-                -- An event that became visible just now may lie beyond the partitions made a moment ago.
+                -- An event that has just become visible may lie beyond the partitions created a moment ago.
                 case when v_topic.clock = 'server' then v_time else least(
                     greatest(v_time, max(f.emitted_at) over (order by f.id)), v_until - interval '1 microsecond') end as appended_at,
                 f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
             from fresh f where f.copy = 1
         ), appended as (
-            insert into headrace_internal.log
+            insert into headrace.log
                 (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
             select n.position, n.appended_at, n.emitted_at, v_topic.topic_id,
                 case when v_topic.partitions = 1 then 0
@@ -92,7 +92,7 @@ begin
         return next;
     end loop;
     if v_told is not null then
-        -- A NOTIFY carries at most 8000 bytes; an empty one means: look at every topic.
+        -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
         perform pg_notify('headrace_log', case when length(v_told) < 7000 then v_told else '' end);
     end if;
 end

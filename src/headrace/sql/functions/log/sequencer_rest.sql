@@ -1,8 +1,8 @@
--- Puts topics to sleep that have had nothing for p_idle_s seconds, so that their publishers send a NOTIFY again.
--- Returns how soon the sequencer has to look by itself: 'busy' (topics are awake), 'watch' (a transaction that has
--- published is still open, and it may have read "awake"), or 'sleep'.
+-- Marks topics as asleep that had no events for p_idle_s seconds, so that their publishers send a NOTIFY again.
+-- Returns how soon the sequencer must look again: 'busy' (some topics are awake), 'watch' (a transaction that has published is
+-- still open and may have read "awake"), or 'sleep'.
 -- Locks: topic rows, no key update, skip locked.
--- Indexes: log_position backwards and outbox_order, one probe per awake topic, whatever the statistics say.
+-- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.
 create or replace function headrace_internal.sequencer_rest(p_idle_s double precision) returns text
 language plpgsql volatile
 set enable_seqscan = off
@@ -13,10 +13,10 @@ begin
     where t.topic_id in (
         select i.topic_id from headrace.topic i
         where not i.asleep
-            and coalesce((select h.appended_at from headrace_internal.log_head(i.topic_id) h), '-infinity')
+            and coalesce((select h.appended_at from headrace.log_head(i.topic_id) h), '-infinity')
                 < headrace.clock() - make_interval(secs => p_idle_s)
             -- Not "not exists": as a join it would read the whole outbox.
-            and (select o.id from headrace_internal.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
+            and (select o.id from headrace.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
         for no key update skip locked
     );
     if exists (select from headrace.topic t where not t.asleep) then
@@ -24,7 +24,7 @@ begin
     end if;
     if exists (
         select from pg_locks l
-        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace_internal.outbox'::regclass
+        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace.outbox'::regclass
         where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.pid <> pg_backend_pid()
             and l.database = (select d.oid from pg_database d where d.datname = current_database())
     ) then

@@ -1,5 +1,5 @@
 -- The time partitions of a topic's log, oldest first, with their borders. The default partition has none.
-create or replace function headrace_internal.time_partitions(p_topic_id integer)
+create or replace function headrace.time_partitions(p_topic_id integer)
 returns table (name regclass, from_at timestamptz, to_at timestamptz)
 language sql stable
 as $$
@@ -7,9 +7,11 @@ as $$
     from (
         select i.inhrelid::regclass as name,
             regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') as border
-        from pg_inherits i
+        from pg_class b
+        join pg_inherits i on i.inhparent = b.oid
         join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = to_regclass(format('headrace_internal.%I', 'log_' || p_topic_id))
+        -- By the catalog: to_regclass needs usage on the schema.
+        where b.relnamespace = 'headrace_internal'::regnamespace and b.relname = 'log_' || p_topic_id
     ) b
     where b.border is not null
     order by 2

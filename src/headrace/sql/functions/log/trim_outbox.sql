@@ -1,8 +1,7 @@
--- Truncates outbox slots that are over and drained, and returns how many. Rows of dropped topics go with them.
--- Locks: access exclusive on a slot that is drained and nobody writes to any more, without waiting: a slot in use is left for later,
--- one with waiting events is not locked at all. A writer's open transaction holds its slot, so nothing uncommitted can be cut off,
--- and what was committed until the lock is seen by the look under it.
--- Index: outbox_order, whatever the statistics say.
+-- Truncates outbox slots that are over and empty, and returns how many. Rows of dropped topics are deleted with them.
+-- Locks: access exclusive on an empty slot that nobody writes to, without waiting: a slot in use is left for later, one with
+-- waiting events is not locked at all. The open transaction of a writer locks its slot, so nothing uncommitted is truncated, and
+-- rows committed before the lock are seen by the check under it. Index: outbox_order, whatever the statistics say.
 create or replace function headrace_internal.trim_outbox() returns integer
 language plpgsql volatile
 set enable_seqscan = off
@@ -18,11 +17,11 @@ begin
     for v_slot in
         select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
         from generate_series(0, 7) s (slot)
-        -- The next slot is left alone too: its time may come while we look.
+        -- The next slot is left alone too: it may become the current one meanwhile.
         where s.slot not in (v_now, (v_now + 1) % 8)
     loop
         -- headrace.clock() stands still within a call, the slots do not: after 8 seconds publishers may write to the next but one.
-        -- What is locked stays so to the end, and that has to come before.
+        -- Locks last until the end of the transaction, which must come before that.
         exit when clock_timestamp() > statement_timestamp() + interval '4 seconds';
         continue when pg_relation_size(v_slot.name::regclass) = 0;
         -- One probe per topic. Not "exists": as a join it could read the whole slot.

@@ -1,4 +1,4 @@
--- Creates a namespace. Raises HR231 when it is there already.
+-- Creates a namespace. Raises HR231 if it exists already.
 create or replace function headrace.create_namespace(p_namespace text) returns void
 language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Drops an empty namespace with its grants. Refused (HR232) while it has topics, or actions wait in its queue.
+-- Drops an empty namespace with its grants. Rejected (HR232) while it has topics, or actions in its queue.
 create or replace function headrace.drop_namespace(p_namespace text) returns void
 language plpgsql volatile
 as $$
@@ -8,7 +8,7 @@ declare
 begin
     perform headrace_internal.namespace_exists(p_namespace);
     if p_namespace = 'default' then
-        raise exception 'namespace "default" is always there' using errcode = 'HR232';
+        raise exception 'namespace "default" cannot be dropped' using errcode = 'HR232';
     end if;
     select string_agg(t.topic, ', ' order by t.topic) into v_topics
     from (select topic from headrace.topic where namespace = p_namespace order by topic limit 10) t;
@@ -21,7 +21,7 @@ begin
             using errcode = 'HR232', hint = 'Handle or purge them first.';
     end if;
     for v_role in
-        select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
+        select distinct g.role from headrace.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
     loop
         perform headrace.revoke_namespace(v_role::text, p_namespace);
     end loop;

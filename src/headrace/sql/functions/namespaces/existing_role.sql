@@ -1,4 +1,4 @@
--- The role of a name; raises HR132 when there is none.
+-- The role of a name; raises HR132 if it does not exist.
 create or replace function headrace_internal.existing_role(p_role text) returns regrole
 language plpgsql stable
 as $$

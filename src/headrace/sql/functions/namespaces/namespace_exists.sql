@@ -1,4 +1,4 @@
--- Refuses a namespace that is not there: raises HR131.
+-- Raises HR131 if a namespace does not exist.
 create or replace function headrace_internal.namespace_exists(p_namespace text) returns void
 language plpgsql stable
 as $$

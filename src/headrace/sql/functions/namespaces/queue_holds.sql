@@ -1,4 +1,4 @@
--- Does anything wait in a namespace's action queue, or lie in its dead letters? False where there is no queue.
+-- Does a namespace's queue hold actions or dead letters? False without a queue.
 create or replace function headrace_internal.queue_holds(p_namespace text) returns boolean
 language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- The tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both. None where it has no queue.
+-- The tables of a namespace's action queue: queue and dead letters, and pgmq's archives of both; none without a queue.
 create or replace function headrace_internal.queue_tables(p_namespace text) returns setof regclass
 language sql stable
 as $$

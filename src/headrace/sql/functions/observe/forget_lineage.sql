@@ -1,17 +1,18 @@
--- Forgets what rules and correlators have done with events that are gone: lineage is kept as long as its event is, in the log or in
--- the archive; that of a timer, which has no position, as long as events of its time; that of a topic goes when the topic is gone.
--- In pieces of p_piece rows, the oldest first; it ends after the first piece that is over p_most, and what is left waits for the next
--- call. Returns how many rows.
--- That an event fires once does not rest on what is forgotten here: nothing leads back to a position that was dropped.
--- Locks: the rows, skip locked: another node forgets them. Indexes: firing_position, correlation_position, correlation_timer, whatever
--- the statistics say.
-create or replace function headrace_internal.forget_lineage(p_piece integer default 10000, p_most interval default '1 second') returns bigint
+-- Deletes the lineage of events that are gone. A firing or output is kept as long as its event, in the log or in the archive; that
+-- of a timer, which has no position, as long as events of its time; that of a topic until the topic is dropped.
+-- In pieces of p_piece rows, oldest first. Stops after the first piece that ends later than p_most; the next call continues.
+-- Returns the number of rows. That an event fires once does not depend on these rows: no cursor returns to a dropped position.
+-- Locks: the rows, skip locked: another node deletes them. Indexes: firing_position, correlation_position, correlation_timer,
+-- whatever the statistics say.
+create or replace function headrace_internal.forget_lineage(
+    p_piece integer default 10000, p_most interval default '1 second'
+) returns bigint
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
-    -- The time that passes: headrace.clock() stands still within a call.
+    -- Real time: headrace.clock() does not move within a call.
     v_end       timestamptz := clock_timestamp() + p_most;
     v_topic     record;
     v_fired     bigint;
@@ -24,30 +25,30 @@ begin
             case when t.topic_id is null then 'infinity' else coalesce(a.first_at, p.first_at) end as first_at
         from headrace_internal.lineage_topics() l (topic_id)
         left join headrace.topic t on t.topic_id = l.topic_id
-        left join headrace_internal.archive a
-            on a.topic_id = t.topic_id and a.first_position = headrace_internal.archived_from(t.topic_id, t.dropped_to)
-        left join lateral (select min(p.from_at) as first_at from headrace_internal.time_partitions(t.topic_id) p) p on t.dropped_to > 0
+        left join headrace.archive a
+            on a.topic_id = t.topic_id and a.first_position = headrace.archived_from(t.topic_id, t.dropped_to)
+        left join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p on t.dropped_to > 0
         where t.topic_id is null or t.dropped_to > 0
-        -- None comes always last, where there is more than one call can do.
+        -- In random order, so that no topic is always last when one call cannot do all.
         order by random()
     loop
         if v_topic.gone then
-            -- Inline ones that never came to have a position.
-            delete from headrace_internal.firing f where f.topic_id = v_topic.topic_id and f.position is null;
+            -- Inline firings that never got a position.
+            delete from headrace.firing f where f.topic_id = v_topic.topic_id and f.position is null;
         end if;
         loop
-            delete from headrace_internal.firing f where f.ctid = any (array(
-                select o.ctid from headrace_internal.firing o
+            delete from headrace.firing f where f.ctid = any (array(
+                select o.ctid from headrace.firing o
                 where o.topic_id = v_topic.topic_id and o.position < v_topic.first_position
                 order by o.position limit p_piece for update skip locked));
             get diagnostics v_fired = row_count;
-            delete from headrace_internal.correlation f where f.ctid = any (array(
-                select o.ctid from headrace_internal.correlation o
+            delete from headrace.correlation f where f.ctid = any (array(
+                select o.ctid from headrace.correlation o
                 where o.topic_id = v_topic.topic_id and o.position < v_topic.first_position
                 order by o.position limit p_piece for update skip locked));
             get diagnostics v_pushed = row_count;
-            delete from headrace_internal.correlation f where f.ctid = any (array(
-                select o.ctid from headrace_internal.correlation o
+            delete from headrace.correlation f where f.ctid = any (array(
+                select o.ctid from headrace.correlation o
                 where o.topic_id = v_topic.topic_id and o.position is null and o.output_at < v_topic.first_at
                 order by o.output_at limit p_piece for update skip locked));
             get diagnostics v_timed = row_count;

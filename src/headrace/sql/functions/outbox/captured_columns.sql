@@ -1,4 +1,4 @@
--- The chosen columns of a row; all of them when none are chosen.
+-- The chosen columns of a row; all of them if p_columns is null.
 create or replace function headrace_internal.captured_columns(p_row jsonb, p_columns text[]) returns jsonb
 language sql immutable parallel safe
 as $$

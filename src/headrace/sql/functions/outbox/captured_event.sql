@@ -1,5 +1,5 @@
--- One changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300
--- when a column the capture was made with is gone, so that no event goes out without its key.
+-- A changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300 when a
+-- column of the capture no longer exists, so that no event is published without its key.
 create or replace function headrace_internal.captured_event(
     p_capture headrace.capture, p_type text, p_row jsonb, p_old jsonb, out type text, out key text, out payload jsonb)
 language plpgsql stable
@@ -7,7 +7,7 @@ as $$
 begin
     if not p_row ?& (p_capture.key_columns || p_capture.type_column || p_capture.columns) then
         raise exception 'table % is captured by columns it no longer has', p_capture.captured
-            using errcode = 'HR300', hint = 'Call headrace.capture again with the columns of now.';
+            using errcode = 'HR300', hint = 'Call headrace.capture again with the current columns.';
     end if;
     type := case when p_capture.type_column is null then p_type else p_row ->> p_capture.type_column end;
     if p_capture.type_column is not null and (type is null or type !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$') then

@@ -1,4 +1,4 @@
--- Gives back a CloudEvent as it is, or raises HR311 with what is missing or wrong.
+-- Returns a CloudEvent unchanged, or raises HR311 with what is missing or wrong.
 create or replace function headrace_internal.check_cloudevent(p_event jsonb) returns jsonb
 language plpgsql immutable parallel safe
 as $$

@@ -1,4 +1,4 @@
--- Refuses what is not an array of events with known members and topics.
+-- Rejects anything but an array of events with known members and topics.
 create or replace function headrace_internal.check_events(p_events jsonb, p_namespace text) returns void
 language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- The event's id as a uuid: itself where it is one, else a name-based uuid (version 8) of source and id.
+-- The event's id as a uuid: the id itself if it is one, else a name-based uuid (version 8) of source and id.
 create or replace function headrace_internal.cloudevent_id(p_source text, p_id text) returns uuid
 language sql immutable strict parallel safe
 as $$

@@ -1,9 +1,9 @@
--- What a COPY into the outbox needs to know: the id of every topic named, in their order, the clock in microseconds
--- since 2000 (PostgreSQL's own count) for events without a time of their own, and the outbox slot of now: a default would be
--- evaluated anew for every row. Rows that come when their slot is over are found there all the same.
--- No row at all when this session may not COPY there; headrace.publish_many is the way then. Asked beforehand, because an
--- error would abort the caller's transaction. Raises HR101 for an unknown topic. Index: topic_name_unique. Locks nothing.
-create or replace function headrace_internal.copy_route(p_topics text[], p_namespace text default null)
+-- What a COPY into the outbox needs: the ids of the topics, in order, the clock in microseconds since 2000 (PostgreSQL's epoch)
+-- for events without a time, and the current outbox slot: a default would be evaluated for every row. Rows that arrive after the
+-- end of their slot are found all the same.
+-- No row if this session may not COPY into the outbox; headrace.publish_many is the way then. Checked first, because an error
+-- would abort the caller's transaction. Raises HR101 for an unknown topic. Index: topic_name_unique. Locks nothing.
+create or replace function headrace.copy_route(p_topics text[], p_namespace text default null)
 returns table (topic_id integer, clock_us bigint, slot smallint)
 language plpgsql stable
 as $$
@@ -11,10 +11,9 @@ as $$
 declare
     v_unknown text;
 begin
-    if not has_table_privilege('headrace_internal.outbox', 'insert')
-        or not has_table_privilege('headrace.topic', 'select')
-        or not has_sequence_privilege('headrace_internal.outbox_id_seq', 'usage')
-        or row_security_active('headrace_internal.outbox')
+    if not has_schema_privilege('headrace_internal', 'usage')
+        or not has_table_privilege('headrace.outbox', 'insert')
+        or row_security_active('headrace.outbox')
         -- A binary COPY takes texts in the client's encoding, whatever its option says; we write UTF-8.
         or current_setting('client_encoding') <> 'UTF8' then
         return;

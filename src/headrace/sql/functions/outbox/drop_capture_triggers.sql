@@ -1,5 +1,5 @@
--- Drops the triggers of one capture, as far as they are there.
-create or replace function headrace_internal.drop_capture_triggers(p_table regclass, p_topic_id integer) returns void
+-- Drops the triggers of one capture, with the caller's rights on the table. headrace.capture and headrace.release_capture call it.
+create or replace function headrace.drop_capture_triggers(p_table regclass, p_topic_id integer) returns void
 language plpgsql volatile
 as $$
 declare
@@ -7,7 +7,7 @@ declare
 begin
     for v_name in
         select t.tgname from pg_trigger t
-        where t.tgrelid = p_table and t.tgfoid = 'headrace_internal.capture_rows()'::regprocedure
+        where t.tgrelid = p_table and t.tgfoid = 'headrace.capture_rows()'::regprocedure
             and t.tgname in (select format('headrace_capture_%s_%s', p_topic_id, o.operation)
                 from unnest('{insert,update,delete}'::text[]) o (operation))
     loop

@@ -1,7 +1,9 @@
 -- Publishes one event in the caller's transaction and returns its id.
 -- Locks nothing. Index: topic_name_unique. The same event id twice is one event: the sequencer drops the second.
--- Small, ordinary events are cleared by the first condition alone (256 bytes hold neither 129 levels nor 309 digits). It and
--- the values stand outside the statement, where PL/pgSQL evaluates them without an executor: 30 µs a call instead of 37.
+-- The first condition alone clears small, ordinary events (256 bytes hold neither 129 levels nor 309 digits). It and the values
+-- are outside the statement, where PL/pgSQL evaluates them without an executor: 30 µs per call instead of 37.
+-- Runs with the caller's rights and hands over to headrace.publish_as_role where these do not suffice: with the owner's rights and
+-- a pinned search_path, as the other functions have them, the owner's own publish would take 8 µs longer on PostgreSQL 15.
 create or replace function headrace.publish(
     p_topic      text,
     p_type       text,
@@ -16,19 +18,22 @@ create or replace function headrace.publish(
 language plpgsql volatile
 as $$
 begin
+    if not has_schema_privilege('headrace_internal', 'usage') then
+        return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace);
+    end if;
     if (octet_length(p_payload::text) <= 256 and p_headers = '{}'
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
             and (p_key is null or octet_length(p_key) between 1 and 1024)
             and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
-        perform headrace_internal.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
+        perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
     end if;
     if p_emitted_at is not null then
-        perform headrace_internal.time_within_limits(p_emitted_at);
+        perform headrace.time_within_limits(p_emitted_at);
     end if;
     if p_event_id is null then
         p_event_id := headrace.uuid_v7();
     end if;
-    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+    insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
     select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
         p_producer
     from headrace.topic t

@@ -1,29 +1,34 @@
--- Publishes an array of events in the caller's transaction, in its order, and returns their ids in the same order.
--- An event is an object: topic and type, and as wanted payload, key, headers, id, emitted_at, producer.
--- All or nothing: an event that breaks a rule raises, and none is written. Index: topic_name_unique. Locks nothing.
-create or replace function headrace.publish_many(p_events jsonb, p_namespace text default null) returns setof uuid
+-- Publishes an array of events in the caller's transaction, in order, and returns their ids in the same order.
+-- An event is an object: topic and type, optionally payload, key, headers, id, emitted_at, producer.
+-- All or nothing: an invalid event raises an error, and none is written. Index: topic_name_unique. Locks nothing.
+create or replace function headrace.publish_many(
+    p_events jsonb, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns setof uuid
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_topics integer[];
+    v_namespace text := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_events -> 0 ->> 'topic');
+    v_topics    integer[];
 begin
-    perform headrace_internal.check_events(p_events, p_namespace);
+    perform headrace_internal.check_events(p_events, v_namespace);
     return query
-        insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+        insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select t.topic_id, coalesce((e.event ->> 'id')::uuid, headrace.uuid_v7()), e.event ->> 'type', e.event ->> 'key',
             coalesce(e.event -> 'payload', 'null'), coalesce(nullif(e.event -> 'headers', 'null'), '{}'),
             coalesce((e.event ->> 'emitted_at')::timestamptz, headrace.clock()), e.event ->> 'producer'
         from jsonb_array_elements(p_events) with ordinality e (event, place)
-        join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
-        where headrace_internal.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
+        join headrace.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
+        where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
             coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
-            and headrace_internal.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
-        -- The outbox numbers rows as they come, and that number is the producer's order.
+            and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
+        -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
         order by e.place
         returning event_id;
     select array_agg(distinct t.topic_id) into v_topics
     from jsonb_array_elements(p_events) e (event)
-    join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic';
+    join headrace.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic';
     perform headrace_internal.wake_topics(v_topics);
 end
 $$;

@@ -1,7 +1,8 @@
--- Tells the sleeping sequencers at commit that there is work; at most one transaction in ten milliseconds does.
--- A NOTIFY makes commits of the whole cluster wait for each other. Where no sequencer runs, nobody wakes up, and without this
--- limit every publisher would send one. Whoever is left out here is found with the one that rings, or by the look every second.
--- Locks: an advisory lock of this moment, until the end of the transaction, never waited for.
+-- Notifies the sleeping sequencers at commit that there is work; at most one transaction per ten milliseconds does so.
+-- A NOTIFY makes the commits of the whole cluster wait for each other. Where no sequencer runs, topics stay asleep, and without
+-- this limit every publisher would send one. The sequencer finds the other events together with the one that notified, or when it
+-- looks once a second.
+-- Locks: an advisory lock for this moment, until the end of the transaction; it never waits for it.
 create or replace function headrace_internal.wake_sequencer() returns boolean
 language plpgsql volatile
 as $$

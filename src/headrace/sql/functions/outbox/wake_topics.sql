@@ -1,7 +1,6 @@
--- Wakes the sequencers, once, when one of these topics is asleep. Called after the rows are written, never before:
--- the lock of the written outbox slot is what keeps a sequencer from going to sleep unseen.
--- An older snapshot may still show the topic awake, so above read committed the sequencers are always told.
--- Index: topic_pkey. Locks nothing.
+-- Notifies the sequencers, once, if one of these topics is asleep. Call it after the rows are written, never before: the lock on
+-- the written outbox slot keeps a sequencer from falling asleep unnoticed.
+-- An older snapshot may still show the topic awake, so above read committed it always notifies. Index: topic_pkey. Locks nothing.
 create or replace function headrace_internal.wake_topics(p_topic_ids integer[]) returns boolean
 language plpgsql volatile
 as $$

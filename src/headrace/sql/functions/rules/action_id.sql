@@ -1,5 +1,5 @@
--- The id of the action that a version asks for on an event: it follows from both, so it is the same wherever it is computed.
--- A uuid of version 8, made of their md5. Inlined, for which every part has to be immutable: hence the cast of the version.
+-- The id of the action of a rule version on an event. It follows from both, so it is the same wherever it is computed: a uuid of
+-- version 8 from their md5. Every part is immutable, so that PostgreSQL inlines the function: hence the cast of the version.
 create or replace function headrace_internal.action_id(p_event_id uuid, p_version_id bigint) returns uuid
 language sql immutable parallel safe
 as $$

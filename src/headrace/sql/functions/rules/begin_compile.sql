@@ -1,5 +1,5 @@
--- Begins the compilation of a topic's pending versions: the rules' cursor of the topic is held, so no batch runs meanwhile,
--- and its position is what the new versions start after. Locks: the cursor row; it waits for a running batch.
+-- Begins the compilation of a topic's pending versions: locks the cursor of the topic's rules, so that no batch runs meanwhile,
+-- and returns its position, after which the new versions start. Locks: the cursor row; it waits for a running batch.
 create or replace function headrace_internal.begin_compile(p_topic_id integer) returns bigint
 language plpgsql volatile
 as $$
@@ -8,8 +8,8 @@ declare
 begin
     perform headrace_internal.watch_topic(p_topic_id);
     select u.position into strict v_position
-    from headrace_internal.consumer c
-    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    from headrace.consumer c
+    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
     for no key update of u;
     return v_position;

@@ -1,4 +1,4 @@
--- Drops a topic's match function, if it has one.
+-- Drops the match function of a topic, if it exists.
 create or replace function headrace_internal.drop_match(p_topic_id integer) returns void
 language plpgsql volatile
 as $$

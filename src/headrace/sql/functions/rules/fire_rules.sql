@@ -1,5 +1,5 @@
--- Fires rules that another engine has matched: version p_version_ids[i] on the event at p_positions[i], in order. In the transaction
--- that also moves the rules' cursor. Returns how many fired. Index: log_position.
+-- Fires rules that another engine has matched: version p_version_ids[i] on the event at p_positions[i], in order, in the
+-- transaction that also moves the rules' cursor. Returns the number of firings. Index: log_position.
 create or replace function headrace_internal.fire_rules(p_topic_id integer, p_version_ids bigint[], p_positions bigint[]) returns bigint
 language plpgsql volatile
 set enable_seqscan = off
@@ -18,7 +18,7 @@ begin
             from unnest(p_version_ids, p_positions) with ordinality h (version_id, position, n)
             cross join lateral (
                 select l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer
-                from headrace_internal.log l where l.topic_id = p_topic_id and l.position = h.position limit 1
+                from headrace.log l where l.topic_id = p_topic_id and l.position = h.position limit 1
             ) l
         ) h
         group by h.n / 1000, h.bytes / 16000000

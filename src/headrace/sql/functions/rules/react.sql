@@ -1,6 +1,7 @@
--- Evaluates the rules of a topic on its next events: one batch, one transaction, firings and actions with the cursor.
--- Returns how many events were passed and how many rules fired; no row when nothing is due, when another session holds the cursor,
--- when the topic runs on another engine, or when a rule waits for a compiler: an event published after a rule was written does not pass before the rule is in force.
+-- Evaluates the rules of a topic on its next events: one batch, one transaction with firings, actions and cursor.
+-- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the topic runs
+-- on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
+-- rule is active.
 -- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also the match function.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
 returns table (events integer, firings integer, "position" bigint)
@@ -15,23 +16,23 @@ declare
     v_hits   headrace_internal.rule_hit[];
 begin
     select u.consumer_id, u.position, u.single_to into v_cursor
-    from headrace_internal.consumer c
-    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    from headrace.consumer c
+    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    -- Looked at with the cursor in hand: who moves a topic to another engine held it as well.
+    -- Checked while the cursor is locked: moving a topic to another engine locks it as well.
     if not found or (select t.engine from headrace.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
     select max(d.position), count(*) into v_upto, events
     from (
-        select l.position from headrace_internal.log l
+        select l.position from headrace.log l
         where l.topic_id = p_topic_id and l.position > v_cursor.position
         order by l.position limit case when v_cursor.single_to > v_cursor.position then 1 else p_max end
     ) d;
-    -- Looked at after the events: a rule that is written later than this look is later than all of them.
-    if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
+    -- Checked after the events: a rule written later than this check is later than all of them.
+    if events = 0 or exists (select from headrace.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;
     end if;
     firings := 0;

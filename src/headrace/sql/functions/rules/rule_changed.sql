@@ -1,6 +1,9 @@
--- After rules were written: keeps the new versions and calls the compilers, once per statement.
+-- After rules were written: records the new versions and notifies the compilers, once per statement. Runs as the owner: nobody
+-- else writes versions.
 create or replace function headrace_internal.rule_changed() returns trigger
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_changed boolean;
@@ -14,12 +17,12 @@ begin
             from former o join written n on n.rule_id = o.rule_id where n.topic_id <> o.topic_id;
         end if;
         with made as (
-            insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+            insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                 priority, delay_s, timing, active)
             select n.rule_id, n.version, n.namespace, n.rule, n.topic_id, n.event_type, n.condition, n.action,
                 n.priority, n.delay_s, n.timing, n.active
             from written n
-            where not exists (select from headrace_internal.rule_version v where v.rule_id = n.rule_id and v.version = n.version)
+            where not exists (select from headrace.rule_version v where v.rule_id = n.rule_id and v.version = n.version)
             order by n.rule_id
             returning topic_id
         )

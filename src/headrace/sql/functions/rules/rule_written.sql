@@ -1,6 +1,9 @@
 -- Before a rule is written: finds its topic (HR101), checks its names, and counts a change of its definition as a new version.
+-- Runs as the owner; the trigger's condition makes sure that an admin of the namespace writes.
 create or replace function headrace_internal.rule_written() returns trigger
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if tg_op = 'UPDATE' then
@@ -8,12 +11,13 @@ begin
                 new.timing, new.active)
             is not distinct from (old.namespace, old.rule, old.topic, old.event_type, old.condition, old.action, old.priority,
                 old.delay_s, old.timing, old.active) then
+            new.topic_id := old.topic_id;
             return new;
         end if;
     end if;
-    new.topic_id := headrace_internal.topic_id(new.topic, new.namespace);
+    new.topic_id := headrace.topic_id(new.topic, new.namespace);
     perform headrace_internal.check_names(new.namespace, new.event_type, new.action);
-    -- A rule that goes to another topic ends in the old one, and that is a version too.
+    -- A rule that moves to another topic ends in the old one, and that is a version too.
     new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
     new.status := 'pending';
     new.error := null;
@@ -23,4 +27,4 @@ end
 $$;
 
 create or replace trigger rule_written before insert or update on headrace.rule
-for each row execute function headrace_internal.rule_written();
+for each row when (headrace_internal.may_write(new.namespace)) execute function headrace_internal.rule_written();

@@ -1,5 +1,5 @@
--- A dropped topic takes along its match function and the functions of its correlators. Runs as the owner, whose function that is; a trigger only, so nobody else
--- can call it.
+-- After topics were dropped: drops their match functions and the functions of their correlators. Runs as the owner, who owns these
+-- functions; only a trigger, so nobody can call it.
 create or replace function headrace_internal.topic_dropped() returns trigger
 language plpgsql volatile
 security definer

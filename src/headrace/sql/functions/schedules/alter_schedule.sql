@@ -1,4 +1,4 @@
--- Changes a schedule; what is null stays. An empty key means: no key. Locks: the schedule row.
+-- Changes a schedule; null leaves a setting as it is. An empty key means no key. Locks: the schedule row.
 create or replace function headrace.alter_schedule(
     p_schedule   text,
     p_cron       text default null,
@@ -19,5 +19,5 @@ as $$
         payload = coalesce(p_payload, s.payload), key = nullif(coalesce(p_key, s.key), ''),
         headers = coalesce(p_headers, s.headers), missed = coalesce(p_missed, s.missed),
         missed_max = coalesce(p_missed_max, s.missed_max), grace_s = coalesce(p_grace_s, s.grace_s)
-    where s.schedule_id = headrace_internal.schedule_id(p_schedule, p_namespace)
+    where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace)
 $$;

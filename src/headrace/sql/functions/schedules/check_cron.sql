@@ -1,5 +1,5 @@
--- Refuses a cron expression that is not well formed: raises HR330, naming the field. An expression that is well formed but
--- never comes (30 February) is found when it is planned, and the schedule is marked with the error.
+-- Rejects a malformed cron expression: raises HR330 with the field. An expression that is well formed but never fires (30
+-- February) is found when it is planned, and the schedule is marked with the error.
 create or replace function headrace_internal.check_cron(p_cron text) returns void
 language plpgsql immutable parallel safe
 as $$

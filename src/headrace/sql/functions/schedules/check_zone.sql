@@ -1,4 +1,4 @@
--- Refuses a time zone that is not an IANA name: raises HR331. PostgreSQL itself would take abbreviations and formulas too.
+-- Rejects a time zone that is not an IANA name: raises HR331. PostgreSQL itself would accept abbreviations and formulas too.
 create or replace function headrace_internal.check_zone(p_zone text) returns void
 language plpgsql stable
 as $$

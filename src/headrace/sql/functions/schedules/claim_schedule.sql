@@ -1,11 +1,10 @@
--- Claims the schedule whose tick has waited longest; null when none is due. Where pg_cron fires a schedule it has
--- p_standby_s seconds to do so.
--- Locks: the schedule row, skip locked. Index: schedule_due_next.
+-- Claims the schedule whose tick has waited longest; null if none is due. Where pg_cron fires a schedule it has p_standby_s
+-- seconds to do so. Locks: the schedule row, skip locked. Index: schedule_due_next.
 create or replace function headrace_internal.claim_schedule(p_standby_s double precision) returns integer
 language sql volatile
 as $$
     select s.schedule_id
-    from headrace_internal.schedule_due d
+    from headrace.schedule_due d
     join headrace.schedule s on s.schedule_id = d.schedule_id
     where d.tick_at <= headrace.clock() and s.active
         and (s.cron_job_id is null or d.tick_at <= headrace.clock() - make_interval(secs => p_standby_s))

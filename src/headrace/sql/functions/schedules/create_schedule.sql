@@ -1,5 +1,5 @@
--- Creates a schedule and returns its id. Raises HR230 when it is there already, HR330 and HR331 for a bad expression or zone.
--- A node plans it within moments; until then nothing fires.
+-- Creates a schedule and returns its id. Raises HR230 if it exists already, HR330 and HR331 for an invalid expression or zone.
+-- A node plans it within moments; nothing fires before that.
 create or replace function headrace.create_schedule(
     p_schedule   text,
     p_cron       text,
@@ -23,7 +23,7 @@ declare
 begin
     insert into headrace.schedule
         (namespace, schedule, cron, zone, topic_id, type, payload, key, headers, missed, missed_max, grace_s, active)
-    values (v_namespace, p_schedule, p_cron, p_zone, headrace_internal.topic_id(p_topic, v_namespace), p_type, p_payload, p_key,
+    values (v_namespace, p_schedule, p_cron, p_zone, headrace.topic_id(p_topic, v_namespace), p_type, p_payload, p_key,
         p_headers, p_missed, p_missed_max, p_grace_s, p_active)
     on conflict on constraint schedule_name_unique do nothing
     returning schedule_id into v_schedule_id;

@@ -1,5 +1,5 @@
--- Is this one field of a cron expression well formed? Values and ranges within p_from to p_to, names, lists and steps;
--- L and LW in the day of month, 5L and MON#2 in the day of week. The same grammar as the library's; a test compares them.
+-- Is this field of a cron expression well formed? Values and ranges, names, lists and steps; L and LW in the day of month, 5L and
+-- MON#2 in the day of week. The same grammar as the library's; a test compares them.
 create or replace function headrace_internal.cron_field_valid(p_field text, p_kind text) returns boolean
 language plpgsql immutable parallel safe
 as $$

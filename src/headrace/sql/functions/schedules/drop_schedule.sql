@@ -3,8 +3,8 @@ create or replace function headrace.drop_schedule(p_schedule text, p_namespace t
 language plpgsql volatile
 as $$
 begin
-    delete from headrace.schedule s where s.schedule_id = headrace_internal.schedule_id(p_schedule, p_namespace);
-    -- A node takes its pg_cron job away.
+    delete from headrace.schedule s where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
+    -- A node removes its pg_cron job.
     perform pg_notify('headrace_schedule', '');
 end
 $$;

@@ -5,8 +5,8 @@ language sql stable
 as $$
     select d.tick_at, d.tick_at at time zone s.zone
     from headrace.schedule s
-    join headrace_internal.schedule_due d on d.schedule_id = s.schedule_id
-    where s.schedule_id = headrace_internal.schedule_id(p_schedule, p_namespace)
+    join headrace.schedule_due d on d.schedule_id = s.schedule_id
+    where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace)
     order by d.tick_at
     limit p_limit
 $$;

@@ -1,4 +1,4 @@
--- Publishes the event of one tick, which the caller has just recorded.
+-- Publishes the event of a tick that the caller has just recorded.
 create or replace function headrace_internal.publish_tick(p_schedule_id integer, p_tick_at timestamptz) returns uuid
 language sql volatile
 as $$

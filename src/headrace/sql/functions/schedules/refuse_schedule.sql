@@ -1,4 +1,4 @@
--- Marks a schedule whose expression cannot be planned. It is looked at again when it is changed.
+-- Marks a schedule whose expression cannot be planned. It is planned again when it is changed.
 create or replace function headrace_internal.refuse_schedule(p_schedule_id integer, p_cron text, p_zone text, p_error text) returns void
 language sql volatile
 as $$

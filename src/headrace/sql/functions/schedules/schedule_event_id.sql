@@ -1,5 +1,5 @@
--- The id of a tick's event: a uuid (version 8) out of schedule and moment. Whoever fires the tick makes the same one, so
--- the log would take a second event for a repetition.
+-- The id of a tick's event: a uuid (version 8) from schedule and moment. It is the same whoever fires the tick, so the log drops a
+-- second event as a repetition.
 create or replace function headrace_internal.schedule_event_id(p_uid uuid, p_tick_at timestamptz) returns uuid
 language sql immutable strict parallel safe
 as $$

@@ -1,5 +1,5 @@
--- The id of a schedule; raises HR130 when there is none.
-create or replace function headrace_internal.schedule_id(p_schedule text, p_namespace text default null) returns integer
+-- The id of a schedule; raises HR130 if it does not exist.
+create or replace function headrace.schedule_id(p_schedule text, p_namespace text default null) returns integer
 language plpgsql stable
 as $$
 declare

@@ -1,4 +1,4 @@
--- How long a ticker may rest: seconds until the next tick is due, or a plan is to be made longer; null: nothing to wait for.
+-- How long a ticker may sleep: seconds until the next tick is due, or until a plan must be extended; null: nothing to wait for.
 -- Index: schedule_due_pkey.
 create or replace function headrace_internal.schedule_rest_s(p_standby_s double precision) returns double precision
 language sql stable
@@ -7,7 +7,7 @@ as $$
     from headrace.schedule s
     left join lateral (
         select greatest(d.tick_at + make_interval(secs => case when s.cron_job_id is null then 0 else p_standby_s end), s.retry_at)
-        from headrace_internal.schedule_due d where d.schedule_id = s.schedule_id order by d.tick_at limit 1
+        from headrace.schedule_due d where d.schedule_id = s.schedule_id order by d.tick_at limit 1
     ) n (next_at) on true
     cross join lateral (values (n.next_at), (nullif(s.replan_at, 'infinity'))) w (wake_at)
     where s.active

@@ -1,16 +1,23 @@
--- Every way a schedule is written passes here: bad expressions, zones and events are refused, and a change of what decides
--- the ticks throws the plan away. Ticks already due stay due, unless the schedule is paused: a pause misses nothing.
+-- Before a schedule is written: rejects invalid expressions, zones, events and topics of another namespace; a change of
+-- expression, zone or state deletes the plan. Ticks that are due stay due, unless the schedule is paused.
+-- Runs as the owner; the trigger's condition makes sure that an admin of the namespace writes.
 create or replace function headrace_internal.schedule_written() returns trigger
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
+    if not exists (select from headrace.topic t where t.topic_id = new.topic_id and t.namespace = new.namespace) then
+        raise exception 'there is no topic % in namespace "%"', new.topic_id, new.namespace
+            using errcode = 'HR101', hint = 'A schedule publishes in its own namespace.';
+    end if;
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
     if tg_op = 'INSERT' or new.zone is distinct from old.zone then
         perform headrace_internal.check_zone(new.zone);
     end if;
-    perform headrace_internal.event_within_limits(new.type, new.key, new.payload,
+    perform headrace.event_within_limits(new.type, new.key, new.payload,
         new.headers || headrace_internal.schedule_headers(0, new.schedule, headrace.clock()));
     if tg_op = 'INSERT' or (new.cron, new.zone, new.active) is distinct from (old.cron, old.zone, old.active) then
         new.planned_until := headrace.clock();
@@ -18,7 +25,7 @@ begin
         new.error := null;
         new.attempts := 0;
         new.retry_at := null;
-        delete from headrace_internal.schedule_due d
+        delete from headrace.schedule_due d
         where d.schedule_id = new.schedule_id and (d.tick_at > headrace.clock() or not new.active);
         perform pg_notify('headrace_schedule', '');
     end if;
@@ -27,4 +34,4 @@ end
 $$;
 
 create or replace trigger schedule_written before insert or update on headrace.schedule
-for each row execute function headrace_internal.schedule_written();
+for each row when (headrace_internal.may_write(new.namespace)) execute function headrace_internal.schedule_written();

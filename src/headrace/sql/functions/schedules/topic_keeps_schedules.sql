@@ -1,4 +1,4 @@
--- A topic with schedules is not dropped: raises HR203.
+-- Rejects dropping a topic that has schedules (HR203).
 create or replace function headrace_internal.topic_keeps_schedules() returns trigger
 language plpgsql volatile
 as $$

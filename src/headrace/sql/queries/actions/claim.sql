@@ -1,10 +1,10 @@
--- Claims due actions never handed out before, of the names given: high priorities first, then the ordinary ones, then low ones.
--- The branches are lazy: the later ones are not looked at while the first have enough.
--- Ordinary ones come in two parts. Those after a message id, by age: a worker that is busy need not walk over what it has just
--- claimed. Then those up to it, in the order they fell due: however many wait for a later time, none of them is looked at.
--- Rows are found by their place (ctid) and locked in the same statement.
+-- Claims due actions of the given names that were never claimed before: high priorities first, then ordinary ones, then low ones.
+-- The branches are lazy: later ones are not read while the first ones give enough rows.
+-- Ordinary actions come in two parts. First those after a message id, by age, so that a busy worker does not walk again over what
+-- it has just claimed. Then those up to it, by due time, so that actions with a later due time are never read.
+-- Rows are selected by ctid and locked in the same statement.
 -- Locks: the rows, skip locked. Indexes: q_<queue>_priority, q_<queue>_pkey, q_<queue>_vt_idx (pgmq's own). Runs on a connection
--- that sorts and scans only when it must: a sort would lock, and so hide from others, the whole queue.
+-- that avoids sorts and sequential scans: a sort would lock the whole queue and so hide it from other workers.
 with claimed as (
     update {queue} c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => %(lease_s)s)
     where c.ctid = any (array(

@@ -1,9 +1,9 @@
--- Claims actions of one name, never handed out before, whose key has none before them in flight, delayed or to be tried again.
--- A key's actions may come together: the worker handles them in order. Under queries/work/lock_order: two claims side by
--- side would not see each other's rows, and could take a key's second action before its first.
--- Looks at 2000 that are due, in the order they fell due: however many wait for a later time, none of them is looked at, and
--- behind a key that waits with a long tail it does not walk over all of it. Whatever of a key is not among these is in the way.
--- `offset 0` has them judged one by one, in order, until there are enough.
+-- Claims actions of one name, never claimed before, whose key has no earlier action in flight, delayed or waiting for a retry.
+-- Several actions of a key may be claimed together: the worker handles them in order. Runs under actions/lock_order: two
+-- concurrent claims would not see each other's rows and could claim a key's second action before its first.
+-- Reads 2000 due actions, by due time: it never reads actions with a later due time, and never walks the whole tail of a key
+-- that waits. An earlier action of the key that is not among them blocks the key.
+-- `offset 0` makes the planner check them one by one, in order, until there are enough.
 -- Locks: the rows. Indexes: q_<queue>_vt_idx (pgmq's own), q_<queue>_key_order.
 with due as materialized (
     select q.ctid as place, q.msg_id, q.message ->> 'key' as key from {queue} q

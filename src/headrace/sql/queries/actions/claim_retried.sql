@@ -1,5 +1,5 @@
--- Claims one action that was handed out before and is due again, the one that waits longest. It is handed out alone, so that one which kills its
--- process does not use up the attempts of others. Where order by key is asked for: only one that is the first of its key.
+-- Claims one action that was claimed before and is due again, the one that has waited longest. It is handled alone, so that an
+-- action that kills its process does not use up the attempts of others. Ordered actions: only the first one of its key.
 -- Locks: the row, skip locked. Indexes: q_<queue>_retried, q_<queue>_key_order.
 update {queue} c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => %(lease_s)s)
 where c.ctid = any (array(

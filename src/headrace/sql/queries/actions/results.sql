@@ -1,5 +1,5 @@
--- How actions ended. Index: action_result_action.
+-- The results of some actions, oldest first. Index: action_result_action.
 select r.action_id, r.action, r.outcome, r.attempts, r.duration_s, r.node_id, r.ended_at
-from headrace_internal.action_result r
+from headrace.action_result r
 where r.action_id = any (%(action_ids)s::uuid[])
 order by r.ended_at;

@@ -1,5 +1,5 @@
--- What PostgreSQL says about a time partition, day by day: positions, times, count, and a checksum that the file must have too.
--- A row's text leaves no doubt where a value ends: lengths in characters stand before texts that may hold anything, - is null.
+-- A time partition by day: positions, times, number of events, and a checksum that the file must have too.
+-- The hashed text of a row is unambiguous: free text is preceded by its length in characters, and - stands for null.
 select (l.appended_at at time zone 'UTC')::date as day, min(l.position) as first_position, max(l.position) as last_position,
     min(l.appended_at) as first_at, max(l.appended_at) as last_at, count(*) as events,
     sum(('x' || left(encode(sha256(convert_to(concat_ws(' ',
@@ -7,7 +7,7 @@ select (l.appended_at at time zone 'UTC')::date as day, min(l.position) as first
         l.partition, l.event_id, l.type, coalesce(length(l.key) || ':' || l.key, '-'),
         coalesce(length(l.producer) || ':' || l.producer, '-'), length(l.headers::text) || ':' || l.headers::text, l.payload::text
         ), 'UTF8')), 'hex'), 15))::bit(60)::bigint)::text as checksum
-from headrace_internal.log l
+from headrace.log l
 where l.topic_id = %(topic_id)s and l.appended_at >= %(from_at)s and l.appended_at < %(to_at)s
 group by 1
 order by 1;

@@ -1,4 +1,4 @@
--- Lag per partition of the consumers of a namespace, or of those named.
+-- Lag per partition, for all consumers of a namespace or only those of a topic or a name.
 select g.topic, g.consumer, g.partition, g.position, g.state, g.attempts, g.retry_at, g.error, g.lag_events, g.lag_s
 from headrace.consumer_lag g
 where g.namespace = headrace.current_namespace(%(namespace)s)

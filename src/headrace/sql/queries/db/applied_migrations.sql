@@ -1,2 +1,2 @@
--- Which steps were applied, with which text.
+-- The applied steps, with the checksums of their texts.
 select name, checksum from headrace_internal.migration;

@@ -1,4 +1,4 @@
--- What the migrator itself needs. Runs before every migration and changes nothing when it is there.
+-- Creates what the migrator itself needs. Runs before every migration and changes nothing that exists.
 create schema if not exists headrace;
 create schema if not exists headrace_internal;
 create table if not exists headrace_internal.migration (
@@ -7,5 +7,5 @@ create table if not exists headrace_internal.migration (
     applied_at timestamptz not null default statement_timestamp(),
     constraint migration_pkey primary key (name)
 );
--- A function may name one that comes after it.
+-- A function may call another one that is created after it.
 set local check_function_bodies = off;

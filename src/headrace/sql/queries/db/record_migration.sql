@@ -1,3 +1,3 @@
--- Records an applied step. A function file is recorded again when its text has changed.
+-- Records an applied step, again if the text of its file has changed.
 insert into headrace_internal.migration (name, checksum) values (%(name)s, %(checksum)s)
 on conflict on constraint migration_pkey do update set checksum = excluded.checksum, applied_at = statement_timestamp();

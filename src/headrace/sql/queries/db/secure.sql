@@ -1,2 +1,2 @@
--- Brings rights and policies up to date with the tables and functions that are there.
+-- Updates rights and policies for the tables and functions that exist.
 select headrace_internal.secure();

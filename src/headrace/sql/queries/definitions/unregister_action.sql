@@ -1,2 +1,2 @@
--- Takes an action from the register; rules that name it stay.
+-- Removes an action from the registry; rules that name it stay.
 delete from headrace.action a where a.namespace = headrace.current_namespace(%(namespace)s) and a.action = %(name)s;

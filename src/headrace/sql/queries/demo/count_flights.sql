@@ -1,4 +1,4 @@
--- Adds a batch's counts to the airports'. Locks: the airports' rows, in the order given.
+-- Adds the counts of a batch to the airports. Locks: the rows of the airports, in the order of the arrays.
 insert into airport as a (airport, departures, arrivals, cancelled, delay_min)
 select n.airport, n.departures, n.arrivals, n.cancelled, n.delay_min
 from unnest(%(airports)s::text[], %(departures)s::bigint[], %(arrivals)s::bigint[], %(cancelled)s::bigint[], %(delay_min)s::bigint[])

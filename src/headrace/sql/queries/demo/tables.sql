@@ -14,12 +14,12 @@ create table handled_batch (
     handled_at     timestamptz not null default clock_timestamp()
 );
 create table notice (
-    position  bigint      not null primary key,
-    tailnum   text,
-    origin    text        not null,
-    dest      text        not null,
-    delay_min integer     not null,
-    told_at   timestamptz not null default clock_timestamp()
+    position   bigint      not null primary key,
+    tailnum    text,
+    origin     text        not null,
+    dest       text        not null,
+    delay_min  integer     not null,
+    created_at timestamptz not null default clock_timestamp()
 );
 create table care (
     action_id uuid        not null primary key,

@@ -1,2 +1,2 @@
--- Says what becomes of rules with names that are not registered.
+-- Sets what happens to rules with names that are not registered.
 update headrace.namespace n set unknown_names = %(unknown_names)s where n.namespace = %(namespace)s;

@@ -1,6 +1,6 @@
--- Who may do what, by namespace and role. A role that was dropped is left out.
+-- Who may do what, by namespace and role, without dropped roles.
 select r.rolname::text as role, g.namespace, g.level, g.granted_at
-from headrace_internal.namespace_grant g
+from headrace.namespace_grant g
 join pg_roles r on r.oid = g.role
 where %(namespace)s::text is null or g.namespace = %(namespace)s
 order by g.namespace, r.rolname, g.level;

@@ -1,4 +1,4 @@
--- The nodes of a namespace, those that live first, then by start.
+-- The nodes of a namespace, alive ones first, then by start time.
 select n.node_id, n.namespace, n.name, n.description, n.metadata, n.version, n.state, n.handlers, n.started_at, n.heartbeat_at,
     n.stopped_at
 from headrace.node_state n

@@ -1,4 +1,4 @@
--- Writes what a consumer's handler was given, in its order, in one statement.
+-- Records the events that a handler of a consumer got, in their order, in one statement.
 insert into headrace_prove.consumed (consumer, partition, position, event_id, node)
 select %(consumer)s, e.partition, e.position, e.event_id, %(node)s
 from unnest(%(partitions)s::integer[], %(positions)s::bigint[], %(event_ids)s::uuid[])

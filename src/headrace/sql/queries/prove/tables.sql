@@ -1,5 +1,5 @@
--- The checker's own tables, as an application has them: what handlers wrote through their transactions. No constraint that would
--- hide a repetition; the identity only tells the order of writing.
+-- The checker's own tables, as an application has them: what handlers write through their transactions. They have no constraint
+-- that would hide a repetition; the identity column only gives the order of writing.
 create schema headrace_prove;
 create table headrace_prove.consumed (
     seq       bigint  not null generated always as identity primary key,
@@ -16,7 +16,7 @@ create table headrace_prove.effect (
     attempt   integer not null,
     node      text    not null
 );
--- What the nemesis tells handlers: be slow.
+-- Handlers that a fault or a seeded bug slows down.
 create table headrace_prove.switch (
     name    text             not null primary key,
     pause_s double precision not null

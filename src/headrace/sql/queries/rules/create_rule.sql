@@ -1,4 +1,4 @@
--- Writes a rule; no row when its name is taken.
+-- Creates a rule; no row when the name exists already.
 insert into headrace.rule
     (namespace, rule, topic, event_type, condition, action, priority, delay_s, timing, active, source)
 values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(event_type)s, %(condition)s, %(action)s,

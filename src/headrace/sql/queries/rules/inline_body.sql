@@ -2,7 +2,7 @@ declare
     v_topic_id integer;
     v_hits     headrace_internal.rule_hit[];
 begin
-    -- In pieces: an array ends at 1 GB, and a payload may have 1 MB.
+    -- In chunks of 500: an array holds at most 1 GB, and a payload may have 1 MB.
     for v_topic_id, v_hits in
         with event as materialized (
             select p.topic_id, p.id, p.event_id, p.type, p.key, p.payload, p.emitted_at, p.producer{fields}
@@ -15,8 +15,8 @@ begin
         from (
             select f.topic_id, f.hit, row_number() over (order by f.topic_id, f.id) as n
             from found f
-            -- An event that is in the log already is published again: it is no new event.
-            where not exists (select from headrace_internal.log l where l.topic_id = f.topic_id and l.event_id = (f.hit).event_id)
+            -- An event that is in the log already was published again: it is not a new event.
+            where not exists (select from headrace.log l where l.topic_id = f.topic_id and l.event_id = (f.hit).event_id)
         ) f
         group by f.topic_id, f.n / 500
     loop

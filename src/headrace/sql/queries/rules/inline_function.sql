@@ -1,5 +1,6 @@
--- The inline rules of all topics over the events a statement has published, in the publisher's transaction.
--- Runs as the owner: a publisher may publish, not fire. A trigger only, so nobody else can call it. A template, as the match function is. Indexes: rule_match_access, log_event_id.
+-- Evaluates the inline rules of all topics on the events that a statement has published, in the publisher's transaction.
+-- Runs as the owner, since a publisher may publish but not fire. Being a trigger function, nobody can call it.
+-- A template like the match function. Indexes: rule_match_access, log_event_id.
 create or replace function headrace_internal.react_inline() returns trigger
 language plpgsql volatile
 security definer

@@ -1,6 +1,6 @@
 begin
-    -- Every field is taken out of an event once. One join per shape with many rules finds the candidates by event type and key, and
-    -- compares the rest with their constants. Rules of rare shapes stand here one by one: a comparison is cheaper than a probe.
+    -- Each field is extracted once per event. One join per shape with many rules finds candidates by event type and key and
+    -- evaluates the residual with their constants. Rules of rare shapes are compared one by one: cheaper than a lookup.
     return query
     with event as materialized (
         select l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer{fields}

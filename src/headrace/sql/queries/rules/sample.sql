@@ -1,4 +1,4 @@
--- A table of events for the tester of conditions; it goes with the transaction.
+-- A table of events for the condition tester; dropped at the end of the transaction.
 create temporary table sample (
     number     integer,
     type       text,

@@ -1,11 +1,10 @@
--- The shapes in force of a topic (or, for inline, of all), each with some of its versions: all of them where they are fewer than
--- the limit, else as many as that. Index: rule_match_access.
+-- The active shapes of a topic (for inline rules: of all topics), each with at most `limit` of its versions. Index: rule_match_access.
 select s.shape_id, s.topic_id, m.version_id, m.since_position, m.event_type, m.canonical
 from headrace_internal.rule_shape s
 cross join lateral (
     select m.version_id, m.since_position, m.event_type, v.canonical
     from headrace_internal.rule_match m
-    join headrace_internal.rule_version v on v.version_id = m.version_id
+    join headrace.rule_version v on v.version_id = m.version_id
     where m.shape_id = s.shape_id
     limit %(limit)s
 ) m

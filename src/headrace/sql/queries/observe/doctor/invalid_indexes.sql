@@ -1,4 +1,4 @@
--- Indexes of headrace that PostgreSQL does not use, since building them was broken off.
+-- Indexes of headrace that PostgreSQL does not use, because building them was interrupted.
 select i.indexrelid::regclass::text as index
 from pg_index i
 join pg_class c on c.oid = i.indexrelid

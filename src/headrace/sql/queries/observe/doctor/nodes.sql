@@ -1,4 +1,4 @@
--- Nodes that ended without a word within the last day.
+-- Nodes that were lost within the last day.
 select n.namespace, n.name, extract(epoch from headrace.clock() - n.heartbeat_at)::double precision as silent_s
 from headrace.node_state n
 where n.state = 'lost' and n.heartbeat_at > headrace.clock() - interval '1 day'

@@ -1,4 +1,4 @@
--- The server's settings and clock that headrace's promises hang on.
+-- The settings and the clock of the server that headrace depends on.
 select current_setting('server_version_num')::integer as version_num,
     current_setting('server_version') as version,
     current_setting('fsync') as fsync,

@@ -1,4 +1,4 @@
--- Topics whose time partitions end soon: the log is written by appended_at, so it needs one for now and for a while after.
+-- Topics whose time partitions end soon: the log needs a partition for every appended_at to come.
 select t.namespace, t.topic, t.log_until
 from headrace.topic t
 where t.log_until < headrace.clock() + interval '1 day'

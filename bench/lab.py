@@ -1,0 +1,109 @@
+"""The server of the benchmarks, and the facts about machine and server that belong to a result.
+
+Promises: default, durable settings (fsync, synchronous_commit, full_page_writes); it ends every process it starts."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import psycopg
+import psycopg.sql
+
+from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.log import create_topic
+
+SETTINGS = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_sync_method",
+    "shared_buffers",
+    "max_wal_size",
+    "max_connections",
+    "autovacuum",
+    "jit",
+)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running server."""
+
+    server: Server
+
+    def target(self, database: str) -> Target:
+        return Target(database, self.server.dsn(database))
+
+    @contextmanager
+    def database(self, name: str, *, partitions: int) -> Iterator[Target]:
+        """A new database with headrace and the topic `bench`; dropped at the end."""
+        with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
+            admin.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+        target = self.target(name)
+        with connect(target) as conn:
+            migrate(conn)
+            create_topic(conn, "bench", partitions=partitions)
+        yield target
+        with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
+            admin.execute(psycopg.sql.SQL("drop database {} with (force)").format(psycopg.sql.Identifier(name)))
+
+    def cpu_s(self, others: Iterable[int] = ()) -> float:
+        """CPU seconds used so far by the server, its backends (ended ones too) and other processes."""
+        assert self.server.pid is not None
+        postmaster = psutil.Process(self.server.pid)
+        ended = postmaster.cpu_times()
+        pids = [self.server.pid, *(child.pid for child in postmaster.children()), *others]
+        return ended.children_user + ended.children_system + sum(map(_cpu_s, pids))
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+@contextmanager
+def lab() -> Iterator[Lab]:
+    """Starts a server in a temporary folder and ends it."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    folder.chmod(0o755)
+    server = Server(folder)
+    server.start()
+    try:
+        yield Lab(server)
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+def surroundings(lab: Lab) -> dict[str, object]:
+    """The facts about machine and server."""
+    with psycopg.connect(lab.server.dsn()) as conn:
+        settings = dict(
+            conn.execute("select name, current_setting(name) from unnest(%s::text[]) name", (list(SETTINGS),)).fetchall()
+        )
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpus": len(os.sched_getaffinity(0)),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load_average_before": os.getloadavg(),
+        "settings": settings,
+    }
+
+
+def settle(conn: Connection) -> None:
+    """Makes every round start from a checkpoint, so that both sides pay for the same full page writes."""
+    conn.execute("checkpoint")

@@ -1,0 +1,419 @@
+"""Writes the reference pages in docs/reference, and the table of help lines, from the code.
+
+`python docs/generate.py` writes them; `python docs/generate.py --check` fails if one is stale. A test runs the check."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.lazy_group import command_names, load_command
+from headrace.cli.settings import ENVIRONMENT, SQL, Setting
+from headrace.core import HeadraceError
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/headrace"
+NOTICE = "Generated from the code by `docs/generate.py`; do not edit."
+COMMON = {"dsn", "namespace", "json", "help"}
+# The order of the rooms in the page.
+ROOMS = (
+    "core", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "archive",
+    "spark", "spark.source", "spark.sink", "spark.match", "spark.correlate", "spark.pipeline", "spark.backtest", "node",
+    "observe", "lang.condition", "lang.ecl", "db",
+)  # fmt: skip
+PROGRAMS = ("cli", "demo", "prove", "report")
+EXIT_CODES = {
+    0: "done",
+    1: "failed",
+    2: "wrong usage",
+    3: "not found",
+    4: "conflict",
+    5: "invalid",
+    6: "ran and found problems",
+}
+
+
+def main() -> None:
+    check = "--check" in sys.argv[1:]
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        text = pages()[path]
+        if check:
+            before = path.read_text(encoding="utf-8") if path.exists() else ""
+            sys.stdout.writelines(list(difflib.unified_diff(before.splitlines(True), text.splitlines(True), str(path)))[:20])
+        else:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)} written\n")
+    if check and stale:
+        raise SystemExit("stale pages; run: python docs/generate.py")
+
+
+def pages() -> dict[Path, str]:
+    """All generated files with their texts."""
+    writers: dict[str, Callable[[], Iterator[str]]] = {
+        "cli.md": cli_page,
+        "python.md": python_page,
+        "settings.md": settings_page,
+        "errors.md": errors_page,
+        "sql.md": sql_page,
+    }
+    texts = {ROOT / "docs/reference" / name: "\n".join(write()).rstrip("\n") + "\n" for name, write in writers.items()}
+    return texts | {PACKAGE / "cli/help_lines.py": help_lines()}
+
+
+# The command line
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command and group, with the words that call it."""
+    for name in command_names():
+        command = load_command(name)
+        yield name, command
+        for child, subcommand in getattr(command, "commands", {}).items():
+            yield f"{name} {child}", subcommand
+
+
+def help_lines() -> str:
+    lines = "".join(f'    "{words}": "{help_line(command)}",\n' for words, command in commands())
+    return f'"""Help lines of all commands. {NOTICE}"""\n\nHELP_LINES: dict[str, str] = {{\n{lines}}}\n'
+
+
+def help_line(command: Any) -> str:
+    """The first paragraph of a command's help, on one line."""
+    line = " ".join(str(command.help).split("\n\n")[0].split())
+    assert '"' not in line and "\\" not in line, line
+    return line
+
+
+def cli_page() -> Iterator[str]:
+    yield f"""# Command line
+
+{NOTICE}
+
+`headrace` (or `python -m headrace`) works on the databases of `--dsn`, or else of `HEADRACE_DSN` or `DATABASE_URL`. Without
+them it starts an embedded PostgreSQL. Several shards are written as `name=address`, separated by spaces; a command then works
+on all of them.
+
+Results go to standard output, everything else to standard error. With `--json` a result is one JSON document, or one per line
+for a stream, and an error is `{{"error": class, "message": text}}`. For shell completion, run `headrace --install-completion`.
+
+| exit code | meaning |
+|---|---|"""
+    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    yield """
+Most commands have these options:
+
+| option | |
+|---|---|
+| `--dsn TEXT` | database, instead of `HEADRACE_DSN`; several shards as `name=address …` |
+| `--namespace TEXT` | namespace, instead of `default` |
+| `--json` | print JSON |
+| `-h`, `--help` | print help |
+
+## Contents
+
+| command | |
+|---|---|"""
+    everything = list(commands())
+    yield from (f"| [{words}](#headrace-{words}) | {help_line(command)} |" for words, command in everything if " " not in words)
+    for words, command in everything:
+        yield from _group_section(words, command) if hasattr(command, "commands") else _command_section(words, command)
+
+
+def _group_section(words: str, command: Any) -> Iterator[str]:
+    yield f"\n## headrace {words}\n\n{help_line(command)}"
+
+
+def _command_section(words: str, command: Any) -> Iterator[str]:
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    required = [parameter for parameter in command.params if parameter.param_type_name == "option" and parameter.required]
+    usage = " ".join(
+        [_metavar(one) if one.required else f"[{_metavar(one)}]" for one in arguments]
+        + [f"{one.opts[0]} {one.opts[0].removeprefix('--').upper().replace('-', '_')}" for one in required]
+    )
+    yield f"\n{'###' if ' ' in words else '##'} headrace {words}\n\n`headrace {words} {usage}".rstrip() + "`\n"
+    yield "\n\n".join(_help_paragraph(" ".join(paragraph.split())) for paragraph in (command.help or "").split("\n\n"))
+    rows = [_option_row(parameter) for parameter in command.params if parameter.name not in COMMON]
+    if rows:
+        yield "\n" + "\n".join(["| | |", "|---|---|", *rows])
+
+
+def _help_paragraph(paragraph: str) -> str:
+    """A paragraph of help; examples become code."""
+    kind, colon, examples = paragraph.partition(": ")
+    if not colon or kind not in ("Example", "Examples"):
+        return paragraph
+    return "\n".join(f"    {example}" for example in examples.split(" · "))
+
+
+def _metavar(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def _option_row(parameter: Any) -> str:
+    is_argument = parameter.param_type_name == "argument"
+    names = [_metavar(parameter)] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    default = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
+    is_shown = isinstance(parameter.show_default, str) or (parameter.show_default and default not in (None, False))
+    text = parameter.help.rstrip(".") + (f" (default: {default})" if is_shown and not parameter.required else "")
+    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(text)} |"
+
+
+# Python
+
+
+def python_page() -> Iterator[str]:
+    yield f"""# Python
+
+{NOTICE}
+
+`import headrace` gives an application what it needs; it loads a name's room when the name is first used. The rooms list
+everything that you may import. Errors have [their own page](errors.md).
+
+## Contents
+
+| room | |
+|---|---|"""
+    rooms = {f"headrace.{room}": import_module(f"headrace.{room}") for room in _rooms()}
+    application = import_module("headrace")
+    yield f"| [headrace](#headrace) | {_cell(_paragraph(application))} |"
+    yield from (f"| [{name}](#{name.replace('.', '')}) | {_cell(_paragraph(room))} |" for name, room in rooms.items())
+    yield f"\n## headrace\n\n{_paragraph(application)}\n\n| name | room | |\n|---|---|---|"
+    for name in application.__all__:
+        value = getattr(application, name)
+        home = next(room for room, module in rooms.items() if getattr(module, name, None) is value)
+        place = "[errors](errors.md)" if _is_error(value) else f"[{home}](#{name.lower()})"
+        yield f"| `{name}` | {place} | {_cell(_description(value))} |"
+    for room_name, room in rooms.items():
+        yield f"\n## {room_name}\n\n{_paragraph(room)}"
+        values = {name: getattr(room, name) for name in sorted(room.__all__, key=str.lower)}
+        errors = [f"`{name}`" for name, value in values.items() if _is_error(value)]
+        yield from [f"\nErrors: {', '.join(errors)}."] if errors else []
+        for name, value in values.items():
+            if not _is_error(value):
+                signature, description = _signature(name, value), _description(value)
+                yield f"\n### {name}\n"
+                yield from [f"```python\n{signature}\n```"] if signature else []
+                yield from ["", description] if description else []
+
+
+def _rooms() -> list[str]:
+    """All packages with public names, without the programs; in the order of ROOMS, others last."""
+    packages = [path.parent.relative_to(PACKAGE).as_posix().replace("/", ".") for path in PACKAGE.rglob("__init__.py")]
+    rooms = [room for room in packages if room.split(".")[0] not in (*PROGRAMS, "") and "__all__" in _source(room)]
+    return sorted(rooms, key=lambda room: (ROOMS.index(room) if room in ROOMS else len(ROOMS), room))
+
+
+def _source(room: str) -> str:
+    return (PACKAGE / room.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, HeadraceError)
+
+
+def _description(value: Any) -> str:
+    """The first paragraph of a docstring; empty for constants and type aliases, which have none of their own."""
+    return _paragraph(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
+
+
+def _paragraph(value: Any) -> str:
+    """The first paragraph of a docstring on one line, without the automatic ones of dataclasses."""
+    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    return "" if text.startswith(f"{getattr(value, '__name__', '')}(") else text
+
+
+class _Code(str):
+    """An annotation that is printed without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(name: str, value: Any) -> str:
+    """How a function or class is called: on one line, or with one parameter per line if that is long."""
+    is_class = inspect.isclass(value)
+    if not is_class and not inspect.isroutine(value):
+        return f"{name} = {json.dumps(value)}" if isinstance(value, int | float | str) else ""
+    if is_class and (issubclass(value, enum.Enum | BaseException) or getattr(value, "_is_protocol", False)):
+        return f"class {name}"
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters, returns = list(signature.parameters.values()), signature.return_annotation
+    kinds = inspect.Signature(
+        [one.replace(annotation=_code(one.annotation), default=_default(one.default)) for one in parameters]
+    )
+    start = f"class {name}" if is_class else f"async def {name}" if inspect.iscoroutinefunction(value) else f"def {name}"
+    end = "" if is_class or returns is inspect.Signature.empty else f" -> {_code(returns)!r}"
+    text = re.sub(r"<[^>]*>", "…", f"{start}{kinds}{end}").replace("headrace.", "")
+    if len(text) <= 100 or not parameters:
+        return text
+    lines = [re.sub(r"<[^>]*>", "…", str(one)).replace("headrace.", "") for one in kinds.parameters.values()]
+    first = next((place for place, one in enumerate(parameters) if one.kind is one.KEYWORD_ONLY), None)
+    if first is not None and not any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        lines.insert(first, "*")
+    return f"{start}(\n" + "".join(f"    {line},\n" for line in lines) + f"){end}".replace("headrace.", "")
+
+
+def _default(value: Any) -> Any:
+    """A default as it is printed. Only plain values: the text of any other object may depend on the machine, as os.environ does."""
+    is_plain = value is inspect.Parameter.empty or value is None or isinstance(value, bool | int | float | str)
+    return value if is_plain else _Code("…")
+
+
+def _code(annotation: Any) -> Any:
+    return _Code(annotation) if isinstance(annotation, str) else annotation
+
+
+# Settings
+
+
+def settings_page() -> Iterator[str]:
+    yield f"# Settings\n\n{NOTICE}\n\n## Environment variables\n\n| variable | meaning | if not set |\n|---|---|---|"
+    yield from map(_setting_row, ENVIRONMENT)
+    yield """
+## SQL settings
+
+Set them with `set`, `alter role … set` or `alter database … set`, or in the `options` of a connection.
+
+| setting | meaning | if not set |
+|---|---|---|"""
+    yield from map(_setting_row, SQL)
+    yield """
+## Options of a node
+
+Options of `headrace node run`; `headrace.node.Node` takes the same ones in Python.
+
+| option | |
+|---|---|"""
+    node = load_command("node")
+    yield from (_option_row(one) for one in node.commands["run"].params if one.name not in COMMON)  # type: ignore[attr-defined]
+
+
+def _setting_row(setting: Setting) -> str:
+    return f"| `{setting.name}` | {setting.meaning} | {setting.default} |"
+
+
+# Errors
+
+
+def errors_page() -> Iterator[str]:
+    yield f"""# Errors
+
+{NOTICE}
+
+Every error of headrace is a `headrace.HeadraceError`. SQL functions raise the same error by its SQLSTATE, and the command line
+ends with its exit code. Catch a branch, such as `NotFound`, to catch all errors below it. The message of an error says what
+happened and what to do."""
+    for branch in [HeadraceError, *HeadraceError.__subclasses__()]:
+        errors = [branch] if branch is HeadraceError else sorted(_tree(branch), key=lambda error: error.sqlstate)
+        if branch.__module__.startswith("headrace."):
+            yield f"\n## {branch.__name__}\n\n| SQLSTATE | exception | exit code | explanation |\n|---|---|---|---|"
+            yield from (_error_row(error) for error in errors)
+
+
+def _tree(error: type[HeadraceError]) -> list[type[HeadraceError]]:
+    return [error, *(found for child in error.__subclasses__() for found in _tree(child))]
+
+
+def _error_row(error: type[HeadraceError]) -> str:
+    # An error without its own SQLSTATE is raised by Python only.
+    sqlstate = f"`{error.sqlstate}`" if "sqlstate" in vars(error) else "–"
+    return f"| {sqlstate} | `{error.__name__}` | {error.exit_code} | {_cell(_paragraph(error))} |"
+
+
+# SQL
+
+
+_object = re.compile(
+    r"(?P<comment>(?:^--[^\n]*\n)*)^create (?:or replace )?(?P<kind>function|table|view) headrace\.(?P<name>\w+)(?P<rest>.*?)"
+    r"(?=^create |^--[^\n]*\n(?:--[^\n]*\n)*create |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+SQL_ROOMS = {
+    "outbox": "Publish", "log": "Topics and the log", "consume": "Consumers", "namespaces": "Namespaces",
+    "definitions": "Definitions", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
+    "schedules": "Schedules", "archive": "Archive", "spark": "Spark", "observe": "Observe", "core": "Helpers",
+}  # fmt: skip
+
+
+def sql_page() -> Iterator[str]:
+    yield f"""# SQL
+
+{NOTICE}
+
+Schema `headrace` holds what you may call and read from any language. Everything in schema `headrace_internal` is internal.
+Parameters start with `p_`; call functions with named parameters, such as `headrace.publish(p_topic => 'orders', …)`.
+
+## Contents
+"""
+    functions = {room: list(_objects(PACKAGE / "sql/functions" / room, "function")) for room in SQL_ROOMS}
+    functions = {room: found for room, found in functions.items() if found}
+    relations = {
+        kind: list(_objects(PACKAGE / "sql" / folder, kind)) for kind, folder in (("table", "schema"), ("view", "views"))
+    }
+    yield from (f"- {SQL_ROOMS[room]}: {_links(found, '')}" for room, found in functions.items())
+    yield from (f"- {kind.capitalize()}s: {_links(found, f'{kind}-')}" for kind, found in relations.items())
+    for room, found in functions.items():
+        yield f"\n## {SQL_ROOMS[room]}"
+        for match in found:
+            yield f"\n### {match['name']}\n\n```sql\n{_function_signature(match)}\n```\n\n{_sql_comment(match)}"
+    for kind, found in relations.items():
+        yield f"\n## {kind.capitalize()}s"
+        for match in found:
+            yield f"\n### {kind} {match['name']}\n\n{_sql_comment(match)}"
+            yield from _columns(match) if kind == "table" else []
+
+
+def _objects(folder: Path, kind: str) -> list[re.Match[str]]:
+    found = [match for path in sorted(folder.rglob("*.sql")) for match in _object.finditer(path.read_text(encoding="utf-8"))]
+    return sorted((match for match in found if match["kind"] == kind), key=lambda match: match["name"])
+
+
+def _links(found: list[re.Match[str]], prefix: str) -> str:
+    return ", ".join(f"[{match['name']}](#{prefix}{match['name']})" for match in found)
+
+
+def _function_signature(match: re.Match[str]) -> str:
+    return f"headrace.{match['name']}" + re.split(r"\n? ?(?:language |as \$)", match["rest"], maxsplit=1)[0].rstrip()
+
+
+def _sql_comment(match: re.Match[str]) -> str:
+    """The header of an object; notes on locks and indexes become a paragraph of their own."""
+    text = " ".join(line.removeprefix("--").strip() for line in match["comment"].splitlines())
+    return re.sub(r"\s+((?:Locks?|Index(?:es)?)\b[^.]*:)", r"\n\n\1", text, count=1)
+
+
+def _columns(match: re.Match[str]) -> Iterator[str]:
+    yield "\n| column | type | |\n|---|---|---|"
+    comment: list[str] = []
+    for line in match["rest"].split("\n);")[0].splitlines()[1:]:
+        words = line.strip().rstrip(",").split()
+        if words[:1] == ["--"]:
+            comment.append(" ".join(words[1:]))
+        elif len(words) > 1 and not words[0].startswith(("constraint", ")")):
+            column_type = re.split(r" (?:not null|null|default|generated|primary|check|references)\b", " ".join(words[1:]))[0]
+            yield f"| `{words[0]}` | {column_type} | {_cell(' '.join(comment))} |"
+            comment = []
+        else:
+            comment = []
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Direct delivery: the sender handles its action itself, and the queue delivers it only if that fails.
+
+Promises: the action is in the queue with the sender's transaction, invisible for `hold_s`; direct delivery handles and acks it
+in one transaction; whatever goes wrong, the queue delivers it, once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+from psycopg.pq import TransactionStatus
+from uuid_utils.compat import uuid7
+
+from headrace.actions.action import Action, Claim
+from headrace.actions.handlers import ActionHandlers, call_action_handlers
+from headrace.actions.queue import ack, error_summary, fail
+from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
+from headrace.db import AsyncConnection, map_database_errors, map_error
+
+logger = logging.getLogger(__name__)
+
+HOLD_S = 10
+
+
+@dataclass(frozen=True)
+class PendingAction:
+    """An action in the queue that its sender is about to deliver itself."""
+
+    claim: Claim
+    namespace: str | None
+
+    @property
+    def id(self) -> UUID:
+        return self.claim.action.id
+
+
+async def send_pending(
+    conn: AsyncConnection,
+    action: str,
+    payload: JSON = None,
+    *,
+    key: str | None = None,
+    event_type: str | None = None,
+    producer: str | None = None,
+    hold_s: int = HOLD_S,
+    namespace: str | None = None,
+) -> PendingAction:
+    """Sends an action in the caller's transaction; deliver it within `hold_s` seconds after the commit."""
+    if hold_s < 1:
+        raise Invalid(f"hold_s {hold_s}: the queue must leave the sender at least a second")
+    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    envelope = Action(
+        id=uuid7(),
+        action=action,
+        payload=decode(sealed.payload),
+        key=key,
+        namespace=namespace or "default",
+        event_type=event_type,
+        emitted_at=datetime.now(UTC),
+        producer=producer,
+        cause={},
+        attempt=0,
+    )
+    parameters = (namespace, msgspec.json.encode(envelope).decode(), hold_s)
+    with map_database_errors():
+        cursor = await conn.execute("select s from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s", parameters)
+        [(msg_id,)] = await cursor.fetchall()
+    return PendingAction(Claim(msg_id, 0, envelope), namespace)
+
+
+async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
+    """Handles a pending action in its own transaction, after the sender's; False: the queue will deliver it."""
+    if conn.info.transaction_status != TransactionStatus.IDLE:
+        raise Conflict(
+            "direct delivery needs a connection without an open transaction; commit the one that sent the action first"
+        )
+    group = handlers.get(pending.claim.action.action)
+    if group is None:
+        return False
+    began = time.perf_counter()
+    try:
+        async with conn.transaction():
+            durations_s = await call_action_handlers(handlers, [pending.claim], conn)
+            await ack(conn, [pending.claim], durations_s, node_id=None, namespace=pending.namespace)
+        return True
+    except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        failure = error
+    logger.warning("action %s %s was not delivered directly: %s", group.action, pending.id, error_summary(failure))
+    if not (conn.broken or conn.closed or isinstance(map_error(failure), LeaseLost)):
+        duration_s = time.perf_counter() - began
+        await fail(conn, pending.claim, group.policy, failure, duration_s, node_id=None, namespace=pending.namespace)
+    return False

@@ -1,0 +1,91 @@
+"""Lazy commands: help and completion come from a table of help lines; a command's module is imported when the command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from headrace.cli.help_lines import HELP_LINES
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+PANELS: Mapping[str, tuple[str, ...]] = {
+    "Get started": ("demo", "server", "migrate", "doctor"),
+    "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type"),
+    "Reactions": ("plan", "apply", "rule", "condition", "correlator", "ecl", "action", "dead-letter", "schedule"),
+    "Processes": ("node", "pipeline"),
+    "History": ("archive", "replay", "backtest"),
+    "Administration": ("namespace", "prove"),
+}
+"""The commands of `headrace`, by the panel of the help they are in."""
+MODULES: Mapping[str, str] = {"apply": "plan"}
+"""Modules that are not named like their command."""
+
+
+def load_command(name: str) -> Command:
+    """Imports the module of a command and builds the command, or the group of commands."""
+    module = import_module(f"headrace.cli.{MODULES.get(name, name).replace('-', '_')}")
+    parent = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    if hasattr(module, "group"):
+        parent.add_typer(module.group, name=name, no_args_is_help=True)
+    else:
+        module.register(parent)
+    return get_group(parent).commands[name]
+
+
+def command_names() -> Iterator[str]:
+    """The names of the top-level commands, in the order of the help."""
+    for names in PANELS.values():
+        yield from names
+
+
+class Program(TyperGroup):
+    """The top-level commands."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(command_names())
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        for panel, names in PANELS.items():
+            if cmd_name in names:
+                return _described(cmd_name, cmd_name, panel)
+        return None
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        name = args[0]
+        if name not in command_names():
+            # They are suggested if the name is a typing error.
+            self.commands = {known: described for known in command_names() if (described := self.get_command(ctx, known))}
+            return super().resolve_command(ctx, args)
+        is_group = any(line.startswith(f"{name} ") for line in HELP_LINES)
+        return (
+            name,
+            LazyGroup(name=name, help=HELP_LINES[name], no_args_is_help=True) if is_group else load_command(name),
+            args[1:],
+        )
+
+
+class LazyGroup(TyperGroup):
+    """A group of commands, imported when one of them runs."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [words.removeprefix(f"{self.name} ") for words in HELP_LINES if words.startswith(f"{self.name} ")]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        return _described(f"{self.name} {cmd_name}", cmd_name, None)
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        group = load_command(str(self.name))
+        assert isinstance(group, TyperGroup)
+        return group.resolve_command(ctx, args)
+
+
+def _described(words: str, name: str, panel: str | None) -> Command | None:
+    """A command as the help of its group shows it."""
+    return TyperCommand(name, help=HELP_LINES[words], rich_help_panel=panel) if words in HELP_LINES else None

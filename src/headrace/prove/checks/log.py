@@ -1,0 +1,191 @@
+"""Checks of publish and log."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from uuid import UUID
+
+from headrace.core import LoggedEvent
+from headrace.prove.checks.result import CheckResult, Violation, check_result
+from headrace.prove.evidence import Evidence, Operation
+from headrace.prove.history import SentEvent
+
+
+def _describe_operation(operation: Operation) -> str:
+    outcomes = ", ".join(operation.outcomes) or "killed before it knew"
+    return f"{operation.producer} op {operation.op}, {len(operation.events)} events, {operation.attempts} attempts: {outcomes}"
+
+
+def _describe_event(event: LoggedEvent) -> str:
+    return f"{event.topic} position {event.position}: {event.type} key {event.key} {event.payload} id {event.id}"
+
+
+def _describe_sent(sent: SentEvent) -> str:
+    return f"{sent.topic} {sent.type} key {sent.key} {sent.payload} id {sent.id}"
+
+
+def _events_by_id(evidence: Evidence) -> Mapping[UUID, LoggedEvent]:
+    return {event.id: event for events in evidence.log.values() for event in events}
+
+
+def acknowledged_is_logged(evidence: Evidence) -> CheckResult:
+    """Every event of an acknowledged transaction is in the log, as it was sent."""
+    logged = _events_by_id(evidence)
+
+    def violations() -> Iterator[Violation]:
+        for operation in evidence.operations:
+            if not operation.acknowledged or not operation.commits:
+                continue
+            for sent in operation.events:
+                event, described = logged.get(sent.id), _describe_operation(operation)
+                if event is None:
+                    yield Violation("an acknowledged event is not in the log", (described, f"missing: {_describe_sent(sent)}"))
+                elif not _is_same(sent, event):
+                    example = (described, f"sent: {_describe_sent(sent)}", _describe_event(event))
+                    yield Violation("an event in the log differs from the event sent", example)
+
+    examined = sum(len(operation.events) for operation in evidence.operations if operation.acknowledged)
+    return check_result("acknowledged-is-logged", "no acknowledged event is lost", examined, violations())
+
+
+def _is_same(sent: SentEvent, event: LoggedEvent) -> bool:
+    return (sent.topic, sent.type, sent.key, sent.payload) == (event.topic, event.type, event.key, event.payload)
+
+
+def rolled_back_is_invisible(evidence: Evidence) -> CheckResult:
+    """No event of a rolled back transaction is in the log, nor was it ever read there."""
+    logged = _events_by_id(evidence)
+    reads = {read.id: read for read in evidence.reads}
+    rolled_back = [operation for operation in evidence.operations if not operation.commits]
+
+    def violations() -> Iterator[Violation]:
+        for operation in rolled_back:
+            for sent in operation.events:
+                described = _describe_operation(operation)
+                if sent.id in logged:
+                    yield Violation("a rolled back event is in the log", (described, _describe_event(logged[sent.id])))
+                elif sent.id in reads:
+                    yield Violation("a rolled back event was read", (described, str(reads[sent.id])))
+
+    examined = sum(len(operation.events) for operation in rolled_back)
+    return check_result("rolled-back-is-invisible", "no rolled back event is visible", examined, violations())
+
+
+def known_events_only(evidence: Evidence) -> CheckResult:
+    """Every event in the producers' topics was sent by a producer."""
+    sent_ids = {sent.id for operation in evidence.operations if operation.commits for sent in operation.events}
+    events = [event for topic in _published_topics(evidence) for event in evidence.log.get(topic, ())]
+    violations = (
+        Violation("the log has an event that nobody sent", (_describe_event(event),))
+        for event in events
+        if event.id not in sent_ids
+    )
+    return check_result("known-events-only", "the log has only what was published", len(events), violations)
+
+
+def _published_topics(evidence: Evidence) -> list[str]:
+    return sorted({sent.topic for operation in evidence.operations for sent in operation.events})
+
+
+def positions_without_gaps(evidence: Evidence) -> CheckResult:
+    """Positions rise by one from 1, and the log's time never goes back."""
+
+    def violations() -> Iterator[Violation]:
+        for topic, events in evidence.log.items():
+            if events and events[0].position != 1:
+                yield Violation(f"the log of {topic} does not begin at 1", (_describe_event(events[0]),))
+            for event, following in pairwise(events):
+                example = (_describe_event(event), _describe_event(following))
+                if following.position != event.position + 1:
+                    yield Violation("positions do not rise by one", example)
+                elif following.appended_at < event.appended_at:
+                    yield Violation(
+                        "the log's time goes back", (f"{event.appended_at} {example[0]}", f"{following.appended_at} {example[1]}")
+                    )
+
+    examined = sum(map(len, evidence.log.values()))
+    return check_result("positions-without-gaps", "positions rise by one, without gaps", examined, violations())
+
+
+def one_event_per_id(evidence: Evidence) -> CheckResult:
+    """The same event id twice is one event."""
+
+    def violations() -> Iterator[Violation]:
+        for events in evidence.log.values():
+            for event_id, count in Counter(event.id for event in events).items():
+                if count > 1:
+                    copies = tuple(_describe_event(event) for event in events if event.id == event_id)
+                    yield Violation(f"an event is in the log {count} times", copies)
+
+    examined = sum(map(len, evidence.log.values()))
+    return check_result("one-event-per-id", "the same id twice is one event", examined, violations())
+
+
+def producer_order_per_key(evidence: Evidence) -> CheckResult:
+    """A producer's events of one key are in the log in the order it sent them."""
+    topics = _published_topics(evidence)
+
+    def violations() -> Iterator[Violation]:
+        for topic in topics:
+            last: dict[tuple[str | None, str | None], LoggedEvent] = {}
+            for event in evidence.log.get(topic, ()):
+                before = last.get((event.producer, event.key))
+                if before is not None and _number(event) <= _number(before):
+                    example = (_describe_event(before), _describe_event(event))
+                    yield Violation("a producer's events of one key are out of order", example)
+                last[event.producer, event.key] = event
+
+    examined = sum(len(evidence.log.get(topic, ())) for topic in topics)
+    return check_result("producer-order-per-key", "per key, producer order", examined, violations())
+
+
+def _number(event: LoggedEvent) -> int:
+    return int(event.payload["n"]) if isinstance(event.payload, dict) else 0
+
+
+def live_reads_are_final(evidence: Evidence) -> CheckResult:
+    """What a reader read at a position is still there at the end; it skipped nothing and read nothing twice."""
+    reads: dict[str, list[tuple[int, UUID, int]]] = defaultdict(list)
+    for read in evidence.reads:
+        reads[read.topic].append((read.position, read.id, read.digest))
+
+    def violations() -> Iterator[Violation]:
+        for topic in sorted(evidence.log.keys() | reads.keys()):
+            events = {event.position: event for event in evidence.log.get(topic, ())}
+            expected = 1
+            for position, event_id, digest in reads[topic]:
+                if position != expected:
+                    yield Violation(
+                        "a reader skipped positions, or went back", (f"{topic}: read {position}, expected {expected}",)
+                    )
+                expected = position + 1
+                event = events.get(position)
+                if event is None or event.id != event_id:
+                    current = "nothing" if event is None else _describe_event(event)
+                    example = (f"{topic} position {position} was {event_id}", f"it is {current}")
+                    yield Violation("a position changed its event", example)
+                elif evidence.digests.get((topic, position)) != digest:
+                    yield Violation("an event changed after it was read", (_describe_event(event),))
+            if evidence.reads and events and expected != len(events) + 1:
+                yield Violation("a reader did not reach the end", (f"{topic}: at {expected - 1} of {len(events)}",))
+
+    promise = "one value per position; live reads equal final reads"
+    return check_result("live-reads-are-final", promise, len(evidence.reads), violations())
+
+
+def sink_writes_once(evidence: Evidence) -> CheckResult:
+    """Every row of a batch that the sink knows is committed is in the log once; other batches are there once or not at all."""
+    times = Counter(_number(event) for event in evidence.log.get("sink", ()))
+
+    def violations() -> Iterator[Violation]:
+        for batch in evidence.batches:
+            counts = {times[row.n] for row in batch.events}
+            if counts == {1} or (counts == {0} and not batch.acknowledged):
+                continue
+            rows = tuple(f"row {row.n}: {times[row.n]} times in the log" for row in batch.events if times[row.n] != 1)
+            yield Violation(f"batch {batch.op} was not written once", (_describe_operation(batch), *rows))
+
+    examined = sum(len(batch.events) for batch in evidence.batches)
+    return check_result("sink-writes-once", "a batch is written exactly once", examined, violations())

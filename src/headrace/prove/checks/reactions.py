@@ -1,0 +1,291 @@
+"""Checks of consumers, rules, correlators, actions and schedules."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain, pairwise
+from uuid import UUID
+
+from headrace.lang.condition import Sample, parse, to_python
+from headrace.lang.ecl import Event, Interpreter, InterpreterState
+from headrace.lang.ecl import parse as parse_pattern
+from headrace.prove.checks.result import CheckResult, Violation, check_result
+from headrace.prove.evidence import ConsumedEvent, Evidence, Firing, Output
+from headrace.prove.workload import (
+    ALERTS,
+    ATTEMPTS_MAX,
+    CONSUMERS,
+    EXPIRING,
+    PATTERNS,
+    POISON,
+    RULES,
+    TICKS,
+    TRIPS,
+    TROUBLE,
+    Pattern,
+)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+POISON_ATTEMPTS_MAX = 2
+EFFECTS_PROMISE = "effects through the transaction happen exactly once"
+PIPELINE_PROMISE = "a batch on Spark is one transaction with all its effects"
+OutputIdentity = tuple[str, str, datetime]
+"""Key, token and time of an output."""
+
+
+def consumed_once(evidence: Evidence) -> CheckResult:
+    """Every consumer handles every position once, or has it as a dead letter: never both, never neither."""
+    handled = Counter((consumed.consumer, consumed.position) for consumed in evidence.consumed)
+    dead_letters = {(letter.consumer, letter.position): letter for letter in evidence.dead_letters}
+    heads = {
+        consumer: evidence.expiring_head if topic == EXPIRING else len(evidence.log.get(topic, ()))
+        for consumer, topic in CONSUMERS.items()
+    }
+
+    def violations() -> Iterator[Violation]:
+        for consumer, topic in CONSUMERS.items():
+            for position in range(1, heads[consumer] + 1):
+                count, letter = handled[consumer, position], dead_letters.get((consumer, position))
+                if count + (letter is not None) != 1:
+                    state = f", and a dead letter ({letter.state})" if letter else ""
+                    example = f"{consumer} {topic} {position}: {count} times{state}"
+                    yield Violation("a position was not handled exactly once", (example,))
+        for (consumer, position), count in handled.items():
+            if position > heads[consumer]:
+                example = f"{consumer} {CONSUMERS[consumer]} {position}: {count} times"
+                yield Violation("a position was handled that is not in the log", (example,))
+
+    return check_result("consumed-once", EFFECTS_PROMISE, len(evidence.consumed), violations())
+
+
+def consumed_in_order(evidence: Evidence) -> CheckResult:
+    """A consumer handles a partition's events in the order of their positions."""
+    by_partition: dict[tuple[str, int], list[ConsumedEvent]] = defaultdict(list)
+    for consumed in sorted(evidence.consumed, key=lambda consumed: consumed.seq):
+        by_partition[consumed.consumer, consumed.partition].append(consumed)
+    violations = (
+        Violation("a consumer handled a later position first", (str(consumed), str(following)))
+        for events in by_partition.values()
+        for consumed, following in pairwise(events)
+        if following.position <= consumed.position
+    )
+    return check_result("consumed-in-order", "a partition is handled in order", len(evidence.consumed), violations)
+
+
+def consumed_matches_log(evidence: Evidence) -> CheckResult:
+    """The event that a handler got at a position is the event in the log."""
+    ids = {(topic, event.position): event.id for topic, events in evidence.log.items() for event in events}
+
+    def violations() -> Iterator[Violation]:
+        for consumed in evidence.consumed:
+            topic = CONSUMERS[consumed.consumer]
+            logged_id = ids.get((topic, consumed.position))
+            if topic != EXPIRING and logged_id != consumed.event_id:
+                yield Violation("a handler got another event", (str(consumed), f"the log has {logged_id}"))
+
+    return check_result("consumed-matches-log", "one value per position", len(evidence.consumed), violations())
+
+
+def poison_becomes_dead_letter(evidence: Evidence) -> CheckResult:
+    """Poison becomes a dead letter after its attempts; later events of its key wait behind it; no other event does."""
+    letters = {(letter.consumer, letter.position): letter for letter in evidence.dead_letters}
+    events = evidence.log.get(TROUBLE, ())
+    consumers = [consumer for consumer, topic in CONSUMERS.items() if topic == TROUBLE]
+
+    def violations(consumer: str) -> Iterator[Violation]:
+        poisoned: set[str | None] = set()
+        for event in events:
+            letter = letters.get((consumer, event.position))
+            state = letter.state if letter else None
+            # Poison behind poison waits as well: it is not tried before the first is resolved.
+            expected = "behind" if event.key in poisoned else "dead" if event.type == POISON else None
+            if state != expected:
+                example = f"{consumer} {TROUBLE} {event.position} {event.type} key {event.key}"
+                yield Violation(f"an event is {state}, not {expected}", (example,))
+            if event.type == POISON:
+                poisoned.add(event.key)
+            if letter and letter.attempts > POISON_ATTEMPTS_MAX:
+                yield Violation("more attempts than allowed", (str(letter),))
+
+    found = chain.from_iterable(map(violations, consumers))
+    promise = "poison becomes a dead letter, the rest flows"
+    return check_result("poison-becomes-dead-letter", promise, len(events) * len(consumers), found)
+
+
+def firings_match_rules(evidence: Evidence) -> CheckResult:
+    """A rule fired once wherever its condition, evaluated in Python over the final log, is true; and nowhere else."""
+    expected: set[tuple[str, str, int]] = set()
+    for rule in RULES:
+        condition = to_python(parse(rule.condition))
+        for event in evidence.log.get(rule.topic, ()):
+            if event.type == rule.event_type and condition(event) is True:  # type: ignore[arg-type]
+                expected.add((rule.name, rule.topic, event.position))
+    firings = Counter((firing.rule, firing.topic, firing.position) for firing in evidence.firings)
+
+    def violations() -> Iterator[Violation]:
+        for identity in sorted(expected - set(firings)):
+            yield Violation("a rule did not fire", ("{} at {} {}".format(*identity),))
+        for identity, count in firings.items():
+            if identity not in expected:
+                yield Violation("a rule fired where its condition is false", ("{} at {} {}".format(*identity),))
+            elif count > 1:
+                yield Violation(f"a rule fired {count} times", ("{} at {} {}".format(*identity),))
+
+    promise = "each rule fires exactly once per position where it is true"
+    return check_result("firings-match-rules", promise, len(expected), violations())
+
+
+def outputs_match_replay(evidence: Evidence) -> CheckResult:
+    """Correlators pushed what an interpreter pushes when it replays the final log, timers included."""
+    outputs: dict[str, Counter[OutputIdentity]] = defaultdict(Counter)
+    for output in evidence.outputs:
+        outputs[output.correlator][output.key, output.token, output.output_at] += 1
+
+    def violations() -> Iterator[Violation]:
+        for name, pattern in PATTERNS.items():
+            expected = replay(evidence, pattern)
+            for identity, count in sorted((expected - outputs[name]).items()):
+                yield Violation(f"an output is missing {count} times", (f"{name}: {_describe_output(identity)}",))
+            for identity, count in sorted((outputs[name] - expected).items()):
+                yield Violation(f"an output was pushed {count} times too often", (f"{name}: {_describe_output(identity)}",))
+
+    return check_result("outputs-match-replay", "correlators push what a replay pushes", len(evidence.outputs), violations())
+
+
+def _describe_output(identity: OutputIdentity) -> str:
+    key, token, at = identity
+    return f"{token} of key {key} at {at.isoformat()}"
+
+
+def replay(evidence: Evidence, pattern: Pattern) -> Counter[OutputIdentity]:
+    """Every output by the interpreter: over each key's events, and then over the time to the end of the run."""
+    engine = Interpreter(parse_pattern(pattern.text))
+    states: dict[str, InterpreterState] = {}
+    outputs: Counter[OutputIdentity] = Counter()
+    for event in evidence.log.get(pattern.topic, ()):
+        key = event.key or ""
+        now = _micros(event.appended_at)
+        state = states.get(key) or engine.start(now)
+        states[key], pushed = engine.step(state, Event(event.type, now, Sample(None, event.type, key=key)))
+        outputs.update((key, output.token, EPOCH + timedelta(microseconds=output.time)) for output in pushed)
+    if evidence.finished_at is not None:
+        for key, state in states.items():
+            _, pushed = engine.advance(state, _micros(evidence.finished_at))
+            outputs.update((key, output.token, EPOCH + timedelta(microseconds=output.time)) for output in pushed)
+    return outputs
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def outputs_arrive(evidence: Evidence) -> CheckResult:
+    """Every output that becomes an event is one event of its topic."""
+    counts = Counter(event.id for event in evidence.log.get(ALERTS, ()))
+    outputs = {output.output_id: output for output in evidence.outputs if output.becomes == "event"}
+
+    def violations() -> Iterator[Violation]:
+        for output_id, output in outputs.items():
+            if counts[output_id] != 1:
+                yield Violation(f"an output became {counts[output_id]} events", (str(output),))
+        for event_id in counts.keys() - outputs.keys():
+            yield Violation("an event of a correlator has no output", (str(event_id),))
+
+    return check_result("outputs-arrive", "an output becomes one event", len(outputs), violations())
+
+
+def pipeline_writes_once(evidence: Evidence) -> CheckResult:
+    """For a topic on Spark: the ledger of its batches has every firing and output once, and reaches the end of the log."""
+    totals = evidence.pipeline
+    if totals is None:
+        return check_result("pipeline-writes-once", PIPELINE_PROMISE, 0, ())
+    correlators = {name for name, pattern in PATTERNS.items() if pattern.topic == TRIPS}
+    compared = {
+        "firings": (totals.firings, sum(firing.topic == TRIPS for firing in evidence.firings)),
+        "outputs": (totals.outputs, sum(output.correlator in correlators for output in evidence.outputs)),
+        "positions": (totals.upto, len(evidence.log.get(TRIPS, ()))),
+    }
+
+    def violations() -> Iterator[Violation]:
+        for kind, (in_ledger, stored) in compared.items():
+            if in_ledger != stored:
+                example = f"{kind}: {in_ledger} in the ledger of {totals.batches} batches, {stored} stored"
+                yield Violation(f"the pipeline's batches do not add up to the {kind}", (example,))
+
+    return check_result("pipeline-writes-once", PIPELINE_PROMISE, totals.batches, violations())
+
+
+def _causes(evidence: Evidence) -> dict[UUID, Firing | Output]:
+    """What caused each action."""
+    causes: dict[UUID, Firing | Output] = {firing.action_id: firing for firing in evidence.firings}
+    causes |= {output.output_id: output for output in evidence.outputs if output.becomes == "action"}
+    return causes
+
+
+def actions_end_once(evidence: Evidence) -> CheckResult:
+    """Each action is done once, or dead after all its attempts; no action ended that nothing caused."""
+    causes = _causes(evidence)
+    ends: dict[UUID, list[str]] = defaultdict(list)
+    for result in evidence.action_results:
+        ends[result.action_id].append(f"{result.outcome} {result.action} after {result.attempts} attempts")
+
+    def violations() -> Iterator[Violation]:
+        for action_id, cause in causes.items():
+            if len(ends.get(action_id, ())) != 1:
+                yield Violation(f"an action ended {len(ends.get(action_id, ()))} times", (str(cause), *ends.get(action_id, ())))
+        for action_id in ends.keys() - causes.keys():
+            yield Violation("an action ended that nothing caused", (str(action_id), *ends[action_id]))
+        for result in evidence.action_results:
+            attempts_max = POISON_ATTEMPTS_MAX if result.action == "explode" else ATTEMPTS_MAX
+            if result.attempts > attempts_max:
+                yield Violation("more attempts than allowed", (str(result),))
+            elif result.outcome == "dead" and result.attempts < attempts_max:
+                yield Violation("dead before its attempts were used up", (str(result),))
+
+    return check_result("actions-end-once", "each action is done once, or dead after its attempts", len(causes), violations())
+
+
+def effects_once(evidence: Evidence) -> CheckResult:
+    """A handler's effect is there once if its action is done, and not at all if it is dead."""
+    times = Counter(effect.action_id for effect in evidence.effects)
+    results = {result.action_id: result for result in evidence.action_results}
+
+    def violations() -> Iterator[Violation]:
+        for action_id, result in results.items():
+            expected = 1 if result.outcome == "done" else 0
+            if times[action_id] != expected:
+                effects = tuple(str(effect) for effect in evidence.effects if effect.action_id == action_id)
+                message = f"the effect of an action happened {times[action_id]} times, not {expected}"
+                yield Violation(message, (str(result), *effects))
+        for action_id in times.keys() - results.keys():
+            yield Violation("an effect of an action that did not end", (str(action_id),))
+
+    return check_result("effects-once", EFFECTS_PROMISE, len(results), violations())
+
+
+def ticks_once(evidence: Evidence) -> CheckResult:
+    """Every tick of the schedule is one event; its topic has no other event."""
+    events = Counter(event.id for event in evidence.log.get(TICKS, ()))
+    ids = Counter(tick.event_id for tick in evidence.ticks if tick.event_id)
+    recorded = {tick.tick_at for tick in evidence.ticks}
+
+    def violations() -> Iterator[Violation]:
+        for event_id, count in ids.items():
+            if count != 1 or events[event_id] != 1:
+                example = str(next(tick for tick in evidence.ticks if tick.event_id == event_id))
+                yield Violation(f"a tick became {events[event_id]} events", (example,))
+        for event_id in events.keys() - ids.keys():
+            yield Violation("an event of the schedule has no tick", (str(event_id),))
+        for tick_at in evidence.expected_ticks:
+            if tick_at not in recorded:
+                yield Violation("a tick never fired", (tick_at.isoformat(),))
+        for tick in evidence.ticks:
+            if tick.outcome != "fired":
+                yield Violation(f"a tick was {tick.outcome}, though the schedule fires all missed ticks", (str(tick),))
+        for tick, following in pairwise(sorted(evidence.ticks, key=lambda tick: tick.tick_at)):
+            if tick.tick_at == following.tick_at:
+                yield Violation("a tick fired twice", (str(tick), str(following)))
+
+    return check_result("ticks-once", "exactly one event per tick", len(evidence.expected_ticks), violations())

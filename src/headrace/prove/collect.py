@@ -1,0 +1,109 @@
+"""Collecting evidence: reads everything that a run has left, the logs from position 1 on, and the histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+from pathlib import Path
+from typing import TypeVar
+
+from psycopg.rows import class_row
+
+from headrace.core import LoggedEvent
+from headrace.db import Connection, Target, connect, query
+from headrace.log import get_topic, read_log
+from headrace.prove.evidence import (
+    ActionResult,
+    ConsumedEvent,
+    DeadLetter,
+    Effect,
+    Evidence,
+    Firing,
+    Operation,
+    Output,
+    PipelineTotals,
+    Tick,
+)
+from headrace.prove.finish import FinalState
+from headrace.prove.history import Completed, HandlerEnded, HandlerStarted, Invoked, ReadEvent, read_history
+from headrace.prove.processes import MAIN, reader_name
+from headrace.prove.processes.reader import digest
+from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, SCHEDULE, TRIPS
+from headrace.schedules import ticks
+
+T = TypeVar("T")
+PAGE = 5000
+TICK_S = 2.0
+"""A tick that was due less than this before the schedule was paused need not have fired."""
+
+
+def read_operations(folder: Path, prefix: str) -> list[Operation]:
+    """The transactions of the producers whose names begin with the prefix, each with its outcomes."""
+    operations: dict[tuple[str, int], Operation] = {}
+    for path in sorted(folder.glob(f"{prefix}*.jsonl")):
+        producer = path.name.split(".")[0]
+        for record in read_history(folder, path.name.removesuffix(".jsonl")):
+            if isinstance(record, Invoked):
+                known = operations.get((producer, record.op))
+                operations[producer, record.op] = (
+                    replace(known, attempts=known.attempts + 1)
+                    if known
+                    else Operation(
+                        producer=producer, op=record.op, events=record.events, commits=record.commits, started_at=record.at
+                    )
+                )
+            elif isinstance(record, Completed):
+                known = operations[producer, record.op]
+                operations[producer, record.op] = replace(known, outcomes=(*known.outcomes, record.outcome), ended_at=record.at)
+    return list(operations.values())
+
+
+def read_whole_log(conn: Connection, topic: str) -> Iterator[LoggedEvent]:
+    """A topic's log from its beginning."""
+    after = 0
+    while events := read_log(conn, topic, after=after, limit=PAGE):
+        yield from events
+        after = events[-1].position
+
+
+def _rows(conn: Connection, name: str, row_class: type[T], parameters: dict[str, str] | None = None) -> list[T]:
+    with conn.cursor(row_factory=class_row(row_class)) as cursor:
+        return cursor.execute(query(f"prove/{name}"), parameters).fetchall()
+
+
+def _expected_ticks(conn: Connection, until: datetime) -> list[datetime]:
+    """Every tick from the schedule's creation to `until`, by its cron expression."""
+    row = conn.execute("select s.created_at from headrace.schedule s where s.schedule = %s", (SCHEDULE,)).fetchone()
+    assert row is not None
+    return list(takewhile(lambda tick: tick <= until, ticks(CRON, "UTC", row[0])))
+
+
+def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidence:
+    """The evidence of one shard. Sink and nodes write their histories for the first one."""
+    is_first = target.name == MAIN
+    with connect(target) as conn:
+        log = {topic: list(read_whole_log(conn, topic)) for topic in COMPLETE_TOPICS}
+        node_records = read_history(folder, "node") if is_first else ()
+        return Evidence(
+            shard=target.name,
+            operations=read_operations(folder, "producer" if is_first else f"{target.name}-producer"),
+            batches=read_operations(folder, "sink") if is_first else (),
+            log=log,
+            digests={(topic, event.position): digest(event) for topic, events in log.items() for event in events},
+            reads=[record for record in read_history(folder, reader_name(target.name)) if isinstance(record, ReadEvent)],
+            consumed=_rows(conn, "consumed_events", ConsumedEvent),
+            dead_letters=_rows(conn, "dead_letters", DeadLetter),
+            effects=_rows(conn, "effects", Effect),
+            action_results=_rows(conn, "action_results", ActionResult),
+            firings=_rows(conn, "firings", Firing),
+            outputs=_rows(conn, "outputs", Output),
+            pipeline=next(iter(_rows(conn, "pipeline_totals", PipelineTotals, {"topic": TRIPS})), None),
+            ticks=_rows(conn, "ticks", Tick, {"schedule": SCHEDULE}),
+            expected_ticks=_expected_ticks(conn, final.schedule_paused_at - timedelta(seconds=TICK_S)),
+            handler_records=[record for record in node_records if isinstance(record, HandlerStarted | HandlerEnded)],
+            finished_at=final.at,
+            unfinished=final.unfinished,
+            expiring_head=get_topic(conn, EXPIRING).last_position,
+        )

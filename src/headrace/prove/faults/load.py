@@ -1,0 +1,124 @@
+"""Faults of network, transactions, load and maintenance."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from headrace.db import Connection, migrate
+from headrace.prove.environment import Environment
+from headrace.prove.evidence import NoEffect
+from headrace.prove.history import SentEvent
+from headrace.prove.workload import LAGGARD, ORDERS, POISON, TROUBLE
+
+PUBLISH = "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => 'nemesis')"
+
+
+@contextmanager
+def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Cuts every connection at once, and rejects new ones for a while."""
+    environment.proxy.open = False
+    environment.proxy.cut()
+    try:
+        yield "all connections"
+        time.sleep(draw.uniform(0.2, 2.5))
+    finally:
+        environment.proxy.open = True
+
+
+@contextmanager
+def delay(environment: Environment, draw: random.Random) -> Iterator[str]:
+    environment.proxy.delay_s = draw.uniform(0.02, 0.2)
+    try:
+        yield f"{environment.proxy.delay_s * 1000:.0f} ms in each direction"
+        time.sleep(draw.uniform(2, 4))
+    finally:
+        environment.proxy.delay_s = 0.0
+
+
+@contextmanager
+def open_transaction(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """A transaction that has published, holds a snapshot, and stays open for seconds."""
+    events = (_event(draw, ORDERS, "placed", "nemesis-held", time.time_ns()),)
+    with psycopg.connect(environment.target.dsn) as conn:
+        conn.execute("set transaction isolation level repeatable read")
+        publish(conn, events)
+        yield "repeatable read, one event"
+        time.sleep(draw.uniform(3, 6))
+        with environment.record_transaction(events):
+            conn.commit()
+
+
+@contextmanager
+def poison(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Events on which every handler fails, among good ones."""
+    events = publish_poison(environment, draw)
+    yield f"{sum(event.type == POISON for event in events)} of {len(events)} events"
+
+
+def publish_poison(environment: Environment, draw: random.Random) -> tuple[SentEvent, ...]:
+    """Publishes poison and good events in one transaction."""
+    first, base = time.time_ns(), draw.randrange(10**6)
+    # Few keys and much poison: events that wait behind poison are then next to the next poison.
+    keys, share = draw.choice(((8, 0.2), (4, 0.4), (3, 0.3)))
+    events = tuple(
+        _event(draw, TROUBLE, POISON if draw.random() < share else "fine", f"trouble-{base}-{draw.randrange(keys)}", first + n)
+        for n in range(30)
+    )
+    with psycopg.connect(environment.target.dsn) as conn, environment.record_transaction(events):
+        publish(conn, events)
+        conn.commit()
+    return events
+
+
+def _event(draw: random.Random, topic: str, event_type: str, key: str, n: int) -> SentEvent:
+    event_id = UUID(int=draw.getrandbits(128), version=4)
+    return SentEvent(id=event_id, topic=topic, type=event_type, key=key, n=n, amount=draw.randrange(1000))
+
+
+def publish(conn: Connection, events: tuple[SentEvent, ...]) -> None:
+    for event in events:
+        conn.execute(PUBLISH, (event.topic, event.type, Jsonb(event.payload), event.key, event.id))
+
+
+@contextmanager
+def slow_consumer(environment: Environment, draw: random.Random) -> Iterator[str]:
+    pause_s = draw.uniform(0.2, 0.6)
+    with environment.connect() as conn:
+        conn.execute("insert into headrace_prove.switch (name, pause_s) values ('ledger', %s)", (pause_s,))
+    try:
+        yield f"{pause_s:.1f} s per batch"
+        time.sleep(draw.uniform(3, 5))
+    finally:
+        with environment.connect() as conn:
+            conn.execute("delete from headrace_prove.switch where name = 'ledger'")
+
+
+@contextmanager
+def retention(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Runs maintenance repeatedly, while a slow consumer has not passed the expired partitions."""
+    dropped = kept = 0
+    with environment.connect() as conn:
+        for _ in range(draw.randint(5, 12)):
+            # Maintenance waits at most 2 s for a lock; then a node may be running it.
+            with suppress(psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+                rows = conn.execute("select dropped, kept_for from headrace.maintain_log()").fetchall()
+                dropped += sum(row[0] for row in rows)
+                kept += sum(row[1] == LAGGARD for row in rows)
+            time.sleep(0.2)
+    detail = f"{dropped} time partitions dropped, {kept} times one kept for its slow consumer"
+    yield detail if kept else NoEffect(detail)
+
+
+@contextmanager
+def migrate_again(environment: Environment, _draw: random.Random) -> Iterator[str]:
+    """Applies every function again while it is in use, as an upgrade does."""
+    with environment.connect() as conn:
+        conn.execute("update headrace_internal.migration set checksum = '' where name like 'functions/%'")
+        yield f"{len(migrate(conn))} files"

@@ -1,0 +1,114 @@
+"""The node of the workload: consumers and handlers that write their effects through their transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from headrace.actions import Action
+from headrace.consume import Batch, Failure
+from headrace.core import LoggedEvent
+from headrace.db import AsyncConnection, query
+from headrace.node import Headrace, Identity, Node, WorkerSettings, run_loop
+from headrace.prove.bugs import plant_in_node
+from headrace.prove.history import HandlerEnded, HandlerStarted, History, now
+from headrace.prove.processes.config import ProcessConfig
+from headrace.prove.processes.failpoint import arm
+from headrace.prove.workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, TROUBLE
+
+EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
+PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
+
+
+class DeliberateError(Exception):
+    """Raised by handlers of the workload on purpose."""
+
+
+class Recorder:
+    """Records what the handlers of a node do: effects through their transactions, start and end in the history."""
+
+    def __init__(self, name: str, history: History) -> None:
+        self.name = name
+        self._history = history
+
+    async def consume(self, consumer: str, events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await tx.execute(PAUSE, (consumer,))
+        parameters = {
+            "consumer": consumer,
+            "node": self.name,
+            "partitions": [event.partition for event in events],
+            "positions": [event.position for event in events],
+            "event_ids": [event.id for event in events],
+        }
+        await tx.execute(query("prove/record_consumed"), parameters)
+
+    async def handle(self, action: Action, tx: AsyncConnection) -> None:
+        self._history.write(HandlerStarted(at=now(), node=self.name, action_id=action.id, attempt=action.attempt))
+        try:
+            await tx.execute(EFFECT, (action.id, action.action, action.attempt, self.name))
+            await _fail_or_pause(action, tx)
+        finally:
+            self._history.write(HandlerEnded(at=now(), node=self.name, action_id=action.id, attempt=action.attempt))
+
+
+async def _fail_or_pause(action: Action, tx: AsyncConnection) -> None:
+    """What an action's handler does after its effect."""
+    n = action.payload["n"] if isinstance(action.payload, dict) and "n" in action.payload else 0
+    if action.action == "explode":
+        raise DeliberateError("this action always fails")
+    if action.action == "inspect" and action.attempt == 1 and isinstance(n, int) and n % 5 == 0:
+        raise DeliberateError("this action fails once")
+    if action.action == "paint":
+        await tx.execute("select pg_sleep(0.03)")
+        await tx.execute(PAUSE, ("paint",))
+
+
+def create_application(recorder: Recorder) -> Headrace:
+    app = Headrace()
+    dead_letter = Failure.dead_letter(attempts=2, backoff_s=0.1, backoff_max_s=0.5)
+
+    @app.consumer(ORDERS, name=LEDGER, batch=Batch(max=50), failure=Failure.retry(backoff_s=0.1, backoff_max_s=1))
+    async def ledger(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await recorder.consume(LEDGER, events, tx)
+
+    @app.consumer(TROUBLE, name=CAREFUL, failure=dead_letter)
+    async def careful(event: LoggedEvent, tx: AsyncConnection) -> None:
+        await recorder.consume(CAREFUL, [event], tx)
+        if event.type == POISON:
+            raise DeliberateError("a poison event")
+
+    @app.consumer(TROUBLE, name=CAUTIOUS, batch=Batch(max=8), failure=dead_letter)
+    async def cautious(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await recorder.consume(CAUTIOUS, events, tx)
+        if any(event.type == POISON for event in events):
+            raise DeliberateError("a poison event in the batch")
+
+    @app.consumer(EXPIRING, name=LAGGARD, batch=Batch(max=3), failure=Failure.retry(backoff_s=0.1, backoff_max_s=1))
+    async def laggard(events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        await recorder.consume(LAGGARD, events, tx)
+        await tx.execute("select pg_sleep(0.2)")
+
+    for name in ("charge", "notify", "remind", "inspect"):
+        app.handler(name, attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
+    app.handler("paint", attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1, concurrency=2)(recorder.handle)
+    app.handler("explode", attempts=2, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
+    return app
+
+
+def run_node(config: ProcessConfig) -> None:
+    """A node until SIGTERM."""
+    plant_in_node(config.bugs, config.name)
+    if config.failpoint:
+        arm(config.failpoint, config.hit)
+    name = f"{config.name}.{config.number}"
+    app = create_application(Recorder(name, History(config.history)))
+
+    async def run() -> None:
+        node = Node(
+            app, config.targets(), identity=Identity(name=name), work=WorkerSettings(lease_s=config.lease_s, unhandled_s=120)
+        )
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
+        await node.run()
+
+    run_loop(run())

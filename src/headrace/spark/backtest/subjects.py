@@ -1,0 +1,97 @@
+"""What a backtest runs: rules or a correlator, by the name of the live one or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.core import Invalid, UnknownCorrelator, UnknownRule
+from headrace.correlators import Correlator, get_correlator
+from headrace.db import Connection
+from headrace.rules import Rule, get_rule, load_rules
+from headrace.spark import CorrelatorSpec, RuleSpec
+
+
+@dataclass(frozen=True)
+class BacktestSubject:
+    """A rule or a correlator as Spark runs it, over the whole range, whenever its version became active."""
+
+    topic: str
+    spec: RuleSpec | CorrelatorSpec
+    live: bool
+    """True if there is a live one of this name to compare with."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def definition(self) -> str:
+        if isinstance(self.spec, RuleSpec):
+            return f"on {self.spec.event_type} if {self.spec.condition}"
+        return self.spec.pattern
+
+
+def rule_subjects(conn: Connection, name_or_file: str, *, namespace: str | None = None) -> list[BacktestSubject]:
+    """The rule of this name, or the rules of a file (.yaml, .yml, .py). Raises UnknownRule, InvalidDefinitionFile, ConditionError."""
+    if Path(name_or_file).suffix in (".yaml", ".yml", ".py"):
+        return [_rule_subject(rule, live=_is_live(conn, rule.name, namespace)) for rule in load_rules(name_or_file)]
+    return [_rule_subject(get_rule(conn, name_or_file, namespace=namespace).rule, live=True)]
+
+
+def _rule_subject(rule: Rule, *, live: bool) -> BacktestSubject:
+    spec = RuleSpec(name=rule.name, event_type=rule.event_type, action=rule.action, condition=rule.condition, topic=rule.topic)
+    return BacktestSubject(rule.topic, spec, live)
+
+
+def _is_live(conn: Connection, name: str, namespace: str | None) -> bool:
+    try:
+        get_rule(conn, name, namespace=namespace)
+    except UnknownRule:
+        return False
+    return True
+
+
+def correlator_subject(
+    conn: Connection,
+    name_or_file: str,
+    *,
+    topic: str | None = None,
+    key: str | None = None,
+    name: str | None = None,
+    namespace: str | None = None,
+) -> BacktestSubject:
+    """The correlator of this name, or the pattern in a file. A pattern takes topic and key from the live correlator `name`
+    (default: the name of the file) unless they are given. Raises UnknownCorrelator, Invalid, PatternError."""
+    path = Path(name_or_file)
+    if not path.is_file():
+        return _correlator_subject(get_correlator(conn, name_or_file, namespace=namespace).correlator, live=True)
+    name = name or path.stem
+    try:
+        live = get_correlator(conn, name, namespace=namespace).correlator
+    except UnknownCorrelator:
+        live = None
+    topic = topic or (live.topic if live else None)
+    if topic is None:
+        raise Invalid(f"there is no live correlator {name!r} to take the topic from; give --topic, or --name of the live one")
+    correlator = Correlator(
+        name=name,
+        topic=topic,
+        pattern=path.read_text(encoding="utf-8"),
+        key=key if key is not None or live is None else live.key,
+        evidence_max=live.evidence_max if live else 100,
+    )
+    return _correlator_subject(correlator, live=live is not None)
+
+
+def _correlator_subject(correlator: Correlator, *, live: bool) -> BacktestSubject:
+    spec = CorrelatorSpec(
+        name=correlator.name,
+        pattern=correlator.pattern,
+        key=correlator.key,
+        topic=correlator.topic,
+        evidence_max=correlator.evidence_max,
+    )
+    notes = (f"{correlator.name}: forget_after is ignored; no key is forgotten",) if correlator.forget_after else ()
+    return BacktestSubject(correlator.topic, spec, live, notes)

@@ -1,0 +1,133 @@
+"""Computation: Spark's work for a batch, and for the next batch while the first is being written.
+
+Holds no lock and writes nothing, so a result for a snapshot that has changed since is simply discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
+from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier
+from headrace.spark.credentials import Access
+from headrace.spark.match.matching import COLUMN_OF, cached_plan, match
+from headrace.spark.match.plan import RuleSpec
+from headrace.spark.pipeline.snapshots import ConsumerSnapshot
+from headrace.spark.schema import EVENT_COLUMNS
+from headrace.spark.source import SHORT_MAX, Range, read_range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Part:
+    """One consumer's part of a batch: the events after its position up to `upto`, and what to compute for them."""
+
+    snapshot: ConsumerSnapshot
+    upto: int
+    rules: tuple[RuleSpec, ...] = ()
+    correlator: CorrelatorSpec | None = None
+
+    @property
+    def events(self) -> int:
+        return self.upto - self.snapshot.position
+
+    @property
+    def inputs(self) -> tuple[int, int, int, int]:
+        """Everything that Spark's result depends on."""
+        return self.snapshot.consumer_id, self.snapshot.version_id, self.snapshot.position, self.upto
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A part with Spark's result: the rules that fire (version ids and positions, in order), or a correlator's micro-batch."""
+
+    part: Part
+    version_ids: Sequence[int] = ()
+    positions: Sequence[int] = ()
+    micro_batch: MicroBatch | None = None
+
+
+class BatchComputer:
+    """Computes the parts of a topic's batches, one batch ahead where it can."""
+
+    def __init__(self, session: SparkSession, access: Access, *, shard: str, topic: str, topic_id: int, events_max: int) -> None:
+        self._session = session
+        self._access = access
+        self._log = Range(shard, topic, topic_id, 0, 0)
+        self._events_max = events_max
+        self._next: Future[list[Computed]] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"next batch of {topic}")
+
+    def close(self) -> None:
+        """Waits for the running Spark job."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def take(self, parts: Sequence[Part], head: int) -> list[Computed]:
+        """Spark's results for the parts. Starts the computation of the following batch, up to the head of the log."""
+        computed = self._take_next(parts) or self.compute(parts)
+        self._start_next(parts, head)
+        return computed
+
+    def compute(self, parts: Sequence[Part]) -> list[Computed]:
+        """Runs Spark over one read of the events."""
+        busy = [part for part in parts if part.rules or part.correlator is not None]
+        if not busy:
+            return [Computed(part) for part in parts]
+        after, upto = min(part.snapshot.position for part in busy), max(part.upto for part in busy)
+        range_ = replace(self._log, first=after + 1, until=upto + 1)
+        frame = read_range(self._session, self._access, range_, _columns(busy))
+        # Read once for several parts. What the driver has read is in memory already.
+        is_shared = len(busy) > 1 and len(range_) > SHORT_MAX
+        if is_shared:
+            frame.persist()
+        try:
+            return [_compute_part(frame, part, range_) for part in parts]
+        finally:
+            if is_shared:
+                frame.unpersist()
+
+    def _start_next(self, parts: Sequence[Part], head: int) -> None:
+        """If a long backlog waits, Spark computes the next batch while this one is being written."""
+        upto = max(part.upto for part in parts)
+        if head - upto < SHORT_MAX or any(part.upto != upto for part in parts):
+            return
+        until = min(head, upto + self._events_max)
+        following = [replace(part, snapshot=replace(part.snapshot, position=upto), upto=until) for part in parts]
+        self._next = self._thread.submit(self.compute, following)
+
+    def _take_next(self, parts: Sequence[Part]) -> list[Computed] | None:
+        """The results computed ahead, if they are for exactly these parts."""
+        future, self._next = self._next, None
+        if future is None:
+            return None
+        computed = {result.part.inputs: result for result in future.result()}
+        if any(part.inputs not in computed for part in parts):
+            return None
+        return [replace(computed[part.inputs], part=part) for part in parts]
+
+
+def _columns(parts: Sequence[Part]) -> tuple[str, ...]:
+    """The columns that the rules and correlators read, with position and time."""
+    rules = tuple(rule for part in parts for rule in part.rules)
+    roots = set(cached_plan(rules).reads) if rules else set()
+    for part in parts:
+        if part.correlator is not None:
+            roots |= build_classifier(part.correlator).roots
+    names = {"type", "offset", "appended_at", *(COLUMN_OF.get(root, root) for root in roots)}
+    return tuple(column.name for column in EVENT_COLUMNS if column.name in names)
+
+
+def _compute_part(frame: DataFrame, part: Part, range_: Range) -> Computed:
+    if part.snapshot.position >= range_.first:
+        frame = frame.where(f"`offset` > {part.snapshot.position}")
+    if part.upto + 1 < range_.until:
+        frame = frame.where(f"`offset` <= {part.upto}")
+    if part.rules:
+        firings = match(frame, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
+        firings = firings.sort_by([("offset", "ascending"), ("version_id", "ascending")])
+        return Computed(part, firings["version_id"].to_pylist(), firings["offset"].to_pylist())
+    return Computed(part, micro_batch=None if part.correlator is None else take_micro_batch(frame, part.correlator))

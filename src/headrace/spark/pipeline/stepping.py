@@ -1,0 +1,108 @@
+"""Stepping: runs the machines of a correlator's keys in the caller's transaction, for events and for due timers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.correlators import deliver_correlations, instance_of, read_instances, write_instances
+from headrace.db import Connection, query
+from headrace.lang.condition import micros_of
+from headrace.lang.ecl import Batch, Correlation, TimerFlood
+from headrace.spark.correlate.micro_batch import MicroBatch
+from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.pipeline.states import read_states, write_states
+
+KEYS_MAX = 1_000
+"""Keys whose timers fire in one transaction."""
+
+
+def step_micro_batch(conn: Connection, correlator_id: int, version_id: int, micro_batch: MicroBatch) -> tuple[int, int | None]:
+    """Steps a micro-batch and writes states and outputs. Returns the number of outputs, and the last handled position if that
+    is not the end: timers that fire all through a long silence are spread over several batches, as in the database."""
+    events = micro_batch.events
+    if not events.num_rows:
+        return 0, None
+    states = read_states(conn, correlator_id, events["key"].combine_chunks().unique())
+    try:
+        stepped = micro_batch.step(states)
+    except TimerFlood:
+        return _step_event_by_event(conn, correlator_id, version_id, micro_batch)
+    write_states(conn, correlator_id, stepped.states)
+    rows = stepped.outputs.take(pa.array(_delivery_order(stepped.outputs, events))).to_pylist()
+    outputs = [
+        Correlation(
+            row["key"], row["offset"], row["time"], row["token"], row["place"], tuple(row["evidence"]), row["evidence_total"]
+        )
+        for row in rows
+    ]
+    return deliver_correlations(conn, version_id, outputs), None
+
+
+def fire_timers(
+    conn: Connection, correlator_id: int, version_id: int, spec: CorrelatorSpec, settled: datetime
+) -> tuple[int, int]:
+    """Fires the timers due by `settled`, a time that no later event is before. Returns the number of keys and of outputs."""
+    statement = (
+        "select version_id from headrace_internal.claim_timers(p_correlator_id => %s, p_settled => %s, p_engine => 'spark')"
+    )
+    claim = conn.execute(statement, (correlator_id, settled)).fetchone()
+    if claim is None or claim[0] != version_id:
+        return 0, 0
+    parameters = {"correlator_id": correlator_id, "settled": settled, "max": KEYS_MAX}
+    due = [instance_of(row) for row in conn.execute(query("correlators/due_instances"), parameters).fetchall()]
+    batch = Batch(spec.table, spec.evidence_max, spec.forgets)
+    batch.load(due)
+    for instance in due:
+        if not batch.tick(instance.key, micros_of(settled)):
+            break
+    write_instances(conn, correlator_id, batch.changed)
+    return len(due), deliver_correlations(conn, version_id, batch.outputs)
+
+
+def _step_event_by_event(
+    conn: Connection, correlator_id: int, version_id: int, micro_batch: MicroBatch
+) -> tuple[int, int | None]:
+    """With the limit on timers per batch that the database's engine has."""
+    spec = micro_batch.spec
+    batch = Batch(spec.table, spec.evidence_max, spec.forgets)
+    batch.load(read_instances(conn, correlator_id, micro_batch.keys))
+    symbols = [name for name in micro_batch.events.column_names if name.startswith("symbol")]
+    upto = None
+    for row in micro_batch.events.sort_by("offset").to_pylist():
+        if not batch.step(row["key"], row["offset"], tuple(row[name] for name in symbols), row["time"]):
+            upto = row["offset"] - 1
+            break
+    write_instances(conn, correlator_id, batch.changed)
+    return deliver_correlations(conn, version_id, batch.outputs), upto
+
+
+def _delivery_order(outputs: pa.Table, events: pa.Table) -> np.ndarray:
+    """The order of an engine that takes one event after the other: by the event that caused an output. A timer's cause is the
+    first event of its key at its deadline or later."""
+    offset = outputs["offset"].combine_chunks()
+    by_timer = offset.is_null().to_numpy(zero_copy_only=False)
+    cause = offset.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if by_timer.any():
+        timers = outputs.filter(pa.array(by_timer))
+        cause = cause.copy()
+        cause[by_timer] = _next_events(timers["key"], timers["time"].to_numpy(), events)
+    return np.argsort(cause, kind="stable")
+
+
+def _next_events(keys: pa.ChunkedArray, times: np.ndarray, events: pa.Table) -> np.ndarray:
+    all_keys = pa.chunked_array([*keys.chunks, *events["key"].chunks], pa.string()).combine_chunks()
+    key = pc.dictionary_encode(all_keys).indices.to_numpy()
+    time = np.concatenate([times, events["time"].to_numpy()])
+    offset = np.concatenate([np.zeros(times.size, np.int64), events["offset"].to_numpy()])
+    is_event = np.arange(time.size) >= times.size
+    # At the same time the timer comes first.
+    order = np.lexsort((offset, is_event, time, key))
+    place = np.where(is_event[order], np.arange(order.size), order.size - 1)
+    following = np.minimum.accumulate(place[::-1])[::-1]
+    cause = np.empty(time.size, np.int64)
+    cause[order] = offset[order[following]]
+    return cause[: times.size]

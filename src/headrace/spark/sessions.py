@@ -1,0 +1,77 @@
+"""Spark sessions: the active one if there is one, else a new one with settings for one machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.core import NotFound
+from headrace.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Rules become long expressions; the default limit would send them to the interpreter (a third of the speed).
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # The only executor lives in the driver's JVM: after a laptop sleeps two minutes, Spark would drop it for good.
+    "spark.network.timeout": "24h",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # A micro-batch takes 100 ms instead of 160.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+# A short job ends before Java's second compiler pays off: Spark starts in 2 s instead of 5; a long job runs slower.
+BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Adds the format `headrace` to a session, leaves its settings alone, and returns it."""
+    from headrace.spark.data_source import HeadraceSource
+
+    spark.dataSource.register(HeadraceSource)
+    return spark
+
+
+def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = None, brief: bool = False) -> SparkSession:
+    """The active session as it is, or a new one at `master`. Both know the format `headrace`.
+
+    `master` is what Spark accepts (local[2], spark://…, yarn, k8s://…) or the address of a Spark Connect server (sc://…).
+    `brief`: a local session starts sooner and runs slower."""
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise NotFound("Spark is not installed; pip install 'headrace[spark]'") from None
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return register(active)
+    if master.startswith("sc://"):
+        return register(_configure(SparkSession.builder.remote(master), {**SETTINGS, **(settings or {})}).getOrCreate())
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        # Its workers start executors from SPARK_HOME, which a Spark installed by pip does not set.
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    local = {**LOCAL, **(BRIEF if brief else {})} if re.fullmatch(r"local(\[.*\])?", master) else {}
+    builder = SparkSession.builder.master(master).appName("headrace")
+    spark = _configure(builder, {**SETTINGS, **local, **(settings or {})}).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return register(spark)
+
+
+def _configure(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder

@@ -1,0 +1,56 @@
+"""A range of positions of one log as a frame with only the columns that are needed.
+
+Promises: the same rows whoever reads them. The driver reads a short range itself, which saves a task in a Python worker; tasks
+read a long one, in as many splits as the cluster has cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.spark.credentials import Access
+from headrace.spark.schema import EVENT_COLUMNS, event_schema
+from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.offsets import Range, split_ranges
+from headrace.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SHORT_MAX = 20_000
+"""Positions that the driver reads itself."""
+
+
+def read_range(session: SparkSession, access: Access, range_: Range, columns: Sequence[str]) -> DataFrame:
+    """The events of a range. The other columns of events exist but are null: nothing may read them."""
+    options = SourceOptions.of({**access.options(), "subscribe": range_.topic, "columns": ",".join(columns)})
+    read = _read_by_driver if len(range_) <= SHORT_MAX else _read_by_tasks
+    frame = read(session, options, range_, columns)
+    missing = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
+    return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in missing))
+
+
+def _read_by_driver(session: SparkSession, options: SourceOptions, range_: Range, columns: Sequence[str]) -> DataFrame:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = event_schema(columns)
+    batches = list(read_batches(options, schema, range_))
+    return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+def _read_by_tasks(session: SparkSession, options: SourceOptions, range_: Range, columns: Sequence[str]) -> DataFrame:
+    """One split per core. The range is known, so nothing has to be planned, for which Spark would start two Python processes
+    in every batch."""
+    schema = event_schema(columns)
+    # Through Spark Connect there is no context to ask.
+    context = getattr(session, "_sc", None)
+    parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_batches(options, schema, parts[number])
+
+    return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)

@@ -1,0 +1,113 @@
+"""Readers: a batch and a stream of events, as Spark calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from headrace.core import Invalid
+from headrace.spark.schema import check_schema
+from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
+from headrace.spark.source.offsets import limit_positions, positions_of
+from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.planner import Planner, Split
+
+__all__ = ["EventReader", "EventStreamReader", "Split"]
+
+
+class EventReader(DataSourceReader):
+    """A batch: from the starting to the ending positions, as they are when the frame is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema, extracted=[extract.name for extract in options.extracts])
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        planner = Planner(self._options)
+        try:
+            logs = planner.logs()
+            start = planner.positions(logs, self._options.starting or Bound("earliest"))
+            return planner.splits(start, planner.positions(logs, self._options.ending)) or [InputPartition(None)]
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # An empty read is a task too, with nothing to do.
+        return read_batches(self._options, self._schema, partition.range) if isinstance(partition, Split) else iter(())
+
+
+class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. Its offset is {"next": positions}; the first end offset also holds where the stream began ("from").
+
+    Spark asks for the initial offset again when it restarts within the first batch; "latest" would then skip events. The end
+    offset is stored before a batch runs, so the beginning is taken from there."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        # Nothing is checked here: Spark hides errors of the constructor.
+        self._raw_options = dict(options)
+        self._schema = schema
+        self._target: Positions | None = None
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        options = SourceOptions.of(self._raw_options)
+        check_schema(self._schema, extracted=[extract.name for extract in options.extracts])
+        if options.ending != Bound("latest"):
+            raise Invalid("a stream has no end; leave out endingOffsets and endingTimestamp")
+        return options
+
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self._options)
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
+        logs = self._planner.logs()
+        start = self._planner.positions(logs, self._options.starting or Bound("latest"))
+        return {"next": to_offset(start), "initial": True}
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
+        began = _positions(start, "next")
+        heads = self._target or self._heads()
+        # A topic that appeared while the stream runs starts at its beginning.
+        known = positions_of(self._planner.logs(), Bound("earliest")) | began
+        # A topic that is gone stays in the offset: partitions() raises, or skips it.
+        end = began | limit_positions(known, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return {"next": to_offset(end), **({"from": start["next"]} if start.get("initial") else {})}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.offsets_per_trigger_max
+        return super().getDefaultReadLimit() if limit is None else ReadMaxRows(limit)
+
+    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
+        return {"next": to_offset(self._heads())}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._heads()
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        began = _positions(end, "from") if "from" in end else _positions(start, "next")
+        return self._planner.splits(began, _positions(end, "next"))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Split)
+        return read_batches(self._options, self._schema, partition.range)
+
+    def stop(self) -> None:
+        if "_planner" in vars(self):
+            self._planner.close()
+
+    def _heads(self) -> Positions:
+        return positions_of(self._planner.logs(), Bound("latest"))
+
+
+def _positions(offset: dict[str, object], name: str) -> Positions:
+    positions = offset[name]
+    assert isinstance(positions, dict)
+    return from_offset(positions)

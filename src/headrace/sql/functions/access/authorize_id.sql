@@ -1,0 +1,26 @@
+-- Raises 42501 when the caller does not hold the level in the namespace of a topic, consumer, dead letter or schedule. An id that
+-- does not exist gives the same error. The first statement of functions that run as the owner and take an id.
+create or replace function headrace_internal.authorize_id(p_caller name, p_level text, p_kind text, p_id bigint) returns void
+language plpgsql stable
+as $$
+declare
+    v_namespace text;
+begin
+    if p_caller = current_user then
+        return;
+    end if;
+    v_namespace := case p_kind
+        when 'topic' then (select t.namespace from headrace.topic t where t.topic_id = p_id)
+        when 'schedule' then (select s.namespace from headrace.schedule s where s.schedule_id = p_id)
+        when 'consumer' then (
+            select t.namespace from headrace.consumer c join headrace.topic t on t.topic_id = c.topic_id where c.consumer_id = p_id)
+        when 'dead letter' then (
+            select t.namespace from headrace.dead_letter d
+            join headrace.consumer c on c.consumer_id = d.consumer_id
+            join headrace.topic t on t.topic_id = c.topic_id where d.dead_letter_id = p_id) end;
+    if v_namespace is null or not headrace_internal.holds_level(p_caller, p_level, v_namespace) then
+        raise exception 'permission denied for % %', p_kind, p_id
+            using errcode = '42501', hint = format('It takes the level %s in its namespace: see headrace.grant_namespace.', p_level);
+    end if;
+end
+$$;

@@ -1,0 +1,14 @@
+-- Does the caller hold a level in a namespace ('any': one of them)? The owner, its members and superusers hold all.
+-- Only for functions that run as the owner: they take current_user to be the owner.
+create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
+language plpgsql stable
+as $$
+begin
+    if p_caller = current_user then
+        return true;
+    end if;
+    return pg_has_role(p_caller, current_user, 'usage') or exists (
+        select from headrace.namespace_grant g
+        where g.namespace = p_namespace and (p_level = 'any' or g.level in (p_level, 'admin')) and pg_has_role(p_caller, g.role, 'usage'));
+end
+$$;

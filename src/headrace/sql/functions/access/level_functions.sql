@@ -1,0 +1,22 @@
+-- The functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
+-- Of schema headrace_internal only those that policies, views and triggers call, which no role can name.
+create or replace function headrace_internal.level_functions(p_level text) returns setof text
+language sql immutable
+as $$
+    select f.name from (values
+        ('any', '{clock,current_namespace,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,copy_route,
+            event_within_limits,time_within_limits,json_depth,json_number_too_big,granted,granted_topics}'::text[]),
+        ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,commit_spark_batch}'),
+        ('consume', '{log_head,log_clock,is_archived,archived_from,
+            create_consumer,drop_consumer,claim,advance,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
+            schedule_id,next_ticks,unknown_outputs,
+            register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,
+            bury_unhandled,queue_state,rest_queue,action_dead_letters,group_dead_letters,edit_dead_letter,redrive_actions,
+            purge_dead_letters}'),
+        ('admin', '{create_topic,alter_topic,drop_topic,set_engine,capture,capture_rows,drop_capture_triggers,release_capture,
+            create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,plan_schedule,run_schedule,run_schedule_now,
+            keep_until_archived,record_archive,time_partitions,may_write}')
+    ) l (level, names)
+    cross join unnest(l.names) f (name)
+    where p_level = 'admin' or l.level in (p_level, 'any')
+$$;

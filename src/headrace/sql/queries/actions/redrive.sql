@@ -1,2 +1,0 @@
--- Sends dead letters to the queue again.
-select headrace.redrive_actions(%(ids)s, %(action)s, %(error)s, p_namespace => %(namespace)s);

@@ -1,3 +1,0 @@
--- Claims one partition of a consumer that has events due.
-select partition, position, upto, events, attempts
-from headrace.claim(%(consumer_id)s, %(max)s, %(min)s, %(wait_s)s);

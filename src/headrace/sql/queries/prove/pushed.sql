@@ -1,2 +1,0 @@
--- What correlators pushed.
-select h.correlator, h.key, h.token, h.output_at, h.position, h.becomes, h.output_id from headrace.correlation_history h;

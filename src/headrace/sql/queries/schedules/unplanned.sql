@@ -1,7 +1,0 @@
--- Schedules whose plan is to be made longer, or one of them; with the time it is.
-select s.schedule_id, s.cron, s.zone, s.planned_until, headrace.clock() as now
-from headrace.schedule s
-where s.active and s.replan_at <= headrace.clock()
-    and (%(schedule_id)s::integer is null or s.schedule_id = %(schedule_id)s)
-order by s.replan_at
-limit 100;

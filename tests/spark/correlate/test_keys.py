@@ -1,0 +1,61 @@
+"""Database and Spark accept the same keys, and give an event the same key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core import Invalid
+from headrace.correlators.symbols import symbols_body
+from headrace.db import Connection
+from headrace.lang.ecl import POSTGRES, SPARK, compile, key_to_sql, parse
+from headrace.lang.ecl.symbol_sql import KEY_BYTES_MAX
+from headrace.spark import CorrelatorSpec
+from headrace.spark.correlate.symbols import build_classifier
+
+TABLE = compile(parse("push(x) {a}"))
+LONG = "object ->> '{}'"
+KEY = "object ->> 'v'"
+
+
+def is_accepted(build: Any) -> bool:
+    try:
+        build()
+    except Invalid:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("key", "valid"),
+    [
+        ("key", True),
+        ("object ->> 'account'", True),
+        ("(object -> 'n')::int", True),
+        (LONG.format("a" * 6_000), True),
+        (LONG.format("a" * 10_000), False),
+        ("key) = (key", False),
+        ("key) = (type", False),
+        ("(object -> 'n')::numeric", False),
+        ("object", False),
+        ("", False),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_both_engines_accept_and_reject_the_same_keys(key: str, valid: bool) -> None:
+    assert is_accepted(lambda: symbols_body(1, key, TABLE)) is valid
+    assert is_accepted(lambda: build_classifier(CorrelatorSpec(name="c", pattern="push(x) {a}", key=key))) is valid
+
+
+@pytest.mark.lane("pg18")
+def test_long_key_has_the_same_checksum_on_both_engines(spark: Any, conn: Connection) -> None:
+    lengths = [KEY_BYTES_MAX // 2, KEY_BYTES_MAX // 2 + 1]
+    values = ["short", *("é" * length for length in lengths)]
+    sql = key_to_sql(KEY, POSTGRES, {})
+    query = f"select {sql} from (select jsonb_build_object('v', v) as payload from unnest(%s::text[]) with ordinality u (v, n) order by n)"
+    keys = [row[0] for row in conn.execute(query + " e", (values,)).fetchall()]
+    rows = [(f'{{"v": "{value}"}}',) for value in values]
+    frame = spark.createDataFrame(rows, "payload string").selectExpr(key_to_sql(KEY, SPARK, {}) + " as key")
+    assert [row["key"] for row in frame.collect()] == keys
+    assert keys[:2] == values[:2] and keys[2].startswith("sha256:")

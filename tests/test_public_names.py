@@ -1,0 +1,146 @@
+"""The public surface: rooms meet only through the names that their packages list, and every listed name has a user."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import headrace
+
+SOURCE = Path(headrace.__file__).parent
+SUBROOMS = {"spark", "lang"}
+"""Rooms whose sub-packages are rooms of their own."""
+FOR_USERS: dict[str, set[str]] = {
+    "actions": {"QueueState"},
+    "archive": {"REPLAY_HEADER", "Closed", "Replayed", "StoredEvent", "Verified", "archive", "replay"},
+    "cli": {"app"},
+    "definitions": {"ActionName", "EventType"},
+    "demo": {"app"},
+    "lang.ecl": {"Dependency", "Liveness", "Overlap", "Triviality", "Vacuity"},
+    "log": {"Sequenced", "head", "sequence"},
+    "namespaces": {"Grant", "Namespace"},
+    "observe": {"ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
+    "outbox": {"Operation"},
+    "prove": {"Fault", "Verdict", "Violation"},
+    "schedules": {"check_cron"},
+    "spark": {"event_schema", "register"},
+    "spark.backtest": {"Evidence", "KeyCount", "Sample", "TokenCount"},
+    "spark.pipeline": {"LedgerRow", "PipelineState"},
+}
+"""Names that no other room uses, but users may: the types that public functions return, and functions for programs."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of headrace by its dotted name, parsed."""
+    trees = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        trees[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return trees
+
+
+def is_package(name: str) -> bool:
+    return (SOURCE.parent / name.replace(".", "/") / "__init__.py").exists()
+
+
+def room_of(module: str) -> str:
+    """The room of a module: `rules` for headrace.rules.engine, `spark.match` for headrace.spark.match.columns."""
+    parts = module.split(".")[1:3]
+    nested = len(parts) == 2 and parts[0] in SUBROOMS and is_package(f"headrace.{parts[0]}.{parts[1]}")
+    return ".".join(parts if nested else parts[:1])
+
+
+def imports(name: str) -> Iterator[tuple[str, str, int]]:
+    """The imports of a module from headrace: module, imported name, line."""
+    for node in ast.walk(modules()[name]):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("headrace"):
+            for alias in node.names:
+                yield str(node.module), alias.name, node.lineno
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("headrace."):
+                    yield alias.name, "", node.lineno
+
+
+def exports(room: str) -> list[str]:
+    return list(getattr(import_module(f"headrace.{room}"), "__all__", []))
+
+
+def rooms() -> list[str]:
+    return sorted({room_of(name) for name in modules() if name != "headrace"} - {"", "__main__"})
+
+
+def test_rooms_import_each_other_only_through_their_packages() -> None:
+    offenders = []
+    for name in modules():
+        for module, imported, line in imports(name):
+            room = room_of(module)
+            if is_package(whole := f"{module}.{imported}") and whole == f"headrace.{room_of(whole)}":
+                continue  # `from headrace import rules`: a room as a whole
+            own = room_of(name)
+            # A room may use its sub-rooms, and a sub-room the modules of its parent.
+            if not room or room == own or room.startswith(f"{own}.") or own.startswith(f"{room}."):
+                continue
+            if module != f"headrace.{room}":
+                offenders.append(f"{name}:{line} imports from {module}")
+            elif imported and imported not in exports(room):
+                offenders.append(f"{name}:{line} imports {imported}, which {module} does not list")
+    assert offenders == [], "\n" + "\n".join(offenders)
+
+
+def test_every_listed_name_exists() -> None:
+    missing = [
+        f"headrace.{room}.{name}"
+        for room in rooms()
+        for name in exports(room)
+        if not hasattr(import_module(f"headrace.{room}"), name)
+    ]
+    assert missing == []
+
+
+def test_every_listed_name_is_used_outside_its_room_or_is_for_users() -> None:
+    used: dict[str, set[str]] = {}
+    for name in modules():
+        for module, imported, _ in imports(name):
+            if module == f"headrace.{room_of(module)}" and room_of(module) != room_of(name):
+                used.setdefault(room_of(module), set()).add(imported)
+            if not imported or is_package(f"{module}.{imported}"):
+                # `from headrace import rules`: any attribute may be used.
+                room = room_of(f"{module}.{imported}" if imported else module)
+                names = {node.attr for node in ast.walk(modules()[name]) if isinstance(node, ast.Attribute)}
+                used.setdefault(room, set()).update(names)
+    unused = [
+        f"headrace.{room}.{name}"
+        for room in rooms()
+        for name in exports(room)
+        if name not in used.get(room, set()) | FOR_USERS.get(room, set()) and not is_error(room, name)
+    ]
+    assert unused == [], "\n" + "\n".join(unused)
+
+
+def is_error(room: str, name: str) -> bool:
+    """Errors are public: users catch them."""
+    value = getattr(import_module(f"headrace.{room}"), name)
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def test_names_for_users_are_listed() -> None:
+    assert [f"{room}.{name}" for room, names in FOR_USERS.items() for name in names if name not in exports(room)] == []
+
+
+def test_no_module_starts_with_an_underscore() -> None:
+    assert [name for name in modules() if name.rsplit(".", 1)[-1].startswith("_") and not name.endswith("__main__")] == []
+
+
+def test_lazy_names_equal_the_imports_for_type_checkers() -> None:
+    """`headrace` lists its names three times: for Python, for type checkers and in the table of rooms."""
+    typed = {(module.removeprefix("headrace."), name) for module, name, _ in imports("headrace")}
+    assert {name for _, name in typed} == set(headrace.__all__)
+    assert {(room, name) for room, names in headrace._ROOMS.items() for name in names} == {
+        (room, name) for room, name in typed if room != "core"
+    }
