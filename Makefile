@@ -1,10 +1,10 @@
-# Two commands for a newcomer: `make demo` and `make test`. Both stand on `make setup`.
+# Two commands for a newcomer: `make demo` and `make test`. Both run `make setup` first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow prove lint bench clean
+.PHONY: setup demo test test-slow prove lint bench reference clean
 
 setup: $(STAMP)
 
@@ -27,10 +27,13 @@ prove: setup  ## a good hour under faults: at least a million operations, and a 
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
 
 lint: setup
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench docs
+	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+reference: setup  ## the pages of docs/reference, from the code
+	$(BIN)/python docs/generate.py
 
 bench: setup  ## ratios side by side in one run, written to bench/results
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
