@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from headrace.core import LoggedEvent, ShardUnavailable
-from headrace.db import AsyncConnection, Server, Shards, Target, connect, free_port
+from headrace.db import AsyncConnection, Server, Shards, Target, connect
+from headrace.db.server import free_port
 from headrace.log import create_topic
 from headrace.node import Headrace, Node
 from tests.builders import drain, numbers, publish

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.db import Connection, Server, Target
 from headrace.log import read_log
-from headrace.schedules import create_schedule, drop_schedule, get_schedule, pause_schedule, remove_cron_jobs, sync_cron_jobs
-from headrace.schedules.pg_cron import ActiveSchedule
+from headrace.schedules import create_schedule, drop_schedule, get_schedule, pause_schedule
+from headrace.schedules.pg_cron import ActiveSchedule, remove_cron_jobs, sync_cron_jobs
 from tests.builders import drain, topic
 from tests.schedules.conftest import Start, fire_all, set_clock
 
