@@ -21,6 +21,7 @@ from headrace.db.connections import (
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
+from headrace.db.rows import fetch_rows, fetch_value
 from headrace.db.server import Server
 from headrace.db.shards import Shards
 from headrace.db.sql_files import query
@@ -46,6 +47,8 @@ __all__ = [
     "create_pool",
     "data_folder",
     "embedded_server",
+    "fetch_rows",
+    "fetch_value",
     "is_transient",
     "map_connection_errors",
     "map_database_errors",

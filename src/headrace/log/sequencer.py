@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import Connection, Pool, Subscription, map_database_errors, retry_until_connected
+from headrace.db import Connection, Pool, Subscription, fetch_rows, retry_until_connected
 
 BATCH = 5000
 GATHER_S = 0.0002
@@ -48,8 +48,7 @@ class SequencedTopic:
 
 def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
     """One step: moves up to a batch per topic, in one transaction."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
-        return cursor.execute(_SEQUENCE, (batch,)).fetchall()
+    return fetch_rows(conn, SequencedTopic, _SEQUENCE, (batch,))
 
 
 class Sequencer:

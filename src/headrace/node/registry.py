@@ -15,11 +15,10 @@ from importlib.metadata import version
 from typing import Literal
 from uuid import UUID
 
-from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, Pool, map_database_errors, query, retry_until_connected
+from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, query, retry_until_connected
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -105,5 +104,4 @@ class NodeState:
 
 def list_nodes(conn: Connection, *, stopped: bool = False, namespace: str | None = None) -> list[NodeState]:
     """The nodes of a namespace, alive ones first; with `stopped` also those that have stopped."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(NodeState)) as cursor:
-        return cursor.execute(query("node/nodes"), {"all": stopped, "namespace": namespace}).fetchall()
+    return fetch_rows(conn, NodeState, query("node/nodes"), {"all": stopped, "namespace": namespace})
