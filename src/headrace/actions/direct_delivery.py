@@ -45,8 +45,6 @@ async def send_pending(
     payload: JSON = None,
     *,
     key: str | None = None,
-    event_type: str | None = None,
-    producer: str | None = None,
     hold_s: int = HOLD_S,
     namespace: str | None = None,
 ) -> PendingAction:
@@ -60,9 +58,7 @@ async def send_pending(
         payload=decode(sealed.payload),
         key=key,
         namespace=namespace or "default",
-        event_type=event_type,
         emitted_at=datetime.now(UTC),
-        producer=producer,
         cause={},
         attempt=0,
     )

@@ -66,11 +66,6 @@ class Node:
         return sum(database.rules.firings for database in self._databases)
 
     @property
-    def pushed(self) -> int:
-        """How many outputs the correlators of this node have produced."""
-        return sum(database.correlators.outputs for database in self._databases)
-
-    @property
     def actions(self) -> int:
         """How many actions this node has handled."""
         return sum(worker.handled for database in self._databases for worker in database.actions.workers)

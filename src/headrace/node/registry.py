@@ -26,15 +26,11 @@ HEARTBEAT_S = 30.0
 _REGISTER = "select headrace.register_node(%s, %s, %s, %s::text[], %s, %s::jsonb, %s)"
 
 
-def _default_name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """Who a node is."""
 
-    name: str = field(default_factory=_default_name)
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     description: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     node_id: UUID = field(default_factory=uuid7)

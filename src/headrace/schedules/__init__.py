@@ -9,6 +9,7 @@ if it is installed, else by a node."""
 
 from headrace.schedules.cron import check_cron, check_zone, ticks
 from headrace.schedules.definition import SCHEDULES, ScheduleDefinition
+from headrace.schedules.pg_cron import remove_cron_jobs
 from headrace.schedules.schedule import (
     Missed,
     Schedule,
@@ -43,6 +44,7 @@ __all__ = [
     "list_ticks",
     "next_ticks",
     "pause_schedule",
+    "remove_cron_jobs",
     "resume_schedule",
     "run_now",
     "ticks",

@@ -26,7 +26,8 @@ begin
             order by n.rule_id
             returning topic_id
         )
-        select count(headrace_internal.watch_topic(d.topic_id)) > 0 into v_changed from (select distinct m.topic_id from made m) d;
+        select count(headrace_internal.create_internal_consumer(d.topic_id, 'headrace.rules')) > 0 into v_changed
+        from (select distinct m.topic_id from made m) d;
     end if;
     if v_changed then
         perform pg_notify('headrace_rule', '');
