@@ -21,7 +21,7 @@ from headrace.db.connections import (
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
-from headrace.db.rows import fetch_rows, fetch_value
+from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
 from headrace.db.server import Server
 from headrace.db.shards import Shards
 from headrace.db.sql_files import query
@@ -49,6 +49,7 @@ __all__ = [
     "embedded_server",
     "fetch_rows",
     "fetch_value",
+    "fetch_value_async",
     "is_transient",
     "map_connection_errors",
     "map_database_errors",

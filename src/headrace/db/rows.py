@@ -8,7 +8,7 @@ from typing import Any, LiteralString, TypeAlias, TypeVar
 from psycopg.rows import class_row
 
 from headrace.core import map_database_errors
-from headrace.db.connections import Connection
+from headrace.db.connections import Connection, Pool
 
 T = TypeVar("T")
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -24,4 +24,11 @@ def fetch_value(conn: Connection, statement: LiteralString, parameters: Paramete
     """The value of a statement that returns one, such as a function call."""
     with map_database_errors():
         row = conn.execute(statement, parameters).fetchone()
+    return row[0] if row else None
+
+
+async def fetch_value_async(pool: Pool, statement: LiteralString, parameters: Parameters = ()) -> Any:
+    """As `fetch_value`, on a connection of a pool. Errors stay as they are: the loops of a node retry transient ones."""
+    async with pool.connection() as conn:
+        row = await (await conn.execute(statement, parameters)).fetchone()
     return row[0] if row else None

@@ -18,7 +18,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, query, retry_until_connected
+from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, fetch_value_async, query, retry_until_connected
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -64,8 +64,7 @@ class Registry:
 
     async def deregister(self) -> None:
         """Records that the node has stopped."""
-        async with self._pool.connection() as conn:
-            await conn.execute("select headrace.deregister_node(%s)", (self._identity.node_id,))
+        await fetch_value_async(self._pool, "select headrace.deregister_node(%s)", (self._identity.node_id,))
 
     async def run(self) -> None:
         """Sends heartbeats until cancelled."""

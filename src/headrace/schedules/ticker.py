@@ -14,7 +14,17 @@ import psycopg
 from psycopg.rows import class_row
 
 from headrace.core import HeadraceError, Invalid
-from headrace.db import AsyncConnection, Pool, Subscription, Target, is_transient, map_error, query, retry_until_connected
+from headrace.db import (
+    AsyncConnection,
+    Pool,
+    Subscription,
+    Target,
+    fetch_value_async,
+    is_transient,
+    map_error,
+    query,
+    retry_until_connected,
+)
 from headrace.schedules.pg_cron import sync_cron_jobs
 from headrace.schedules.schedule import WRITE_PLAN, UnplannedSchedule
 
@@ -98,9 +108,7 @@ class Ticker:
         await conn.execute("select headrace_internal.fail_schedule(%s, %s)", (schedule_id, error))
 
     async def _wait_s(self) -> float:
-        async with self._pool.connection() as conn:
-            row = await (await conn.execute("select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))).fetchone()
-        wait_s = row[0] if row else None
+        wait_s = await fetch_value_async(self._pool, "select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))
         return WAIT_MAX_S if wait_s is None else min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S)
 
     async def _sync(self) -> None:
@@ -114,8 +122,7 @@ class Ticker:
             )
 
     async def _trim(self) -> None:
-        async with self._pool.connection() as conn:
-            await conn.execute("select headrace_internal.trim_schedule_ticks()")
+        await fetch_value_async(self._pool, "select headrace_internal.trim_schedule_ticks()")
         self._trimmed_at = time.monotonic()
 
 

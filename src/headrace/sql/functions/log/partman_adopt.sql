@@ -7,7 +7,7 @@ declare
     v_partman record;
     v_width   text;
 begin
-    select p.schema, p.major into v_partman from headrace_internal.partman() p;
+    select p.schema, p.major into v_partman from headrace_internal.partman(p_topic_id) p;
     if not found then
         return false;
     end if;
