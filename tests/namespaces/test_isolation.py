@@ -80,7 +80,6 @@ CALLS = [
     "select headrace.next_ticks('nightly', 10, 'b')",
     "select headrace.plan_schedule(%(schedule_id)s, '0 3 * * *', 'UTC', now(), array[now()], now(), now())",
     "select headrace_internal.claim_schedule(0)",
-    "select headrace_internal.refuse_schedule(%(schedule_id)s, '0 3 * * *', 'UTC', 'x')",
     "select headrace.create_namespace('c')",
     "select headrace.drop_namespace('b')",
     "select headrace.grant_namespace(current_user, 'b', 'admin')",

@@ -97,5 +97,5 @@ async def send_action_async(
 
 def _parameters(action: str, payload: JSON | RawJSON, key: str | None, **options: object) -> dict[str, object]:
     # An action's name, key and payload have the same limits as an event's type, key and payload.
-    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
-    return {"action": action, "payload": sealed.payload, "key": key, **options}
+    event = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    return {"action": action, "payload": event.payload, "key": key, **options}

@@ -126,7 +126,7 @@ def list_dead_letters(
     if action is None and error is None and kind != "action":
         topic, _, name = (consumer or "").partition("/")
         _check_consumer(conn, topic, name, namespace)
-        where: dict[str, object] = {"topic": topic or None, "consumer": name or None, "position": None}
+        where = {"topic": topic or None, "consumer": name or None, "position": None}
         letters += _read(conn, "dead_events", **where, ended=ended, limit=limit, namespace=namespace)
     return letters
 

@@ -51,11 +51,11 @@ async def send_pending(
     """Sends an action in the caller's transaction; deliver it within `hold_s` seconds after the commit."""
     if hold_s < 1:
         raise Invalid(f"hold_s {hold_s}: the queue must leave the sender at least a second")
-    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    event = validate_event(Event(topic="", type=action, payload=payload, key=key))
     envelope = Action(
         id=uuid7(),
         action=action,
-        payload=decode(sealed.payload),
+        payload=decode(event.payload),
         key=key,
         namespace=namespace or "default",
         emitted_at=datetime.now(UTC),

@@ -76,7 +76,7 @@ class Registry:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
         for rule in self._app.event_type_rules:
             parameters = {"topic": rule.topic, "event_type": rule.event_type, "action": rule.action}
-            for statement in ("register_event_type", "register_action", "create_rule"):
+            for statement in ("register_names", "create_rule"):
                 await conn.execute(query(f"node/{statement}"), parameters | {"namespace": self._app.namespace})
 
 
