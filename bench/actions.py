@@ -13,7 +13,7 @@ from bench.child import child
 from bench.drain import SEND
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
-from headrace.actions import BATCH_MAX
+from headrace.actions.handlers import BATCH_MAX
 from headrace.db import Connection, Target, connect
 
 

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from headrace.actions import BATCH_MAX, Action
+from headrace.actions import Action
+from headrace.actions.handlers import BATCH_MAX
 from headrace.db import Target, connect
 from headrace.node import Headrace, Node, WorkerSettings, run_loop
 

@@ -42,7 +42,13 @@ def bury_events(conn: Connection, *positions: int) -> None:
     consumer_id = create_consumer(conn, consumer)
     for position in positions:
         error = f"Traceback\nValueError: no {position % 2}\n"
-        conn.execute("select headrace_internal.bury(%s, 0, %s, 'dead', 'handler failed', %s, 5)", (consumer_id, position, error))
+        conn.execute(
+            """insert into headrace.dead_letter
+                   (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
+               select %s, l.partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers, 'dead', 'handler failed', %s, 5
+               from headrace.log l where l.position = %s""",
+            (consumer_id, error, position),
+        )
 
 
 async def test_dead_letters_are_grouped_by_the_kind_of_their_error(conn: Connection, bench: Bench, effects: Effects) -> None:

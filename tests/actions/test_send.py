@@ -50,7 +50,7 @@ def test_message_that_is_not_an_action_is_rejected(conn: Connection) -> None:
 def test_invalid_name_and_delay_are_rejected_with_a_reason(conn: Connection) -> None:
     with pytest.raises(InvalidEventType, match="is not a name"):
         send_action(conn, "no name")
-    with pytest.raises(Invalid, match="cannot wait"):
+    with pytest.raises(Invalid, match="cannot be"):
         send_action(conn, "work", delay=timedelta(seconds=-1))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
-from headrace.db import Connection, Server, Target, connect, free_port, migrate
+from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.db.server import free_port
 from headrace.observe import Check, compare_shards, examine
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import HeadraceError, Invalid, NotFound, error_classes, error_for_sqlstate
+from headrace.core import HeadraceError, Invalid, NotFound
+from headrace.core.errors import error_classes, error_for_sqlstate
 
 CORE = [error for error in error_classes() if error.__module__ == "headrace.core.errors"]
 

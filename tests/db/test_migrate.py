@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from headrace.core import MigrationChanged
-from headrace.db import Connection, Target, connect, migrate, migration_script, package_sql, pending_steps
+from headrace.db import Connection, Target, connect, migrate, migration_script, pending_steps
+from headrace.db.sql_files import package_sql
 from headrace.log import create_topic
 from tests.conftest import PG15
 

@@ -39,7 +39,7 @@ def test_topics_are_listed_by_name(conn: Connection) -> None:
 
 def test_second_topic_with_the_same_name_is_rejected(conn: Connection) -> None:
     topic(conn)
-    with pytest.raises(TopicExists, match='topic "orders" is already there'):
+    with pytest.raises(TopicExists, match='topic "orders" already exists'):
         topic(conn)
 
 

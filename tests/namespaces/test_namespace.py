@@ -17,7 +17,7 @@ def test_namespaces_are_listed_with_their_topics(owner_conn: Connection) -> None
 
 
 def test_namespace_name_is_used_once(owner_conn: Connection) -> None:
-    with pytest.raises(NamespaceExists, match='namespace "a" is already there'):
+    with pytest.raises(NamespaceExists, match='namespace "a" already exists'):
         create_namespace(owner_conn, "a")
 
 

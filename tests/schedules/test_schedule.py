@@ -18,7 +18,7 @@ from headrace.core import (
     UnknownSchedule,
     UnknownTopic,
 )
-from headrace.db import Connection, map_database_errors
+from headrace.db import Connection, map_database_errors, query
 from headrace.log import drop_topic, read_log
 from headrace.schedules import (
     Missed,
@@ -271,5 +271,5 @@ def test_old_ticks_are_trimmed(reports: Connection) -> None:
     set_clock(reports, "2026-03-02T15:00:01Z")
     run_schedule(reports, schedule_id)
     set_clock(reports, "2026-03-04T15:00:02Z")
-    reports.execute("select headrace_internal.trim_schedule_ticks(%s)", (timedelta(days=2),))
+    reports.execute(query("schedules/trim_ticks"), {"keep": timedelta(days=2)})
     assert list_ticks(reports, "report") == []

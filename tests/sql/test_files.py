@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.db import Connection, package_sql
-from headrace.db.sql_files import sql_files
+from headrace.db import Connection
+from headrace.db.sql_files import package_sql, sql_files
 
 FUNCTION = re.compile(r"^\s*create or replace (?:function|aggregate)\s+(\w+)\.(\w+)", re.MULTILINE)
 VIEW = re.compile(r"^create or replace view\s+(\w+)\.(\w+)", re.MULTILINE)

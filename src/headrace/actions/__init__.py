@@ -18,7 +18,6 @@ from headrace.actions.dead_letters import (
 )
 from headrace.actions.direct_delivery import PendingAction, deliver_pending, send_pending
 from headrace.actions.handlers import (
-    BATCH_MAX,
     WORKERS,
     ActionHandler,
     ActionHandlers,
@@ -31,7 +30,6 @@ from headrace.actions.results import Attempt, QueueState, Result, list_attempts,
 from headrace.actions.worker import ActionWorker
 
 __all__ = [
-    "BATCH_MAX",
     "LEASE_S",
     "WORKERS",
     "Action",

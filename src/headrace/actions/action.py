@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import Event, RawJSON, validate_event
-from headrace.db import AsyncConnection, Connection, map_database_errors
+from headrace.db import AsyncConnection, Connection, fetch_value, map_database_errors
 
 if TYPE_CHECKING:
     from headrace.core import JSON
@@ -70,9 +70,7 @@ def send_action(
     parameters = _parameters(
         action, payload, key, priority=priority, delay=delay, id=id, event_type=event_type, producer=producer, namespace=namespace
     )
-    with map_database_errors():
-        [(action_id,)] = conn.execute(_SEND_ACTION, parameters).fetchall()
-    return UUID(str(action_id))
+    return UUID(str(fetch_value(conn, _SEND_ACTION, parameters)))
 
 
 async def send_action_async(
@@ -99,5 +97,5 @@ async def send_action_async(
 
 def _parameters(action: str, payload: JSON | RawJSON, key: str | None, **options: object) -> dict[str, object]:
     # An action's name, key and payload have the same limits as an event's type, key and payload.
-    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
-    return {"action": action, "payload": sealed.payload, "key": key, **options}
+    event = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    return {"action": action, "payload": event.payload, "key": key, **options}

@@ -11,14 +11,11 @@ from datetime import datetime
 from typing import Literal, LiteralString, Self, TypeAlias
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from headrace.core import JSON, Invalid, RawJSON, UnknownDeadLetter, encode
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, query
 
 Kind: TypeAlias = Literal["action", "event"]
 
-_EDIT = "select headrace.edit_dead_letter(%s, %s::jsonb, %s)"
 _REDRIVE_ACTIONS = "select headrace.redrive_actions(%(ids)s, %(action)s, %(error)s, p_namespace => %(namespace)s)"
 _REDRIVE_EVENTS = "select headrace.redrive(%s, %s, %s, %s)"
 _PURGE_ACTIONS = """select headrace.purge_dead_letters(
@@ -129,7 +126,7 @@ def list_dead_letters(
     if action is None and error is None and kind != "action":
         topic, _, name = (consumer or "").partition("/")
         _check_consumer(conn, topic, name, namespace)
-        where: dict[str, object] = {"topic": topic or None, "consumer": name or None, "position": None}
+        where = {"topic": topic or None, "consumer": name or None, "position": None}
         letters += _read(conn, "dead_events", **where, ended=ended, limit=limit, namespace=namespace)
     return letters
 
@@ -153,8 +150,7 @@ def get_dead_letter(conn: Connection, letter_id: str, *, namespace: str | None =
 
 def group_dead_letters(conn: Connection, *, namespace: str | None = None) -> list[DeadLetterGroup]:
     """Open dead letters counted by source, reason and kind of error: actions, then events, the largest groups first."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(DeadLetterGroup)) as cursor:
-        return cursor.execute(query("actions/dead_letter_groups"), {"namespace": namespace}).fetchall()
+    return fetch_rows(conn, DeadLetterGroup, query("actions/dead_letter_groups"), {"namespace": namespace})
 
 
 def edit_dead_letter(conn: Connection, letter_id: str, payload: JSON | RawJSON, *, namespace: str | None = None) -> None:
@@ -162,8 +158,7 @@ def edit_dead_letter(conn: Connection, letter_id: str, payload: JSON | RawJSON, 
     letter = DeadLetterId.parse(letter_id)
     if letter.number is None:
         raise Invalid("an event is in the log and never changes; only the dead letter of an action can be edited")
-    with map_database_errors():
-        conn.execute(_EDIT, (letter.number, encode(payload), namespace))
+    fetch_value(conn, "select headrace.edit_dead_letter(%s, %s::jsonb, %s)", (letter.number, encode(payload), namespace))
 
 
 def redrive(
@@ -213,23 +208,19 @@ def _change(
     for letter in letters or ():
         if letter.number is None:
             statements.append((change_events, (letter.topic, letter.consumer, letter.position, parameters["namespace"])))
-    with map_database_errors():
-        rows = [conn.execute(statement, values).fetchone() for statement, values in statements]
-    return sum(row[0] for row in rows if row)
+    return sum(fetch_value(conn, statement, values) for statement, values in statements)
 
 
 def _read(conn: Connection, name: str, **parameters: object) -> list[DeadLetter]:
-    with map_database_errors(), conn.cursor(row_factory=class_row(DeadLetter)) as cursor:
-        return cursor.execute(query(f"actions/{name}"), parameters).fetchall()
+    return fetch_rows(conn, DeadLetter, query(f"actions/{name}"), parameters)
 
 
 def _check_consumer(conn: Connection, topic: str, consumer: str, namespace: str | None) -> None:
     """Raises UnknownTopic or UnknownConsumer."""
-    with map_database_errors():
-        if consumer:
-            conn.execute("select headrace_internal.consumer_id(%s, %s, %s)", (topic, consumer, namespace))
-        elif topic:
-            conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
+    if consumer:
+        fetch_value(conn, "select headrace_internal.consumer_id(%s, %s, %s)", (topic, consumer, namespace))
+    elif topic:
+        fetch_value(conn, "select headrace.topic_id(%s, %s)", (topic, namespace))
 
 
 def _is_number(text: str) -> bool:

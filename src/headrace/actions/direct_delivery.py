@@ -45,24 +45,20 @@ async def send_pending(
     payload: JSON = None,
     *,
     key: str | None = None,
-    event_type: str | None = None,
-    producer: str | None = None,
     hold_s: int = HOLD_S,
     namespace: str | None = None,
 ) -> PendingAction:
     """Sends an action in the caller's transaction; deliver it within `hold_s` seconds after the commit."""
     if hold_s < 1:
         raise Invalid(f"hold_s {hold_s}: the queue must leave the sender at least a second")
-    sealed = validate_event(Event(topic="", type=action, payload=payload, key=key))
+    event = validate_event(Event(topic="", type=action, payload=payload, key=key))
     envelope = Action(
         id=uuid7(),
         action=action,
-        payload=decode(sealed.payload),
+        payload=decode(event.payload),
         key=key,
         namespace=namespace or "default",
-        event_type=event_type,
         emitted_at=datetime.now(UTC),
-        producer=producer,
         cause={},
         attempt=0,
     )

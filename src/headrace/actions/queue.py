@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, LiteralString
 from uuid import UUID
 
 import msgspec
@@ -20,7 +19,7 @@ import psycopg.sql
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.db import AsyncConnection, Pool, Target, create_pool, query, retry_until_connected
+from headrace.db import AsyncConnection, Pool, Target, create_pool, fetch_value_async, query, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
@@ -125,31 +124,26 @@ class Queue:
 
     async def bury_unhandled(self, grace_s: float) -> int:
         """Buries actions that no node handles; returns how many."""
-        return int(await self._call("select headrace.bury_unhandled(%s, %s)", grace_s, self.namespace))
+        statement = "select headrace.bury_unhandled(%s, %s)"
+        return int(await fetch_value_async(self._leases, statement, (grace_s, self.namespace)))
 
     async def extend(self, claims: Sequence[Claim]) -> int:
         """Extends leases; returns how many are still held."""
-        statement: LiteralString = "select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)"
-        return int(await self._call(statement, *_fences(claims), self.lease_s, self.namespace))
+        statement = "select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)"
+        return int(await fetch_value_async(self._leases, statement, (*_fences(claims), self.lease_s, self.namespace)))
 
     async def release(self, claims: Sequence[Claim], *, count_attempt: bool) -> None:
         """Returns actions to the queue, due at once. Without `count_attempt` the attempt does not count: no handler was called."""
-        statement: LiteralString = "select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)"
-        await self._call(statement, *_fences(claims), not count_attempt, self.namespace)
+        statement = "select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)"
+        await fetch_value_async(self._leases, statement, (*_fences(claims), not count_attempt, self.namespace))
 
     async def set_asleep(self, asleep: bool) -> None:
         """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
-        await self._call("select headrace.rest_queue(%s, %s)", asleep, self.namespace)
+        await fetch_value_async(self._leases, "select headrace.rest_queue(%s, %s)", (asleep, self.namespace))
 
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""
-        return float(await self._call("select extract(epoch from headrace.clock())::float8"))
-
-    async def _call(self, statement: LiteralString, *parameters: object) -> Any:
-        async with self._leases.connection() as conn:
-            row = await (await conn.execute(statement, parameters)).fetchone()
-        assert row is not None
-        return row[0]
+        return float(await fetch_value_async(self._leases, "select extract(epoch from headrace.clock())::float8"))
 
 
 class LeaseExtender:

@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from psycopg.rows import class_row
-
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, query
 
 
 @dataclass(frozen=True)
@@ -55,19 +53,16 @@ class QueueState:
 
 def list_results(conn: Connection, action_ids: Sequence[UUID]) -> list[Result]:
     """How these actions ended, oldest result first; an action that has not ended has none."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Result)) as cursor:
-        return cursor.execute(query("actions/results"), {"action_ids": list(action_ids)}).fetchall()
+    return fetch_rows(conn, Result, query("actions/results"), {"action_ids": list(action_ids)})
 
 
 def list_attempts(conn: Connection, action_ids: Sequence[UUID]) -> list[Attempt]:
     """The failed attempts of these actions, oldest first."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Attempt)) as cursor:
-        return cursor.execute(query("actions/attempts"), {"action_ids": list(action_ids)}).fetchall()
+    return fetch_rows(conn, Attempt, query("actions/attempts"), {"action_ids": list(action_ids)})
 
 
 def queue_state(conn: Connection, *, namespace: str | None = None) -> QueueState:
     """The state of a namespace's queue."""
     statement = "select due, in_flight, delayed, dead, oldest_due_s from headrace.queue_state(%s)"
-    with map_database_errors(), conn.cursor(row_factory=class_row(QueueState)) as cursor:
-        [state] = cursor.execute(statement, (namespace,)).fetchall()
+    [state] = fetch_rows(conn, QueueState, statement, (namespace,))
     return state

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Self, TypeAlias
 
-from psycopg.rows import class_row
-
 from headrace.core import Invalid, LoggedEvent
-from headrace.db import AsyncConnection, Connection, map_database_errors, query
+from headrace.db import AsyncConnection, Connection, fetch_rows, fetch_value, query
 
 Handler: TypeAlias = (
     Callable[[LoggedEvent, AsyncConnection], Awaitable[None]]
@@ -127,31 +125,25 @@ def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:
     """Registers the consumer, or changes its failure policy; returns its id. An existing consumer keeps its cursors."""
-    with map_database_errors():
-        [(consumer_id,)] = conn.execute(CREATE_CONSUMER, create_parameters(consumer)).fetchall()
-    return int(consumer_id)
+    return int(fetch_value(conn, CREATE_CONSUMER, create_parameters(consumer)))
 
 
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:
     """Drops a consumer with its cursors and dead letters."""
-    with map_database_errors():
-        conn.execute("select headrace.drop_consumer(%s, %s, %s)", (topic, consumer, namespace))
+    fetch_value(conn, "select headrace.drop_consumer(%s, %s, %s)", (topic, consumer, namespace))
 
 
 def consumer_lag(
     conn: Connection, *, topic: str | None = None, consumer: str | None = None, namespace: str | None = None
 ) -> list[ConsumerLag]:
     """The lag of each partition, for all consumers of the namespace or only those of a topic or a name."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(ConsumerLag)) as cursor:
-        parameters = {"topic": topic, "consumer": consumer, "namespace": namespace}
-        return cursor.execute(query("consume/lag"), parameters).fetchall()
+    parameters = {"topic": topic, "consumer": consumer, "namespace": namespace}
+    return fetch_rows(conn, ConsumerLag, query("consume/lag"), parameters)
 
 
 def resume_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> int:
     """Lets stopped and retrying partitions try again at once; returns how many there were."""
-    with map_database_errors():
-        [(partitions,)] = conn.execute("select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)).fetchall()
-    return int(partitions)
+    return int(fetch_value(conn, "select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)))
 
 
 def seek_consumer(
@@ -159,13 +151,10 @@ def seek_consumer(
 ) -> list[Seek]:
     """Moves a consumer to 'earliest', 'latest', a position (the next one handled) or a time; `preview` moves nothing."""
     statement = "select partition, from_position, to_position, events from headrace.seek(%s, %s, %s, %s, %s)"
-    with map_database_errors(), conn.cursor(row_factory=class_row(Seek)) as cursor:
-        return cursor.execute(statement, (topic, consumer, target, preview, namespace)).fetchall()
+    return fetch_rows(conn, Seek, statement, (topic, consumer, target, preview, namespace))
 
 
 def seek_position(conn: Connection, topic: str, target: str, *, namespace: str | None = None) -> int:
     """The position after which reading starts for 'earliest', 'latest', a position or a time."""
     statement = "select headrace.seek_position(headrace.topic_id(%s, %s), %s)"
-    with map_database_errors():
-        [(position,)] = conn.execute(statement, (topic, namespace, target)).fetchall()
-    return int(position)
+    return int(fetch_value(conn, statement, (topic, namespace, target)))

@@ -22,7 +22,16 @@ from psycopg.rows import class_row
 from headrace.consume.consumer import CREATE_CONSUMER, Consumer, create_parameters
 from headrace.consume.handler_calls import HandlerGroup, call_handlers
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Pool, Subscription, connection_lost_error, is_transient, query, retry_until_connected
+from headrace.db import (
+    AsyncConnection,
+    Pool,
+    Subscription,
+    connection_lost_error,
+    fetch_value_async,
+    is_transient,
+    query,
+    retry_until_connected,
+)
 from headrace.log import logged_event_row
 
 logger = logging.getLogger(__name__)
@@ -94,12 +103,9 @@ class ConsumerRunner:
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
-        async with self._pool.connection() as conn:
-            cursor = await conn.execute(CREATE_CONSUMER, create_parameters(self._consumer))
-            self._consumer_id = (await cursor.fetchone() or (0,))[0]
-            topic = (self._consumer.topic, self._consumer.namespace)
-            cursor = await conn.execute("select headrace.topic_id(%s, %s)", topic)
-            self._topic_id = (await cursor.fetchone() or (0,))[0]
+        topic = (self._consumer.topic, self._consumer.namespace)
+        self._consumer_id = await fetch_value_async(self._pool, CREATE_CONSUMER, create_parameters(self._consumer))
+        self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", topic)
         self._subscription.filter = str(self._topic_id)
 
     async def _work(self) -> None:

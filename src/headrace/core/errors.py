@@ -1,12 +1,66 @@
 """The one tree of errors. SQL raises the same errors by their SQLSTATE.
 
 The docstring of a class says what happened and what to do; the message adds the names and numbers. The exit code of the command
-line belongs to a branch: not found 3, conflict 4, invalid 5, problems found 6, everything else 1. A class that sets no `sqlstate`
+line belongs to a branch: not found 3, conflict 4, invalid 5, problems found 6, everything else 1. A class without a `sqlstate`
 of its own is raised by Python only."""
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+__all__ = [
+    "ArchiveBusy",
+    "ArchiveMismatch",
+    "Conflict",
+    "ConsumerExists",
+    "CorrelatorExists",
+    "CorrelatorTopicChanged",
+    "CronNeverFires",
+    "DatabaseUnavailable",
+    "FeedbackLoop",
+    "Forbidden",
+    "HeadraceError",
+    "Invalid",
+    "InvalidCloudEvent",
+    "InvalidCron",
+    "InvalidDefinitionFile",
+    "InvalidEventType",
+    "InvalidHeaders",
+    "InvalidKey",
+    "InvalidNumber",
+    "InvalidOutputs",
+    "InvalidPayload",
+    "InvalidText",
+    "InvalidTime",
+    "InvalidTimeZone",
+    "LeaseLost",
+    "MigrationChanged",
+    "NamespaceExists",
+    "NamespaceInUse",
+    "NotFound",
+    "NotMigrated",
+    "PayloadTooDeep",
+    "PayloadTooLarge",
+    "PositionOutOfRange",
+    "ProblemsFound",
+    "RuleExists",
+    "ScheduleExists",
+    "ShardUnavailable",
+    "TooFewPartitions",
+    "TopicBusy",
+    "TopicExists",
+    "TopicInUse",
+    "UnknownConsumer",
+    "UnknownCorrelator",
+    "UnknownDeadLetter",
+    "UnknownEvent",
+    "UnknownNamespace",
+    "UnknownRole",
+    "UnknownRule",
+    "UnknownSchedule",
+    "UnknownTopic",
+    "UnregisteredName",
+]
 
 
 class HeadraceError(Exception):
@@ -15,290 +69,200 @@ class HeadraceError(Exception):
     sqlstate: ClassVar[str] = "HR000"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, sqlstate: str | None = None, exit_code: int | None = None) -> None:
+        super().__init_subclass__()
+        if sqlstate is not None:
+            cls.sqlstate = sqlstate
+        if exit_code is not None:
+            cls.exit_code = exit_code
 
-class NotFound(HeadraceError):
+
+class NotFound(HeadraceError, sqlstate="HR100", exit_code=3):
     """Something with this name does not exist. Check the name and the namespace."""
 
-    sqlstate = "HR100"
-    exit_code = 3
 
-
-class UnknownTopic(NotFound):
+class UnknownTopic(NotFound, sqlstate="HR101"):
     """The namespace has no topic with this name. Check the name, or create the topic."""
 
-    sqlstate = "HR101"
 
-
-class UnknownConsumer(NotFound):
+class UnknownConsumer(NotFound, sqlstate="HR102"):
     """The topic has no consumer with this name. Check the name, or create the consumer."""
 
-    sqlstate = "HR102"
 
-
-class UnknownDeadLetter(NotFound):
+class UnknownDeadLetter(NotFound, sqlstate="HR103"):
     """The namespace has no dead letter with this number. List the dead letters; it may have been redriven or deleted."""
 
-    sqlstate = "HR103"
 
-
-class UnknownRule(NotFound):
+class UnknownRule(NotFound, sqlstate="HR120"):
     """The namespace has no rule with this name. Check the name, or create the rule."""
 
-    sqlstate = "HR120"
 
-
-class UnknownEvent(NotFound):
+class UnknownEvent(NotFound, sqlstate="HR121"):
     """No event with this id is in a log or in the outbox. Check the id; retention may have dropped the event."""
 
-    sqlstate = "HR121"
 
-
-class UnknownCorrelator(NotFound):
+class UnknownCorrelator(NotFound, sqlstate="HR122"):
     """The namespace has no correlator with this name. Check the name, or create the correlator."""
 
-    sqlstate = "HR122"
 
-
-class UnknownSchedule(NotFound):
+class UnknownSchedule(NotFound, sqlstate="HR130"):
     """The namespace has no schedule with this name. Check the name, or create the schedule."""
 
-    sqlstate = "HR130"
 
-
-class UnknownNamespace(NotFound):
+class UnknownNamespace(NotFound, sqlstate="HR131"):
     """There is no namespace with this name, or this role may not see it. Create it, or ask its owner for access."""
 
-    sqlstate = "HR131"
 
-
-class UnknownRole(NotFound):
+class UnknownRole(NotFound, sqlstate="HR132"):
     """There is no database role with this name. Create it with `create role`."""
 
-    sqlstate = "HR132"
 
-
-class Conflict(HeadraceError):
+class Conflict(HeadraceError, sqlstate="HR200", exit_code=4):
     """The object already exists, or its current state does not allow this."""
 
-    sqlstate = "HR200"
-    exit_code = 4
 
-
-class TopicExists(Conflict):
+class TopicExists(Conflict, sqlstate="HR201"):
     """A topic with this name already exists. Choose another name, or alter the topic."""
 
-    sqlstate = "HR201"
 
-
-class ConsumerExists(Conflict):
+class ConsumerExists(Conflict, sqlstate="HR202"):
     """A consumer with this name already exists with a different order. Choose another name, or drop that consumer first."""
 
-    sqlstate = "HR202"
 
-
-class TopicInUse(Conflict):
+class TopicInUse(Conflict, sqlstate="HR203"):
     """The topic has consumers or captured tables. Remove them first, or drop the topic with force."""
 
-    sqlstate = "HR203"
 
-
-class TooFewPartitions(Conflict):
+class TooFewPartitions(Conflict, sqlstate="HR204"):
     """A topic cannot have fewer partitions than it has now. Give a larger number, or create another topic."""
 
-    sqlstate = "HR204"
 
-
-class MigrationChanged(Conflict):
+class MigrationChanged(Conflict, sqlstate="HR205"):
     """A migration was applied with different text. Install the headrace version that matches the database, then upgrade."""
 
-    sqlstate = "HR205"
 
-
-class LeaseLost(Conflict):
+class LeaseLost(Conflict, sqlstate="HR206"):
     """The lease ended before the handler did, so the attempt was rolled back. Raise lease_s, or shorten the handler."""
 
-    sqlstate = "HR206"
 
-
-class TopicBusy(Conflict):
+class TopicBusy(Conflict, sqlstate="HR207"):
     """Other transactions hold the topic's log for too long. Try again when no long transaction reads it."""
 
-    sqlstate = "HR207"
 
-
-class RuleExists(Conflict):
+class RuleExists(Conflict, sqlstate="HR220"):
     """A rule with this name already exists. Choose another name, or alter the rule."""
 
-    sqlstate = "HR220"
 
-
-class CorrelatorExists(Conflict):
+class CorrelatorExists(Conflict, sqlstate="HR221"):
     """A correlator with this name already exists. Choose another name, or alter the correlator."""
 
-    sqlstate = "HR221"
 
-
-class CorrelatorTopicChanged(Conflict):
+class CorrelatorTopicChanged(Conflict, sqlstate="HR222"):
     """A correlator cannot move to another topic. Create a new correlator for that topic."""
 
-    sqlstate = "HR222"
 
-
-class ScheduleExists(Conflict):
+class ScheduleExists(Conflict, sqlstate="HR230"):
     """A schedule with this name already exists. Choose another name, or alter the schedule."""
 
-    sqlstate = "HR230"
 
-
-class NamespaceExists(Conflict):
+class NamespaceExists(Conflict, sqlstate="HR231"):
     """A namespace with this name already exists. Choose another name."""
 
-    sqlstate = "HR231"
 
-
-class NamespaceInUse(Conflict):
+class NamespaceInUse(Conflict, sqlstate="HR232"):
     """The namespace is not empty. Drop what it contains first."""
 
-    sqlstate = "HR232"
 
-
-class ArchiveBusy(Conflict):
+class ArchiveBusy(Conflict, sqlstate="HR250"):
     """Another process is archiving this topic. Wait until it has finished."""
 
-    sqlstate = "HR250"
 
-
-class ArchiveMismatch(Conflict):
+class ArchiveMismatch(Conflict, sqlstate="HR251"):
     """An archive file differs from the log or the catalog; nothing was recorded. Archive that day again while the log has it."""
 
-    sqlstate = "HR251"
 
-
-class Invalid(HeadraceError):
+class Invalid(HeadraceError, sqlstate="HR300", exit_code=5):
     """The input breaks a rule, and nothing was written. Correct it as the message says."""
 
-    sqlstate = "HR300"
-    exit_code = 5
 
-
-class PayloadTooLarge(Invalid):
+class PayloadTooLarge(Invalid, sqlstate="HR301"):
     """The payload has more bytes than an event may have. Store the large part elsewhere and publish a reference to it."""
 
-    sqlstate = "HR301"
 
-
-class PayloadTooDeep(Invalid):
+class PayloadTooDeep(Invalid, sqlstate="HR302"):
     """The payload is nested more deeply than JSON readers follow. Flatten it, or publish the deep part as a string."""
 
-    sqlstate = "HR302"
 
-
-class InvalidNumber(Invalid):
+class InvalidNumber(Invalid, sqlstate="HR303"):
     """JSON readers reject a number in the payload: it is not finite, or too large for a double. Publish it as a string."""
 
-    sqlstate = "HR303"
 
-
-class InvalidEventType(Invalid):
+class InvalidEventType(Invalid, sqlstate="HR304"):
     """The event type is not a valid name. Use letters, digits and _ . : / - and start with a letter or _."""
 
-    sqlstate = "HR304"
 
-
-class InvalidKey(Invalid):
+class InvalidKey(Invalid, sqlstate="HR305"):
     """The key is empty or too long. Leave it out, or use a hash of a long key."""
 
-    sqlstate = "HR305"
 
-
-class InvalidHeaders(Invalid):
+class InvalidHeaders(Invalid, sqlstate="HR306"):
     """The headers are not a small JSON object. Put data into the payload."""
 
-    sqlstate = "HR306"
 
-
-class PositionOutOfRange(Invalid):
+class PositionOutOfRange(Invalid, sqlstate="HR307"):
     """The position is not in the log: it is not written yet, or retention dropped it. Use earliest, latest or a position within."""
 
-    sqlstate = "HR307"
 
-
-class InvalidText(Invalid):
+class InvalidText(Invalid, sqlstate="HR308"):
     """PostgreSQL cannot store the text: it has a NUL character or half a surrogate pair. Remove it."""
 
-    sqlstate = "HR308"
 
-
-class InvalidPayload(Invalid):
+class InvalidPayload(Invalid, sqlstate="HR309"):
     """The payload is not a JSON value. Convert it to one first."""
 
-    sqlstate = "HR309"
 
-
-class InvalidCloudEvent(Invalid):
+class InvalidCloudEvent(Invalid, sqlstate="HR311"):
     """The text is not a CloudEvents 1.0 event in structured JSON. Add or correct the attribute that the message names."""
 
-    sqlstate = "HR311"
 
-
-class InvalidTime(Invalid):
+class InvalidTime(Invalid, sqlstate="HR312"):
     """The event's time is infinite or outside the years 1 to 9999. Leave it out to use the current time."""
 
-    sqlstate = "HR312"
 
-
-class InvalidCron(Invalid):
+class InvalidCron(Invalid, sqlstate="HR330"):
     """The text is not a cron expression. Write five fields, for example `*/5 * * * *`."""
 
-    sqlstate = "HR330"
 
-
-class InvalidTimeZone(Invalid):
+class InvalidTimeZone(Invalid, sqlstate="HR331"):
     """There is no time zone with this name. Use an IANA name, for example Europe/Berlin."""
 
-    sqlstate = "HR331"
 
-
-class CronNeverFires(Invalid):
+class CronNeverFires(Invalid, sqlstate="HR332"):
     """The cron expression does not fire within fifty years, for example on 30 February. Correct the day or the month."""
 
-    sqlstate = "HR332"
 
-
-class UnregisteredName(Invalid):
+class UnregisteredName(Invalid, sqlstate="HR340"):
     """The event type or action is not registered, and the namespace accepts registered names only. Register or correct it."""
 
-    sqlstate = "HR340"
 
-
-class InvalidDefinitionFile(Invalid):
+class InvalidDefinitionFile(Invalid, sqlstate="HR341"):
     """The file does not contain valid definitions. Correct the entry that the message names."""
 
-    sqlstate = "HR341"
 
-
-class InvalidOutputs(Invalid):
+class InvalidOutputs(Invalid, sqlstate="HR342"):
     """A correlator's output is neither an action nor an event. Give each token one of the two."""
 
-    sqlstate = "HR342"
 
-
-class FeedbackLoop(Invalid):
+class FeedbackLoop(Invalid, sqlstate="HR343"):
     """The correlator's own events lead back to it. Publish to another topic or type, or allow the loop explicitly."""
 
-    sqlstate = "HR343"
 
-
-class Forbidden(HeadraceError):
+class Forbidden(HeadraceError, sqlstate="HR400"):
     """This role may not do this in this namespace. Use another role, or ask the owner for a grant."""
 
-    sqlstate = "HR400"
 
-
-class ProblemsFound(HeadraceError):
+class ProblemsFound(HeadraceError, exit_code=6):
     """The command ran to its end and found problems. See its output."""
-
-    exit_code = 6
 
 
 class DatabaseUnavailable(HeadraceError):

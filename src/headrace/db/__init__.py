@@ -21,9 +21,10 @@ from headrace.db.connections import (
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
-from headrace.db.server import Server, free_port
+from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
+from headrace.db.server import Server
 from headrace.db.shards import Shards
-from headrace.db.sql_files import package_sql, query
+from headrace.db.sql_files import query
 from headrace.db.times import parse_interval, parse_time
 
 __all__ = [
@@ -46,14 +47,15 @@ __all__ = [
     "create_pool",
     "data_folder",
     "embedded_server",
-    "free_port",
+    "fetch_rows",
+    "fetch_value",
+    "fetch_value_async",
     "is_transient",
     "map_connection_errors",
     "map_database_errors",
     "map_error",
     "migrate",
     "migration_script",
-    "package_sql",
     "parse_interval",
     "parse_targets",
     "parse_time",

@@ -56,13 +56,17 @@ class Listener:
         self._subscriptions.append(subscription)
         return subscription
 
+    def notify_all(self) -> None:
+        """Wakes every subscriber."""
+        for subscription in self._subscriptions:
+            subscription.notify()
+
     async def run(self) -> None:
         """Listens until cancelled, and connects again after a lost connection."""
         while True:
             conn = await retry_until_connected(f"listener of {self._target}", self._listen)
             try:
-                for subscription in self._subscriptions:
-                    subscription.notify()
+                self.notify_all()
                 async for notification in conn.notifies():
                     self._notify(notification.channel, notification.payload)
             except psycopg.Error as error:

@@ -45,13 +45,16 @@ class _Files:
     core: list[MigrationStep]
     schema: MigrationStep
     migrations: list[MigrationStep]
-    functions: list[MigrationStep]
-    views: list[MigrationStep]
+    functions_and_views: list[MigrationStep]
 
     @classmethod
     def read(cls, root: Traversable) -> _Files:
-        functions = [MigrationStep(f"functions/{name}", text) for name, text in sql_files(root / "functions")]
-        core = [step for step in functions if step.name.startswith("functions/core/")]
+        steps = [
+            MigrationStep(f"{folder}/{name}", text)
+            for folder in ("functions", "views")
+            for name, text in sql_files(root / folder)
+        ]
+        core = [step for step in steps if step.name.startswith("functions/core/")]
         # The texts are files of ours.
         schema: LiteralString = "\n".join(text for _, text in sql_files(root / "schema"))
         return cls(
@@ -60,8 +63,7 @@ class _Files:
             migrations=[
                 MigrationStep(f"migrations/{name}", text, repeatable=False) for name, text in sql_files(root / "migrations")
             ],
-            functions=[step for step in functions if step not in core],
-            views=[MigrationStep(f"views/{name}", text) for name, text in sql_files(root / "views")],
+            functions_and_views=[step for step in steps if step not in core],
         )
 
     def pending(self, applied: dict[str, str]) -> list[MigrationStep]:
@@ -71,7 +73,7 @@ class _Files:
         else:
             tables = [step for step in self.migrations if step.name not in applied]
             self._reject_changed(applied, tables)
-        steps = [*self.core, *tables, *self.functions, *self.views]
+        steps = [*self.core, *tables, *self.functions_and_views]
         return [step for step in steps if applied.get(step.name) != step.checksum]
 
     def _reject_changed(self, applied: dict[str, str], pending: list[MigrationStep]) -> None:

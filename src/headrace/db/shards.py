@@ -39,10 +39,6 @@ class Shards:
         with ExitStack() as stack:
             yield _connect_first(candidates, stack)
 
-    def moved_keys(self, keys: Sequence[str], after: Shards) -> list[str]:
-        """Which of these keys belong to another shard with another set of shards."""
-        return [key for key in keys if self.shard_of(key).name != after.shard_of(key).name]
-
 
 def _connect_first(candidates: Sequence[Target], stack: ExitStack) -> Connection:
     errors: list[str] = []

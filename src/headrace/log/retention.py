@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
-from headrace.db import Connection, map_database_errors
+from headrace.db import Connection, fetch_rows
 
 
 @dataclass(frozen=True)
@@ -23,17 +21,14 @@ class ExpiredPartition:
 
 def maintain_log(conn: Connection) -> list[ExpiredPartition]:
     """Creates time partitions ahead and applies the retention of every topic."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(ExpiredPartition)) as cursor:
-        return cursor.execute("select topic, name, events, dropped, kept_for from headrace.maintain_log()").fetchall()
+    return fetch_rows(conn, ExpiredPartition, "select topic, name, events, dropped, kept_for from headrace.maintain_log()")
 
 
 def drop_expired(
     conn: Connection, topic: str, *, before: datetime, force: bool = False, namespace: str | None = None
 ) -> list[ExpiredPartition]:
     """Drops a topic's time partitions that ended before a time. `force` also drops what consumers have not passed."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(ExpiredPartition)) as cursor:
-        return cursor.execute(
-            """select %(topic)s::text as topic, d.name, d.events, d.dropped, d.kept_for
-               from headrace.drop_expired(headrace.topic_id(%(topic)s, %(namespace)s), %(before)s, %(force)s) d""",
-            {"topic": topic, "namespace": namespace, "before": before, "force": force},
-        ).fetchall()
+    statement = """select %(topic)s::text as topic, d.name, d.events, d.dropped, d.kept_for
+        from headrace.drop_expired(headrace.topic_id(%(topic)s, %(namespace)s), %(before)s, %(force)s) d"""
+    parameters = {"topic": topic, "namespace": namespace, "before": before, "force": force}
+    return fetch_rows(conn, ExpiredPartition, statement, parameters)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import Connection, Pool, Subscription, map_database_errors, retry_until_connected
+from headrace.db import Connection, Pool, Subscription, fetch_rows, fetch_value_async, retry_until_connected
 
 BATCH = 5000
 GATHER_S = 0.0002
@@ -48,8 +48,7 @@ class SequencedTopic:
 
 def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
     """One step: moves up to a batch per topic, in one transaction."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
-        return cursor.execute(_SEQUENCE, (batch,)).fetchall()
+    return fetch_rows(conn, SequencedTopic, _SEQUENCE, (batch,))
 
 
 class Sequencer:
@@ -99,12 +98,8 @@ class Sequencer:
 
     async def _mark_asleep(self) -> str:
         """Marks quiet topics as asleep and returns what to do now: busy, watch or sleep."""
-        async with self._pool.connection() as conn:
-            row = await (await conn.execute("select headrace_internal.sequencer_rest(%s)", (QUIET_S,))).fetchone()
-        assert row is not None
-        return str(row[0])
+        return str(await fetch_value_async(self._pool, "select headrace_internal.sequencer_rest(%s)", (QUIET_S,)))
 
     async def _trim(self) -> None:
-        async with self._pool.connection() as conn:
-            await conn.execute("select headrace_internal.trim_outbox()")
+        await fetch_value_async(self._pool, "select headrace_internal.trim_outbox()")
         self._trimmed_at = time.monotonic()

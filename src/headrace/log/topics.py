@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from psycopg.rows import class_row
-
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, query
 
 TimePartition = Literal["day", "week", "month"]
 Clock = Literal["server", "event"]
@@ -52,14 +50,9 @@ def create_topic(
     namespace: str | None = None,
 ) -> int:
     """Creates a topic and returns its id."""
-    with map_database_errors():
-        row = conn.execute(
-            """select headrace.create_topic(p_topic => %s, p_partitions => %s, p_retention => %s, p_time_partition => %s,
-                   p_namespace => %s, p_clock => %s)""",
-            (topic, partitions, retention, time_partition, namespace, clock),
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    statement = """select headrace.create_topic(
+        p_topic => %s, p_partitions => %s, p_retention => %s, p_time_partition => %s, p_clock => %s, p_namespace => %s)"""
+    return int(fetch_value(conn, statement, (topic, partitions, retention, time_partition, clock, namespace)))
 
 
 def alter_topic(
@@ -71,26 +64,21 @@ def alter_topic(
     namespace: str | None = None,
 ) -> None:
     """Raises the number of partitions, or sets the retention (zero: keep for ever). None changes nothing."""
-    with map_database_errors():
-        conn.execute("select headrace.alter_topic(%s, %s, %s, %s)", (topic, partitions, retention, namespace))
+    fetch_value(conn, "select headrace.alter_topic(%s, %s, %s, %s)", (topic, partitions, retention, namespace))
 
 
 def drop_topic(conn: Connection, topic: str, *, force: bool = False, namespace: str | None = None) -> None:
     """Drops a topic with its log. `force` drops it even if it has consumers."""
-    with map_database_errors():
-        conn.execute("select headrace.drop_topic(%s, %s, %s)", (topic, force, namespace))
+    fetch_value(conn, "select headrace.drop_topic(%s, %s, %s)", (topic, force, namespace))
 
 
 def list_topics(conn: Connection, *, namespace: str | None = None) -> list[Topic]:
     """The topics of a namespace, by name."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Topic)) as cursor:
-        return cursor.execute(query("log/topics"), {"namespace": namespace, "topic": None}).fetchall()
+    return fetch_rows(conn, Topic, query("log/topics"), {"namespace": namespace, "topic": None})
 
 
 def get_topic(conn: Connection, topic: str, *, namespace: str | None = None) -> Topic:
     """One topic; raises UnknownTopic."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Topic)) as cursor:
-        conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
-        row = cursor.execute(query("log/topics"), {"namespace": namespace, "topic": topic}).fetchone()
-    assert row is not None
+    fetch_value(conn, "select headrace.topic_id(%s, %s)", (topic, namespace))
+    [row] = fetch_rows(conn, Topic, query("log/topics"), {"namespace": namespace, "topic": topic})
     return row

@@ -14,7 +14,7 @@ import psycopg
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Listener, Subscription, Target, cancel_tasks, create_pool, map_error, retry_until_connected
+from headrace.db import Listener, Target, cancel_tasks, create_pool, map_error, retry_until_connected
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
@@ -66,11 +66,6 @@ class Node:
         return sum(database.rules.firings for database in self._databases)
 
     @property
-    def pushed(self) -> int:
-        """How many outputs the correlators of this node have produced."""
-        return sum(database.correlators.outputs for database in self._databases)
-
-    @property
     def actions(self) -> int:
         """How many actions this node has handled."""
         return sum(worker.handled for database in self._databases for worker in database.actions.workers)
@@ -120,14 +115,13 @@ class DatabaseLoops:
         self._stop = stop
         self._runs_sequencer = sequencer
         self._listener = Listener(target)
-        self._subscriptions: list[Subscription] = []
         pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
         # Each worker holds one connection while it handles. Sequencer, maintenance, ticker and heartbeat need one each, rules
         # two, correlators three.
         workers = sum(consumer.concurrency for consumer in app.consumers) + sum(group.workers for group in pools)
         self._pool = pool = create_pool(target, size=workers + 9, settings={"headrace.node": identity.name})
         self._registry = Registry(app, identity, pool)
-        subscribe = self._subscribe
+        subscribe = self._listener.subscribe
         self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
@@ -144,15 +138,9 @@ class DatabaseLoops:
             settings=work,
         )
 
-    def _subscribe(self, channel: str) -> Subscription:
-        subscription = self._listener.subscribe(channel)
-        self._subscriptions.append(subscription)
-        return subscription
-
     def wake(self) -> None:
         """Wakes all loops, so that they see the stop signal."""
-        for subscription in self._subscriptions:
-            subscription.notify()
+        self._listener.notify_all()
 
     async def run(self) -> None:
         await self._pool.open()

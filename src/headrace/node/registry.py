@@ -15,11 +15,10 @@ from importlib.metadata import version
 from typing import Literal
 from uuid import UUID
 
-from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, Pool, map_database_errors, query, retry_until_connected
+from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, fetch_value_async, query, retry_until_connected
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -27,15 +26,11 @@ HEARTBEAT_S = 30.0
 _REGISTER = "select headrace.register_node(%s, %s, %s, %s::text[], %s, %s::jsonb, %s)"
 
 
-def _default_name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """Who a node is."""
 
-    name: str = field(default_factory=_default_name)
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     description: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     node_id: UUID = field(default_factory=uuid7)
@@ -69,8 +64,7 @@ class Registry:
 
     async def deregister(self) -> None:
         """Records that the node has stopped."""
-        async with self._pool.connection() as conn:
-            await conn.execute("select headrace.deregister_node(%s)", (self._identity.node_id,))
+        await fetch_value_async(self._pool, "select headrace.deregister_node(%s)", (self._identity.node_id,))
 
     async def run(self) -> None:
         """Sends heartbeats until cancelled."""
@@ -82,7 +76,7 @@ class Registry:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
         for rule in self._app.event_type_rules:
             parameters = {"topic": rule.topic, "event_type": rule.event_type, "action": rule.action}
-            for statement in ("register_event_type", "register_action", "create_rule"):
+            for statement in ("register_names", "create_rule"):
                 await conn.execute(query(f"node/{statement}"), parameters | {"namespace": self._app.namespace})
 
 
@@ -105,5 +99,4 @@ class NodeState:
 
 def list_nodes(conn: Connection, *, stopped: bool = False, namespace: str | None = None) -> list[NodeState]:
     """The nodes of a namespace, alive ones first; with `stopped` also those that have stopped."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(NodeState)) as cursor:
-        return cursor.execute(query("node/nodes"), {"all": stopped, "namespace": namespace}).fetchall()
+    return fetch_rows(conn, NodeState, query("node/nodes"), {"all": stopped, "namespace": namespace})

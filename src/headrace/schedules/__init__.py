@@ -9,7 +9,7 @@ if it is installed, else by a node."""
 
 from headrace.schedules.cron import check_cron, check_zone, ticks
 from headrace.schedules.definition import SCHEDULES, ScheduleDefinition
-from headrace.schedules.pg_cron import remove_cron_jobs, sync_cron_jobs
+from headrace.schedules.pg_cron import remove_cron_jobs
 from headrace.schedules.schedule import (
     Missed,
     Schedule,
@@ -47,6 +47,5 @@ __all__ = [
     "remove_cron_jobs",
     "resume_schedule",
     "run_now",
-    "sync_cron_jobs",
     "ticks",
 ]

@@ -20,15 +20,6 @@ _SET_JOB = "select cron.schedule_in_database(%s, %s, format('select headrace.run
 
 
 @dataclass(frozen=True)
-class CronJobs:
-    """The result of a comparison: how many jobs there are now, and how many were changed (or created) and removed."""
-
-    jobs: int
-    changed: int
-    removed: int
-
-
-@dataclass(frozen=True)
 class ActiveSchedule:
     """A schedule that needs a job."""
 
@@ -48,32 +39,33 @@ class ActiveSchedule:
         return len(self.cron.split()) != 5
 
 
-async def sync_cron_jobs(target: Target) -> CronJobs | None:
-    """Gives every active schedule of a database its job and removes the others; None if pg_cron is not installed."""
+async def sync_cron_jobs(target: Target) -> int | None:
+    """Gives every active schedule of a database its job and removes the others. Returns how many jobs it created, changed and
+    removed; None if pg_cron is not installed."""
     async with await connect_async(target) as conn:
         async with conn.cursor(row_factory=class_row(ActiveSchedule)) as cursor:
             schedules = await (await cursor.execute(query("schedules/active_schedules"))).fetchall()
-        result, job_ids = await _compare(conn, target, schedules)
+        changes, job_ids = await _compare(conn, target, schedules)
         for schedule in schedules:
             # pg_cron runs once a minute: a schedule with seconds is fired by a node, and its job is only a fallback.
             job_id = None if schedule.has_seconds else job_ids.get(schedule.schedule_id)
             if job_id != schedule.cron_job_id:
                 await conn.execute(query("schedules/record_job"), {"schedule_id": schedule.schedule_id, "job_id": job_id})
-    return result
+    return changes
 
 
 async def remove_cron_jobs(target: Target) -> int:
     """Removes all jobs of a database's schedules, for example before it is dropped; returns how many."""
     async with await connect_async(target) as conn:
-        result, _ = await _compare(conn, target, [])
+        removed, _ = await _compare(conn, target, [])
         await conn.execute("update headrace.schedule set cron_job_id = null where cron_job_id is not null")
-    return result.removed if result else 0
+    return removed or 0
 
 
 async def _compare(
     conn: AsyncConnection, target: Target, schedules: Sequence[ActiveSchedule]
-) -> tuple[CronJobs | None, dict[int, int]]:
-    """Updates the jobs of a database; returns a summary, and the job of each schedule."""
+) -> tuple[int | None, dict[int, int]]:
+    """Updates the jobs of a database; returns the number of changes, and the job of each schedule."""
     [(cron_database, cron_zone, database)] = await (await conn.execute(query("schedules/cron_home"))).fetchall()
     if cron_database is None:
         return None, {}
@@ -86,7 +78,7 @@ async def _compare(
             return await _update_jobs(home, database, minutes)
 
 
-async def _update_jobs(home: AsyncConnection, database: str, schedules: Mapping[int, str]) -> tuple[CronJobs, dict[int, int]]:
+async def _update_jobs(home: AsyncConnection, database: str, schedules: Mapping[int, str]) -> tuple[int, dict[int, int]]:
     """Creates, changes and removes jobs, so that each schedule has one that runs at its minutes."""
     prefix = f"headrace {database} "
     # Two nodes that compare at the same time would create a job twice.
@@ -104,4 +96,4 @@ async def _update_jobs(home: AsyncConnection, database: str, schedules: Mapping[
         job_ids[schedule_id] = job_id
     for job_id, _ in old_jobs.values():
         await home.execute("select cron.unschedule(%s::bigint)", (job_id,))
-    return CronJobs(len(job_ids), changed, len(old_jobs)), job_ids
+    return changed + len(old_jobs), job_ids

@@ -9,10 +9,8 @@ from itertools import islice
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from headrace.core import JSON, RawJSON, encode
-from headrace.db import Connection, map_database_errors, query
+from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
 from headrace.schedules.cron import TickPlan, check_cron, check_zone, plan_ticks, ticks
 
 Missed: TypeAlias = Literal["skip", "one", "all"]
@@ -105,7 +103,7 @@ def create_schedule(
     event = (topic, type, encode({} if payload is None else payload), zone, key, encode(headers or {}))
     with map_database_errors(), conn.transaction():
         parameters = (schedule, cron, *event, missed, missed_max, grace_s, active, namespace)
-        [(schedule_id,)] = conn.execute(_CREATE, parameters).fetchall()
+        schedule_id = fetch_value(conn, _CREATE, parameters)
         _plan_now(conn, schedule_id)
     return int(schedule_id)
 
@@ -132,71 +130,61 @@ def alter_schedule(
         check_zone(zone)
     event = (type, None if payload is None else encode(payload), key, None if headers is None else encode(headers))
     with map_database_errors(), conn.transaction():
-        conn.execute(_ALTER, (schedule, cron, zone, *event, missed, missed_max, grace_s, namespace))
+        fetch_value(conn, _ALTER, (schedule, cron, zone, *event, missed, missed_max, grace_s, namespace))
         _plan_now(conn, _schedule_id(conn, schedule, namespace))
 
 
 def pause_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
     """Pauses a schedule; ticks that pass meanwhile do not count as missed."""
-    with map_database_errors():
-        conn.execute("select headrace.pause_schedule(%s, %s)", (schedule, namespace))
+    fetch_value(conn, "select headrace.pause_schedule(%s, %s)", (schedule, namespace))
 
 
 def resume_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
     """Resumes a paused schedule from now on."""
     with map_database_errors(), conn.transaction():
-        conn.execute("select headrace.resume_schedule(%s, %s)", (schedule, namespace))
+        fetch_value(conn, "select headrace.resume_schedule(%s, %s)", (schedule, namespace))
         _plan_now(conn, _schedule_id(conn, schedule, namespace))
 
 
 def drop_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> None:
     """Drops a schedule and its past ticks; its events stay in the log."""
-    with map_database_errors():
-        conn.execute("select headrace.drop_schedule(%s, %s)", (schedule, namespace))
+    fetch_value(conn, "select headrace.drop_schedule(%s, %s)", (schedule, namespace))
 
 
 def run_now(conn: Connection, schedule: str, *, namespace: str | None = None) -> UUID:
     """Publishes a schedule's event now, even if it is paused; returns the event's id."""
-    with map_database_errors():
-        [(event_id,)] = conn.execute("select headrace.run_schedule_now(%s, %s)", (schedule, namespace)).fetchall()
-    return UUID(str(event_id))
+    return UUID(str(fetch_value(conn, "select headrace.run_schedule_now(%s, %s)", (schedule, namespace))))
 
 
 def list_schedules(conn: Connection, *, namespace: str | None = None) -> list[Schedule]:
     """The schedules of a namespace, by name."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Schedule)) as cursor:
-        return cursor.execute(query("schedules/schedules"), {"namespace": namespace, "schedule": None}).fetchall()
+    return fetch_rows(conn, Schedule, query("schedules/schedules"), {"namespace": namespace, "schedule": None})
 
 
 def get_schedule(conn: Connection, schedule: str, *, namespace: str | None = None) -> Schedule:
     """One schedule; raises UnknownSchedule."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Schedule)) as cursor:
-        _schedule_id(conn, schedule, namespace)
-        [row] = cursor.execute(query("schedules/schedules"), {"namespace": namespace, "schedule": schedule}).fetchall()
+    _schedule_id(conn, schedule, namespace)
+    [row] = fetch_rows(conn, Schedule, query("schedules/schedules"), {"namespace": namespace, "schedule": schedule})
     return row
 
 
 def next_ticks(conn: Connection, schedule: str, *, count: int = 10, namespace: str | None = None) -> list[datetime]:
     """The next ticks of a schedule, in UTC; also beyond its plan, and for a paused one as if it were resumed now."""
     definition = get_schedule(conn, schedule, namespace=namespace)
-    [(now,)] = conn.execute("select headrace.clock()").fetchall()
+    now = fetch_value(conn, "select headrace.clock()")
     return list(islice(ticks(definition.cron, definition.zone, now), count))
 
 
 def list_ticks(conn: Connection, schedule: str, *, limit: int = 100, namespace: str | None = None) -> list[Tick]:
     """The past ticks of a schedule, newest first."""
-    with map_database_errors(), conn.cursor(row_factory=class_row(Tick)) as cursor:
-        parameters = {"schedule": schedule, "limit": limit, "namespace": namespace}
-        return cursor.execute(query("schedules/ticks"), parameters).fetchall()
+    return fetch_rows(conn, Tick, query("schedules/ticks"), {"schedule": schedule, "limit": limit, "namespace": namespace})
 
 
 def _schedule_id(conn: Connection, schedule: str, namespace: str | None) -> int:
-    [(schedule_id,)] = conn.execute("select headrace.schedule_id(%s, %s)", (schedule, namespace)).fetchall()
-    return int(schedule_id)
+    return int(fetch_value(conn, "select headrace.schedule_id(%s, %s)", (schedule, namespace)))
 
 
 def _plan_now(conn: Connection, schedule_id: int) -> None:
     """Plans a schedule in the transaction that has just changed it, so that it starts without a node."""
-    with conn.cursor(row_factory=class_row(UnplannedSchedule)) as cursor:
-        for schedule in cursor.execute(query("schedules/to_plan"), {"schedule_id": schedule_id}).fetchall():
-            conn.execute(WRITE_PLAN, schedule.plan_parameters(schedule.plan()))
+    for schedule in fetch_rows(conn, UnplannedSchedule, query("schedules/to_plan"), {"schedule_id": schedule_id}):
+        fetch_value(conn, WRITE_PLAN, schedule.plan_parameters(schedule.plan()))

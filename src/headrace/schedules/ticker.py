@@ -9,12 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from datetime import timedelta
 
 import psycopg
 from psycopg.rows import class_row
 
 from headrace.core import HeadraceError, Invalid
-from headrace.db import AsyncConnection, Pool, Subscription, Target, is_transient, map_error, query, retry_until_connected
+from headrace.db import (
+    AsyncConnection,
+    Pool,
+    Subscription,
+    Target,
+    fetch_value_async,
+    is_transient,
+    map_error,
+    query,
+    retry_until_connected,
+)
 from headrace.schedules.pg_cron import sync_cron_jobs
 from headrace.schedules.schedule import WRITE_PLAN, UnplannedSchedule
 
@@ -28,6 +39,7 @@ WAIT_MAX_S = 30.0
 SYNC_S = 600.0
 """How often pg_cron's jobs are compared if no schedule has changed."""
 TRIM_S = 3600.0
+KEEP_TICKS = timedelta(days=90)
 
 
 class Ticker:
@@ -70,8 +82,8 @@ class Ticker:
             plan = await asyncio.to_thread(schedule.plan)
         except Invalid as error:
             logger.warning("schedule %s cannot be planned: %s", schedule.schedule_id, error)
-            parameters = (schedule.schedule_id, schedule.cron, schedule.zone, str(error))
-            await conn.execute("select headrace_internal.refuse_schedule(%s, %s, %s, %s)", parameters)
+            key = {"schedule_id": schedule.schedule_id, "cron": schedule.cron, "zone": schedule.zone}
+            await conn.execute(query("schedules/mark_invalid"), key | {"error": str(error)})
             return
         await conn.execute(WRITE_PLAN, schedule.plan_parameters(plan))
 
@@ -95,12 +107,10 @@ class Ticker:
     async def _fail(self, conn: AsyncConnection, schedule_id: int, error: str) -> None:
         self.failures += 1
         logger.warning("schedule %s could not be fired: %s; it will be retried", schedule_id, error)
-        await conn.execute("select headrace_internal.fail_schedule(%s, %s)", (schedule_id, error))
+        await conn.execute(query("schedules/fail"), {"schedule_id": schedule_id, "error": error})
 
     async def _wait_s(self) -> float:
-        async with self._pool.connection() as conn:
-            row = await (await conn.execute("select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))).fetchone()
-        wait_s = row[0] if row else None
+        wait_s = await fetch_value_async(self._pool, "select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))
         return WAIT_MAX_S if wait_s is None else min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S)
 
     async def _sync(self) -> None:
@@ -115,7 +125,7 @@ class Ticker:
 
     async def _trim(self) -> None:
         async with self._pool.connection() as conn:
-            await conn.execute("select headrace_internal.trim_schedule_ticks()")
+            await conn.execute(query("schedules/trim_ticks"), {"keep": KEEP_TICKS})
         self._trimmed_at = time.monotonic()
 
 

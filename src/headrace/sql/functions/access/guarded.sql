@@ -1,10 +1,11 @@
--- How every table of schema headrace is guarded: the column that leads to the row's namespace, and the level it takes to read and
--- to write rows; null: nobody but the owner. A table that is not named here is closed. A test compares this with the catalog.
-create or replace function headrace_internal.guarded()
-returns table (relation text, owned_by text, read_level text, insert_level text, update_level text, delete_level text)
+-- How every table of schema headrace is guarded: the column that leads to the row's namespace, and the level it takes to select,
+-- insert, update and delete rows; null: nobody but the owner. A table that is not named here is closed. A test compares this with
+-- the catalog.
+create or replace function headrace_internal.guarded() returns table (relation text, owned_by text, command text, level text)
 language sql immutable
 as $$
-    values
+    select g.relation, g.owned_by, l.command, l.level
+    from (values
         ('namespace', 'namespace', 'any', null, null, null),
         ('topic', 'namespace', 'any', 'admin', null, null),
         ('outbox', 'topic', 'any', null, null, null),
@@ -33,4 +34,8 @@ as $$
         ('spark_stage', 'namespace', 'publish', 'publish', null, 'publish'),
         ('pipeline', 'topic', 'consume', null, null, null),
         ('pipeline_batch', 'topic', 'consume', null, null, null)
+    ) g (relation, owned_by, read_level, insert_level, update_level, delete_level)
+    cross join lateral (values
+        ('select', g.read_level), ('insert', g.insert_level), ('update', g.update_level), ('delete', g.delete_level)) l (command, level)
+    where l.level is not null
 $$;

@@ -3,15 +3,9 @@
 create or replace function headrace_internal.level_tables(p_level text) returns table (privileges text, relation text)
 language sql immutable
 as $$
-    select p.privilege || case
-        when p.relation = 'outbox' and p_level <> 'admin' then ' (event_id, topic_id)' else '' end, p.relation
-    from (
-        select 'select' as privilege, g.relation, g.read_level as level from headrace_internal.guarded() g
-        union all select 'insert', g.relation, g.insert_level from headrace_internal.guarded() g
-        union all select 'update', g.relation, g.update_level from headrace_internal.guarded() g
-        union all select 'delete', g.relation, g.delete_level from headrace_internal.guarded() g
-    ) p
-    where p.level in (p_level, 'any') or (p_level = 'admin' and p.level is not null)
+    select g.command || case when g.relation = 'outbox' and p_level <> 'admin' then ' (event_id, topic_id)' else '' end, g.relation
+    from headrace_internal.guarded() g
+    where p_level = 'admin' or g.level in (p_level, 'any')
     union all
     select 'select', 'namespace_grant'
     union all

@@ -43,8 +43,8 @@ begin
             and coalesce(headrace_internal.next_position(v_topic_id, v_next.partition, v_next.position) > v_bound, true);
         -- A lock stays to the end of the transaction, so a partition that may have too few events is first checked without it:
         -- locked for nothing, its events would wait for the handler of another one.
-        for v_look in case when p_min > 1 then 1 else 2 end .. 2 loop
-            if v_look = 1 then
+        for v_round in case when p_min > 1 then 1 else 2 end .. 2 loop
+            if v_round = 1 then
                 v_cursor := v_next;
             else
                 select c.partition, c.position, c.attempts, c.single_to into v_cursor
@@ -54,7 +54,7 @@ begin
                 for no key update skip locked;
                 continue partitions when not found;
             end if;
-            v_max := case when v_cursor.single_to > v_cursor.position then 1 when v_look = 1 then least(p_min, v_left) else v_left end;
+            v_max := case when v_cursor.single_to > v_cursor.position then 1 when v_round = 1 then least(p_min, v_left) else v_left end;
             if v_cursor.partition < 0 then
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (

@@ -3,7 +3,7 @@
 -- 'retry'   the event is tried again after a growing pause with jitter;
 -- 'dead_letter'  the event was moved to the dead letters and the cursor has passed it;
 -- 'stopped' the partition waits for `headrace consumer resume`.
--- Locks: the cursor row. Call it in a transaction of its own, after the handler's was rolled back. Null, and nothing changes, if
+-- Locks: the cursor row. Index: log_position. Call it in a transaction of its own, after the handler's was rolled back. Null, and nothing changes, if
 -- the cursor has moved meanwhile (p_position differs): another node has handled the batch.
 create or replace function headrace.fail(
     p_consumer_id integer,
@@ -48,7 +48,13 @@ begin
         update headrace.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
-    perform headrace_internal.bury(p_consumer_id, p_partition, p_upto, 'dead', 'handler failed', p_error, v_attempts);
+    insert into headrace.dead_letter
+        (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
+    select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
+        'dead', 'handler failed', left(p_error, 10000), v_attempts
+    from headrace.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
+    on conflict on constraint dead_letter_once do update
+    set state = excluded.state, reason = excluded.reason, error = excluded.error, attempts = excluded.attempts, ended_at = null;
     perform headrace.advance(p_consumer_id, p_partition, p_upto);
     return 'dead_letter';
 end

@@ -28,7 +28,7 @@ begin
     end if;
     -- A regular expression counts to 255 at most; a number beyond the limit has 309 digits.
     if v_bytes > 308 and v_text ~ '[0-9]{250}' and headrace.json_number_too_big(p_payload) then
-        raise exception 'payload has a number beyond 1.8e308, which JSON readers refuse'
+        raise exception 'payload has a number beyond 1.8e308, which JSON readers reject'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
     if octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$' then

@@ -7,7 +7,7 @@ as $$
 declare
     v_position bigint;
 begin
-    perform headrace_internal.watch_correlator(c.topic_id, c.correlator)
+    perform headrace_internal.create_internal_consumer(c.topic_id, 'headrace.correlator.' || c.correlator)
     from headrace.correlator c where c.correlator_id = p_correlator_id and c.active;
     select u.position into v_position
     from headrace.correlator k

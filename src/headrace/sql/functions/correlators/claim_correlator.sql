@@ -17,7 +17,7 @@ begin
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    -- Looked at with the cursor in hand: who moves a topic to another engine, or a compiler, may have been here just before.
+    -- Checked while the cursor is locked: moving a topic to another engine and compiling lock it as well.
     if not found or (select t.engine from headrace.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then
         return;
     end if;

@@ -61,7 +61,7 @@ begin
                 array_agg(m.position) filter (where m.mark & 2 <> 0) as starts,
                 array_agg(m.place) filter (where m.mark > 3) as fired
             from marked m group by m.key
-        ), told as materialized (
+        ), changed_keys as materialized (
             select k.key, k.last, k.started_at, k.seen_at, coalesce(k.moved, '{}') as moved, k.starts, k.fired, coalesce(i.evidence, '{}') as evidence,
                 coalesce(i.evidence_total, 0) as evidence_total
             from by_key k
@@ -74,7 +74,7 @@ begin
             insert into headrace.correlator_instance (correlator_id, key, units, started_at, seen_at, evidence, evidence_total)
             select $4, k.key, array[($1)[(k.last & 1048575) + 1] / $3], k.started_at, k.seen_at, headrace_internal.newest(e.evidence, $9),
                 cardinality(e.evidence) + case when k.starts is null then k.evidence_total - cardinality(k.evidence) else 0 end
-            from told k
+            from changed_keys k
             cross join lateral (
                 select case when k.starts is null then k.evidence || k.moved
                     else k.moved[width_bucket(k.starts[cardinality(k.starts)], k.moved) + 1:] end as evidence
@@ -90,7 +90,7 @@ begin
         from (
             select k.key, f.place >> 20 as position, t.token, t.n, e.evidence,
                 cardinality(e.evidence) + case when f.began = 0 then k.evidence_total - cardinality(k.evidence) else 0 end as total
-            from told k
+            from changed_keys k
             cross join lateral (
                 -- How many starts came before it in this batch: its evidence begins after the last of them.
                 select f.place, coalesce(width_bucket((f.place >> 20) - 1, k.starts), 0) as began from unnest(k.fired) f (place)

@@ -9,7 +9,9 @@ begin
     return query
     select i.n, f.output_id, nullif(f.key, ''), v.outputs -> f.token,
         jsonb_build_object('correlator', v.correlator, 'token', f.token, 'key', f.key, 'at', f.output_at, 'position', f.position,
-            'evidence', f.evidence, 'type', l.type, 'payload', headrace_internal.quoted_payload(l.payload)),
+            -- The payload of the completing event, unless the quotation would exceed the limits of an event.
+            'evidence', f.evidence, 'type', l.type, 'payload', case when pg_column_size(l.payload) < 256
+                or octet_length(l.payload::text) <= 1000000 and headrace.json_depth(l.payload, 128) < 128 then l.payload end),
         jsonb_build_object('kind', 'correlator', 'correlator', v.correlator, 'version', v.version, 'topic', t.topic,
             'position', f.position, 'event_id', f.event_id, 'correlation_id', f.correlation_id, 'token', f.token),
         l.type, f.output_at

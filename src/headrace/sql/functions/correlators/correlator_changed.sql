@@ -28,7 +28,7 @@ begin
             return null;
         end if;
         if new.active then
-            perform headrace_internal.watch_correlator(new.topic_id, new.correlator);
+            perform headrace_internal.create_internal_consumer(new.topic_id, 'headrace.correlator.' || new.correlator);
         end if;
         if new.restart then
             update headrace.correlator c set restart = false where c.correlator_id = new.correlator_id;

@@ -12,7 +12,7 @@ as $$
 declare
     v_correlator record;
     v_before     timestamptz;
-    v_looked     record;
+    v_keys       record;
     v_forgotten  bigint := 0;
     v_count      bigint;
 begin
@@ -27,23 +27,23 @@ begin
         v_before := headrace.log_clock(v_correlator.topic_id) - v_correlator.forget_after;
         -- One more key: the next call starts there.
         select array_agg(o.ctid) filter (where o.seen_at < v_before) as old, case when count(*) > p_max then max(o.key) else '' end as next
-        into v_looked
+        into v_keys
         from (
             select i.ctid, i.key, i.seen_at from headrace.correlator_instance i
             where i.correlator_id = v_correlator.correlator_id and i.key >= v_correlator.forget_from
             order by i.key limit p_max + 1
         ) o;
-        if v_looked.old is not null then
+        if v_keys.old is not null then
             perform from headrace.cursor u
             where u.consumer_id = v_correlator.consumer_id and u.partition = -1 for no key update skip locked;
             continue when not found;
             -- By ctid: a row updated meanwhile has a new ctid and is skipped.
-            delete from headrace.correlator_instance i where i.ctid = any (v_looked.old) and i.seen_at < v_before;
+            delete from headrace.correlator_instance i where i.ctid = any (v_keys.old) and i.seen_at < v_before;
             get diagnostics v_count = row_count;
             v_forgotten := v_forgotten + v_count;
         end if;
-        update headrace.correlator_table t set forget_from = v_looked.next
-        where t.correlator_id = v_correlator.correlator_id and t.forget_from <> v_looked.next;
+        update headrace.correlator_table t set forget_from = v_keys.next
+        where t.correlator_id = v_correlator.correlator_id and t.forget_from <> v_keys.next;
     end loop;
     return v_forgotten;
 end

@@ -7,7 +7,7 @@ declare
     v_topics  integer[];
 begin
     select v.namespace, v.correlator into v_version from headrace.correlator_version v where v.version_id = p_version_id;
-    with made as (
+    with published as (
         insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select headrace.topic_id(o.wanted ->> 'topic', v_version.namespace), o.id, o.wanted ->> 'event',
             case when coalesce((o.wanted ->> 'keyed')::boolean, true) then o.key end, o.payload,
@@ -16,7 +16,7 @@ begin
         order by o.n
         returning topic_id
     )
-    select array_agg(distinct m.topic_id) into v_topics from made m;
+    select array_agg(distinct m.topic_id) into v_topics from published m;
     if v_topics is not null then
         perform headrace_internal.wake_topics(v_topics);
     end if;

@@ -1,29 +1,17 @@
--- Checks a rule's names against the registries: by the namespace's setting, an unknown name is rejected (HR340), warned about, or
--- allowed.
-create or replace function headrace_internal.check_names(p_namespace text, p_event_type text, p_action text) returns void
+-- Reports names of a rule or correlator that are not registered: by the namespace's setting, they are rejected (HR340), warned
+-- about, or allowed. p_unknown is the message; null: all names are registered.
+create or replace function headrace_internal.check_names(p_namespace text, p_unknown text, p_noun text) returns void
 language plpgsql stable
 as $$
 declare
-    v_policy  text;
-    v_unknown text;
+    v_policy text := (select n.unknown_names from headrace.namespace n where n.namespace = p_namespace);
+    v_hint   text := format('Insert the name into headrace.event_type or headrace.action, or correct the %s.', p_noun);
 begin
-    select n.unknown_names into v_policy from headrace.namespace n where n.namespace = p_namespace;
-    if v_policy = 'allow' then
+    if v_policy = 'allow' or p_unknown is null then
         return;
+    elsif v_policy = 'refuse' then
+        raise exception '%', p_unknown using errcode = 'HR340', hint = v_hint;
     end if;
-    v_unknown := nullif(concat_ws(' and ',
-        case when not exists (select from headrace.event_type e
-            where e.namespace = p_namespace and e.event_type = p_event_type) then format('event type "%s"', p_event_type) end,
-        case when not exists (select from headrace.action a
-            where a.namespace = p_namespace and a.action = p_action) then format('action "%s"', p_action) end), '');
-    if v_unknown is null then
-        return;
-    end if;
-    if v_policy = 'refuse' then
-        raise exception 'namespace "%" does not know %', p_namespace, v_unknown
-            using errcode = 'HR340', hint = 'Insert the name into headrace.event_type or headrace.action, or correct the rule.';
-    end if;
-    raise warning 'namespace "%" does not know %', p_namespace, v_unknown
-        using hint = 'Insert the name into headrace.event_type or headrace.action, or correct the rule.';
+    raise warning '%', p_unknown using hint = v_hint;
 end
 $$;

@@ -20,7 +20,7 @@ begin
     on conflict on constraint topic_name_unique do nothing
     returning topic_id into v_topic_id;
     if v_topic_id is null then
-        raise exception 'topic "%" is already there in namespace "%"', p_topic, v_namespace
+        raise exception 'topic "%" already exists in namespace "%"', p_topic, v_namespace
             using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
     end if;
     -- pg_partman sets the session's search_path to the one it found, which in the trigger is the pinned one.

@@ -7,6 +7,7 @@ create or replace function headrace.drop_expired(p_topic_id integer, p_before ti
 returns table (name text, from_at timestamptz, to_at timestamptz, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
 set lock_timeout = '200ms'
+set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -14,7 +15,9 @@ declare
     v_first   bigint;
     v_last    bigint;
     v_archive boolean;
+    v_partman record;
 begin
+    select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
     select t.archive into v_archive from headrace.topic t where t.topic_id = p_topic_id for no key update;
     for v_part in
         select p.name, p.from_at, p.to_at from headrace.time_partitions(p_topic_id) p
@@ -43,7 +46,12 @@ begin
             -- Here, because pg_partman hides the code of an error.
             execute format('lock table only headrace_internal.%I, %s in access exclusive mode', 'log_' || p_topic_id, v_part.name);
             update headrace.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
-            if not headrace_internal.partman_drop(p_topic_id, v_part.to_at) or to_regclass(v_part.name::text) is not null then
+            if v_partman.name_format is not null then
+                execute format('select %I.drop_partition_time(p_parent_table := %L, p_retention := %L, p_keep_table := false,'
+                        ' p_keep_index := false, p_reference_timestamp := %L)',
+                    v_partman.schema, 'headrace_internal.log_' || p_topic_id, interval '0', v_part.to_at);
+            end if;
+            if to_regclass(v_part.name::text) is not null then
                 execute format('drop table %s', v_part.name);
             end if;
         end if;

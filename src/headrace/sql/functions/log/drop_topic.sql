@@ -14,6 +14,7 @@ declare
     v_topic_id  integer := headrace.topic_id(p_topic, v_namespace);
     v_consumers text;
     v_captured  text;
+    v_partman   text := (select p.schema from headrace_internal.partman(v_topic_id) p);
 begin
     perform from headrace.topic t where t.topic_id = v_topic_id for update;
     select string_agg(c.consumer, ', ' order by c.consumer) into v_consumers
@@ -34,7 +35,10 @@ begin
     where c.topic_id = v_topic_id;
     delete from headrace.outbox o where o.topic_id = v_topic_id;
     delete from headrace.topic t where t.topic_id = v_topic_id;
-    perform headrace_internal.drop_branch(v_topic_id);
+    if v_partman is not null then
+        execute format('delete from %I.part_config where parent_table = %L', v_partman, 'headrace_internal.log_' || v_topic_id);
+    end if;
+    execute format('drop table if exists headrace_internal.%I', 'log_' || v_topic_id);
 exception when lock_not_available then
     raise exception 'topic "%" is not dropped: another transaction has held its row or the log for more than 2 s', p_topic
         using errcode = 'HR207', hint = 'Try again while no long transaction reads the log.';

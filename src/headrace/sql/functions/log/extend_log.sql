@@ -1,27 +1,40 @@
 -- Creates the time partitions for a moment and two widths ahead, through pg_partman if it manages the topic.
--- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue.
+-- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue. With pg_partman also the
+-- default partition, access exclusive, as every new partition beside it does.
 create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz) returns timestamptz
 language plpgsql volatile
 -- Borders do not move with the session's time zone.
 set timezone = 'UTC'
 as $$
 declare
-    v_branch text := 'log_' || p_topic_id;
-    v_format text := coalesce(headrace_internal.partman_format(p_topic_id), 'YYYYMMDD');
-    v_width  text;
-    v_from   timestamptz;
-    v_to     timestamptz;
-    v_name   text;
-    v_until  timestamptz;
+    v_branch  text := 'log_' || p_topic_id;
+    v_partman record;
+    v_default regclass;
+    v_width   text;
+    v_from    timestamptz;
+    v_to      timestamptz;
+    v_name    text;
+    v_until   timestamptz;
 begin
     select t.time_partition into strict v_width from headrace.topic t where t.topic_id = p_topic_id;
-    perform headrace_internal.partman_maintain(p_topic_id);
+    select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
+    if v_partman.name_format is not null then
+        select p.partdefid::regclass into v_default
+        from pg_partitioned_table p
+        where p.partrelid = to_regclass(format('headrace_internal.%I', v_branch)) and p.partdefid <> 0;
+        if found then
+            -- Here, because pg_partman hides the code of an error, and with it that the lock was not available.
+            execute format('lock table %s in access exclusive mode', v_default);
+        end if;
+        execute format('select %I.run_maintenance(p_parent_table := %L, p_analyze := false)',
+            v_partman.schema, 'headrace_internal.' || v_branch);
+    end if;
     for i in 0 .. 2 loop
         v_from := date_trunc(v_width, p_at) + i * ('1 ' || v_width)::interval;
         v_to := v_from + ('1 ' || v_width)::interval;
         continue when exists (
             select from headrace.time_partitions(p_topic_id) p where p.from_at < v_to and p.to_at > v_from);
-        v_name := v_branch || '_p' || to_char(v_from, v_format);
+        v_name := v_branch || '_p' || to_char(v_from, coalesce(v_partman.name_format, 'YYYYMMDD'));
         execute format('create table headrace_internal.%I (like headrace_internal.%I)', v_name, v_branch);
         execute format('alter table headrace_internal.%I attach partition headrace_internal.%I for values from (%L) to (%L)',
             v_branch, v_name, v_from, v_to);

@@ -1,5 +1,5 @@
 -- Marks topics as asleep that had no events for p_idle_s seconds, so that their publishers send a NOTIFY again.
--- Returns how soon the sequencer must look again: 'busy' (some topics are awake), 'watch' (a transaction that has published is
+-- Returns how soon the sequencer must check again: 'busy' (some topics are awake), 'watch' (a transaction that has published is
 -- still open and may have read "awake"), or 'sleep'.
 -- Locks: topic rows, no key update, skip locked.
 -- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.

@@ -1,17 +1,26 @@
--- After a topic was inserted: records its first partition count and creates its branch of the log. Runs as the owner, because a
--- branch is a table of ours; only a trigger, so nobody can call it.
+-- After a topic was inserted: records its first partition count and creates its branch of the log, managed by pg_partman if it is
+-- installed. Runs as the owner, because a branch is a table of ours; only a trigger, so nobody can call it.
 create or replace function headrace_internal.topic_created() returns trigger
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
 as $$
 declare
-    v_branch text := 'log_' || new.topic_id;
+    v_branch  text := 'log_' || new.topic_id;
+    v_partman record;
 begin
     insert into headrace_internal.topic_border (topic_id, position, partitions) values (new.topic_id, 0, new.partitions);
     execute format('create table headrace_internal.%I (like headrace.log) partition by range (appended_at)', v_branch);
     execute format('alter table headrace.log attach partition headrace_internal.%I for values in (%L)', v_branch, new.topic_id);
-    perform headrace_internal.partman_adopt(new.topic_id);
+    select p.schema, p.major into v_partman from headrace_internal.partman(new.topic_id) p;
+    if found then
+        execute format('select %I.create_parent(p_parent_table := %L, p_control := %L, p_type := %L, p_interval := %L,'
+                ' p_premake := 2, p_start_partition := %L)',
+            v_partman.schema, 'headrace_internal.' || v_branch, 'appended_at',
+            case when v_partman.major < 5 then 'native' else 'range' end,
+            '1 ' || new.time_partition, to_char(date_trunc(new.time_partition, headrace.clock()), 'YYYY-MM-DD'));
+    end if;
     perform headrace_internal.extend_log(new.topic_id, headrace.clock());
     return null;
 end

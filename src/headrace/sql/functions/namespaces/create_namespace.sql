@@ -5,7 +5,7 @@ as $$
 begin
     insert into headrace.namespace (namespace) values (p_namespace) on conflict on constraint namespace_pkey do nothing;
     if not found then
-        raise exception 'namespace "%" is already there', p_namespace
+        raise exception 'namespace "%" already exists', p_namespace
             using errcode = 'HR231', hint = 'Use it, or choose another name.';
     end if;
 end

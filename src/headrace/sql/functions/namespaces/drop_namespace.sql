@@ -4,6 +4,8 @@ language plpgsql volatile
 as $$
 declare
     v_topics text;
+    v_queue  regclass;
+    v_holds  boolean;
     v_role   regrole;
 begin
     perform headrace_internal.namespace_exists(p_namespace);
@@ -16,10 +18,15 @@ begin
         raise exception 'namespace "%" has topics: %', p_namespace, v_topics
             using errcode = 'HR232', hint = 'Drop them first.';
     end if;
-    if headrace_internal.queue_holds(p_namespace) then
-        raise exception 'namespace "%" has actions or dead letters in its queue', p_namespace
-            using errcode = 'HR232', hint = 'Handle or purge them first.';
-    end if;
+    for v_queue in
+        select q.queue_table from headrace_internal.queue_tables(p_namespace) q (queue_table) where q.queue_table::text !~ '\ma_'
+    loop
+        execute format('select exists (select from %s)', v_queue) into v_holds;
+        if v_holds then
+            raise exception 'namespace "%" has actions or dead letters in its queue', p_namespace
+                using errcode = 'HR232', hint = 'Handle or purge them first.';
+        end if;
+    end loop;
     for v_role in
         select distinct g.role from headrace.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
     loop

@@ -6,7 +6,7 @@ as $$
 declare
     v_position bigint;
 begin
-    perform headrace_internal.watch_topic(p_topic_id);
+    perform headrace_internal.create_internal_consumer(p_topic_id, 'headrace.rules');
     select u.position into strict v_position
     from headrace.consumer c
     join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1

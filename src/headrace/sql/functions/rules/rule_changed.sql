@@ -16,7 +16,7 @@ begin
             perform headrace_internal.end_rules(array_agg(o.rule_id), array_agg(o.version))
             from former o join written n on n.rule_id = o.rule_id where n.topic_id <> o.topic_id;
         end if;
-        with made as (
+        with new_versions as (
             insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                 priority, delay_s, timing, active)
             select n.rule_id, n.version, n.namespace, n.rule, n.topic_id, n.event_type, n.condition, n.action,
@@ -26,7 +26,8 @@ begin
             order by n.rule_id
             returning topic_id
         )
-        select count(headrace_internal.watch_topic(d.topic_id)) > 0 into v_changed from (select distinct m.topic_id from made m) d;
+        select count(headrace_internal.create_internal_consumer(d.topic_id, 'headrace.rules')) > 0 into v_changed
+        from (select distinct m.topic_id from new_versions m) d;
     end if;
     if v_changed then
         perform pg_notify('headrace_rule', '');

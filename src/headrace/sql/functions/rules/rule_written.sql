@@ -16,7 +16,11 @@ begin
         end if;
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
-    perform headrace_internal.check_names(new.namespace, new.event_type, new.action);
+    perform headrace_internal.check_names(new.namespace, format('namespace "%s" does not know ', new.namespace) || nullif(concat_ws(' and ',
+        case when not exists (select from headrace.event_type e
+            where e.namespace = new.namespace and e.event_type = new.event_type) then format('event type "%s"', new.event_type) end,
+        case when not exists (select from headrace.action a
+            where a.namespace = new.namespace and a.action = new.action) then format('action "%s"', new.action) end), ''), 'rule');
     -- A rule that moves to another topic ends in the old one, and that is a version too.
     new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
     new.status := 'pending';

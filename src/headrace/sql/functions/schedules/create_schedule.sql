@@ -28,7 +28,7 @@ begin
     on conflict on constraint schedule_name_unique do nothing
     returning schedule_id into v_schedule_id;
     if v_schedule_id is null then
-        raise exception 'schedule "%" is already there in namespace "%"', p_schedule, v_namespace
+        raise exception 'schedule "%" already exists in namespace "%"', p_schedule, v_namespace
             using errcode = 'HR230', hint = 'Change it with headrace.alter_schedule, or choose another name.';
     end if;
     return v_schedule_id;

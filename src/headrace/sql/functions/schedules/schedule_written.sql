@@ -14,8 +14,11 @@ begin
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
-    if tg_op = 'INSERT' or new.zone is distinct from old.zone then
-        perform headrace_internal.check_zone(new.zone);
+    -- Only IANA names: PostgreSQL itself would accept abbreviations and formulas too.
+    if (tg_op = 'INSERT' or new.zone is distinct from old.zone) and (new.zone ~ '^(posix|right|localtime|Factory)'
+        or not exists (select from pg_timezone_names z where z.name = new.zone)) then
+        raise exception 'there is no time zone "%"', left(new.zone, 100)
+            using errcode = 'HR331', hint = 'Use an IANA name such as Europe/Berlin, or UTC.';
     end if;
     perform headrace.event_within_limits(new.type, new.key, new.payload,
         new.headers || headrace_internal.schedule_headers(0, new.schedule, headrace.clock()));
