@@ -110,7 +110,7 @@ def _flat_graph(table: Table, index: int, unit: Flat) -> _Graph:
             following, action = unit.next[cell], unit.action[cell]
             if following != state or action:
                 edges.setdefault((state, following, action), []).append(names[symbol])
-    for (state, due), (following, action) in unit.ticks.items():
+    for state, due, following, action in unit.ticks:
         timers = [f"after {print_duration(d)}" for timer, d in enumerate(table.timers) if due >> timer & 1]
         edges.setdefault((state, following, action), []).append(" with ".join(timers))
     reached = {0, *(following for _, following, _ in edges)}

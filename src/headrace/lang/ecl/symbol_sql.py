@@ -100,10 +100,9 @@ class _Printer:
     def _decision(self, decision: Decision) -> str:
         if isinstance(decision, int):
             return str(decision)
-        number, yes, no = decision
         # An unknown predicate stays unknown, which `when` takes as no.
-        predicate = self._predicate(self.table.predicates[number])
-        return f"case when {predicate} then {self._decision(yes)} else {self._decision(no)} end"
+        predicate = self._predicate(self.table.predicates[decision.predicate])
+        return f"case when {predicate} then {self._decision(decision.yes)} else {self._decision(decision.no)} end"
 
     def _predicate(self, predicate: t.Predicate) -> str:
         match predicate:

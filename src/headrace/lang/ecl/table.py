@@ -5,11 +5,16 @@ tables; `run_step` is pure, and for a table with one flat unit and no timers it 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
+
+import msgspec
 
 from headrace.lang.ecl.alphabet import Alphabet
 from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.errors import TableError
 from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
@@ -17,14 +22,22 @@ from headrace.lang.ecl.predicate import holds
 from headrace.lang.ecl.tree import Predicate
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"predicate_texts": "predicates"},
+    dict=True,
+):
     """A compiled pattern. `components` are the root units that run side by side; timers are durations in µs.
 
     `completes` is false for a `parallel` at the top, which never completes."""
 
+    format: Literal["headrace.ecl.table"] = "headrace.ecl.table"
+    version: Literal[1]
     pattern: str
-    predicates: tuple[Predicate, ...]
+    predicate_texts: tuple[str, ...]
     tokens: tuple[str, ...]
     timers: tuple[int, ...]
     alphabets: tuple[Alphabet, ...]
@@ -32,6 +45,12 @@ class Table:
     units: tuple[Unit, ...]
     components: tuple[int, ...]
     completes: bool
+
+    @cached_property
+    def predicates(self) -> tuple[Predicate, ...]:
+        from headrace.lang.ecl.parser import parse_predicate
+
+        return tuple(parse_predicate(text) for text in self.predicate_texts)
 
     @cached_property
     def simple(self) -> bool:
@@ -46,6 +65,24 @@ class Table:
     def states(self) -> int:
         """Rows of all automata and one for each other unit: the size of the table, not of the space it spans."""
         return sum(unit.states if isinstance(unit, Flat) else 1 for unit in self.units)
+
+
+def to_json(table: Table) -> bytes:
+    """Compact JSON in a fixed order of fields: the same bytes for the same pattern."""
+    return msgspec.json.encode(table, order="deterministic")
+
+
+def from_json(data: bytes | str) -> Table:
+    """The table of a JSON text. Raises TableError for anything else, naming the place."""
+    try:
+        return msgspec.json.decode(data, type=Table)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TableError(f"not a compiled table of version 1: {error}; compile the pattern again") from error
+
+
+def table_hash(table: Table) -> str:
+    """Names a table: equal for the same pattern, whatever its layout in the text."""
+    return hashlib.sha256(to_json(table)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
