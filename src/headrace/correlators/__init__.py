@@ -7,6 +7,7 @@ from headrace.correlators.batches import BatchResult, WatchedCorrelator
 from headrace.correlators.change import KeyEffect
 from headrace.correlators.corpus import run_cases
 from headrace.correlators.correlator import (
+    CORRELATORS,
     Correlator,
     CorrelatorState,
     alter_correlator,
@@ -14,8 +15,8 @@ from headrace.correlators.correlator import (
     drop_correlator,
     get_correlator,
     list_correlators,
+    load_correlators,
 )
-from headrace.correlators.correlator_file import CORRELATORS, load_correlators
 from headrace.correlators.engine import CorrelatorEngine
 from headrace.correlators.explanation import KeyState, key_state
 from headrace.correlators.history import PastOutput, list_correlations

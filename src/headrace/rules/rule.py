@@ -1,14 +1,16 @@
-"""Rules: create, alter, drop, list. The truth is the table headrace.rule."""
+"""Rules: create, alter, drop, list, and read from files. The truth is the table headrace.rule."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from headrace.core import RuleExists, UnknownRule
 from headrace.db import Connection, map_database_errors, query
-from headrace.definitions import state_row
+from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse
 
 
@@ -98,3 +100,40 @@ def _parameters(rule: Rule, namespace: str | None, source: str) -> dict[str, str
 def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownRule:
     known = ", ".join(state.rule.name for state in list_rules(conn, namespace=namespace)[:10])
     return UnknownRule(f"there is no rule {name!r}; known rules: {known or 'none'}")
+
+
+class RuleKind(DefinitionKind[Rule]):
+    """Rules as a kind of definition; every shard has all of them."""
+
+    noun = "rule"
+    type = Rule
+    usual_fields = "name, topic, event_type, condition, action"
+
+    def check(self, definition: Rule) -> None:
+        parse(definition.condition)
+
+    def summary(self, definition: Rule) -> str:
+        return f"{definition.topic}, {definition.event_type}: {definition.condition} → {definition.action}"
+
+    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Rule]]:
+        return [StoredDefinition(state.rule, state.source) for state in list_rules(conn, namespace=namespace)]
+
+    def create(self, conn: Connection, definition: Rule, *, namespace: str | None, source: str) -> None:
+        create_rule(conn, definition, namespace=namespace, source=source)
+
+    def alter(
+        self, conn: Connection, before: Rule, after: Rule, *, namespace: str | None, source: str, restart: bool
+    ) -> Mapping[str, int]:
+        alter_rule(conn, after, namespace=namespace, source=source)
+        return {}
+
+    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None:
+        drop_rule(conn, name, namespace=namespace)
+
+
+RULES = RuleKind()
+
+
+def load_rules(path: Path | str) -> tuple[Rule, ...]:
+    """The rules of a file, checked. Raises InvalidDefinitionFile, and ConditionError for an invalid condition."""
+    return cast(tuple[Rule, ...], load_definitions(path, (RULES,)))
