@@ -10,7 +10,6 @@ from functools import lru_cache
 from headrace.lang.condition.checker import type_name, value_node
 from headrace.lang.condition.errors import Diagnostic, locate_error
 from headrace.lang.condition.parser import parse_operand
-from headrace.lang.condition.postgres_printer import node_to_postgres
 from headrace.lang.condition.tree import Node, Type
 
 _ALLOWED = "text, an integer or a boolean, such as object ->> 'account', key, (object -> 'n')::int"
@@ -27,9 +26,3 @@ def parse_scalar(text: str) -> Node:
         return node
     except Diagnostic as diagnostic:
         raise locate_error(text, diagnostic) from None
-
-
-def scalar_to_postgres(scalar: Node) -> str:
-    """The value as SQL of type text, over the columns type, key, headers, payload and emitted_at; null where it is unknown."""
-    sql = node_to_postgres(scalar)
-    return sql if scalar.type is Type.TEXT else f"({sql})::text"

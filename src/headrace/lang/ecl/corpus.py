@@ -8,7 +8,7 @@ after the last event."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -85,12 +85,13 @@ def load_corpus(path: Path) -> tuple[Case, ...]:
 
 def make_engine(pattern: Pattern, engine: EngineName, evaluator: Evaluator = evaluate_condition) -> Engine[object]:
     """One of the engines by name."""
-    engines: dict[EngineName, Callable[[], object]] = {
-        "interpreter": lambda: Interpreter(pattern, evaluator=evaluator),
-        "machine": lambda: MachineEngine(build_machine(pattern), evaluator=evaluator),
-        "table": lambda: TableEngine(compile(pattern), evaluator=evaluator),
-    }
-    return cast(Engine[object], engines[engine]())
+    match engine:
+        case "interpreter":
+            return cast(Engine[object], Interpreter(pattern, evaluator=evaluator))
+        case "machine":
+            return cast(Engine[object], MachineEngine(build_machine(pattern), evaluator=evaluator))
+        case "table":
+            return cast(Engine[object], TableEngine(compile(pattern), evaluator=evaluator))
 
 
 def run_case(case: Case, engine: EngineName, *, evaluator: Evaluator = evaluate_condition) -> str | None:

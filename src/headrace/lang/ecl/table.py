@@ -1,7 +1,7 @@
 """The table: a compiled pattern as immutable integers, and the function that steps it.
 
 Owns the layout that every engine executes (docs/ecl-table.md) and the deadlines of a state. Promises: equal patterns give equal
-tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
+tables; `run_step` is pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from headrace.lang.ecl.alphabet import Alphabet
 from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.errors import TableError
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
+from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
 from headrace.lang.ecl.predicate import holds
@@ -115,12 +115,6 @@ def classify(table: Table, event: Event, evaluator: Evaluator = evaluate_conditi
 
 def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...]]:
     """Timers due at or before `time` first, then the event of these symbols."""
-    if table.simple:
-        (unit,) = table.units
-        assert isinstance(unit, Flat)
-        cell = state.units[0] * unit.symbols + symbols[0]
-        tokens = table.actions[unit.action[cell]][0]
-        return TableState((unit.next[cell],)), tuple(Output(table.tokens[token], time) for token in tokens)
     state, fired = advance_state(table, state, time)
     state, outputs = _take(table, state, symbols, 0, time)
     return state, fired + outputs
@@ -128,12 +122,7 @@ def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tu
 
 def advance_state(table: Table, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
     """Fires the timers due at or before a time, deadline by deadline."""
-
-    def fire(state: TableState, now: int) -> tuple[TableState, tuple[Output, ...]]:
-        due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
-        return _take(table, state, None, due, now)
-
-    return fire_due_timers(state, time, next_deadline, fire)
+    return TableEngine(table).advance(state, time)
 
 
 def earliest(deadlines: tuple[int | None, ...]) -> int | None:
@@ -182,7 +171,7 @@ def next_deadlines(table: Table, before: tuple[int | None, ...], live: int, star
     )
 
 
-class TableEngine:
+class TableEngine(Engine[TableState]):
     """An engine that runs a compiled table."""
 
     def __init__(self, table: Table, *, evaluator: Evaluator = evaluate_condition) -> None:
@@ -192,14 +181,14 @@ class TableEngine:
     def start(self, time: int) -> TableState:
         return start_state(self._table, time)
 
-    def step(self, state: TableState, event: Event) -> tuple[TableState, tuple[Output, ...]]:
-        return run_step(self._table, state, classify(self._table, event, self._evaluator), event.time)
-
-    def advance(self, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
-        return advance_state(self._table, state, time)
-
     def status(self, state: TableState) -> Status:
         return status_of(self._table, state)
 
     def next_deadline(self, state: TableState) -> int | None:
         return next_deadline(state)
+
+    def take(self, state: TableState, event: Event | None, now: int) -> tuple[TableState, tuple[Output, ...]]:
+        if event is not None:
+            return _take(self._table, state, classify(self._table, event, self._evaluator), 0, now)
+        due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
+        return _take(self._table, state, None, due, now)
