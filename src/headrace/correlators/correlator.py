@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,13 +10,24 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from headrace.core import CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
-from headrace.correlators.change import KeyEffect, map_states
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import Pattern, Table, compile, from_json, parse
+from headrace.lang.ecl import (
+    Pattern,
+    StateLimitExceeded,
+    StateMapping,
+    Table,
+    compile,
+    equivalent_states,
+    from_json,
+    parse,
+    table_hash,
+)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +64,14 @@ class CorrelatorState:
     restarted: int | None
     written_at: datetime
     written_by: str
+
+
+@dataclass(frozen=True)
+class KeyEffect:
+    """What a change means for the keys: how many continue from their state, and how many start afresh."""
+
+    carried: int
+    restarted: int
 
 
 def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
@@ -142,6 +162,17 @@ def _effect(conn: Connection, correlator: Correlator, table: Table, namespace: s
     mapping = map_states(correlator.name, from_json(before[0]), table)
     carried = total if mapping is None else sum(count for units, count in counts if tuple(units) in mapping.units)
     return KeyEffect(carried, total - carried)
+
+
+def map_states(correlator: str, old: Table, new: Table) -> StateMapping | None:
+    """Which state continues as which; None: the tables are equal, so every state continues as itself."""
+    if table_hash(old) == table_hash(new):
+        return None
+    try:
+        return equivalent_states(old, new)
+    except StateLimitExceeded as error:
+        logger.warning("correlator %s: all keys start afresh: %s", correlator, error)
+        return StateMapping({}, ())
 
 
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:

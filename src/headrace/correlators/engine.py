@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
-from headrace.correlators.compiler import compile_correlator, pending_correlators
+from headrace.correlators.compiler import compile_correlator
 from headrace.db import Pool, Subscription, query
 from headrace.definitions import IDLE_S, DefinitionEngine
 
@@ -33,7 +33,8 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
 
     async def compile_once(self) -> int:
         async with self._pool.connection() as conn:
-            compiled = sum([await compile_correlator(conn, correlator_id) for correlator_id in await pending_correlators(conn)])
+            pending = await (await conn.execute(query("correlators/pending_correlators"))).fetchall()
+            compiled = sum([await compile_correlator(conn, correlator_id) for (correlator_id,) in pending])
             await conn.execute("select headrace_internal.show_correlator_status()")
         return compiled
 

@@ -5,8 +5,19 @@ firings, actions and the cursor commit together; every event ends as matched or 
 
 from headrace.rules.condition_tester import database_engine
 from headrace.rules.engine import FiredBatch, RuleEngine, WatchedTopic
-from headrace.rules.rule import RULES, Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules, load_rules
-from headrace.rules.versions import RuleVersion, list_rule_versions
+from headrace.rules.rule import (
+    RULES,
+    Rule,
+    RuleState,
+    RuleVersion,
+    alter_rule,
+    create_rule,
+    drop_rule,
+    get_rule,
+    list_rule_versions,
+    list_rules,
+    load_rules,
+)
 
 __all__ = [
     "RULES",

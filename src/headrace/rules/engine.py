@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
+from headrace.db import query
 from headrace.definitions import IDLE_S, DefinitionEngine
-from headrace.rules.compiler import compile_topic, pending_topics
+from headrace.rules.compiler import compile_topic
 
 BATCH = 2000
 
@@ -53,7 +54,8 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
 
     async def compile_once(self) -> int:
         async with self._pool.connection() as conn:
-            compiled = sum([await compile_topic(conn, topic_id) for topic_id in await pending_topics(conn)])
+            topics = await (await conn.execute(query("rules/pending_topics"))).fetchall()
+            compiled = sum([await compile_topic(conn, topic_id) for (topic_id,) in topics])
             if not compiled:
                 await conn.execute("select headrace_internal.show_status()")
         return compiled

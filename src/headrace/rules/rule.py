@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from psycopg.rows import class_row
+
 from headrace.core import RuleExists, UnknownRule
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
@@ -44,6 +46,31 @@ class RuleState:
     since_position: int | None
     written_at: datetime
     written_by: str
+
+
+@dataclass(frozen=True)
+class RuleVersion:
+    """A version of a rule, active from `since_position` to `until_position`, both included; never if the first is None.
+
+    A rule that was dropped and created again has a new `rule_id`; `dropped` marks the version that is the drop."""
+
+    rule_id: int
+    version: int
+    topic: str
+    event_type: str
+    condition: str
+    action: str
+    priority: int
+    delay_s: int
+    timing: str
+    active: bool
+    dropped: bool
+    written_at: datetime
+    written_by: str
+    status: str
+    error: str | None
+    since_position: int | None
+    until_position: int | None
 
 
 def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
@@ -87,6 +114,15 @@ def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> Ru
     for state in list_rules(conn, name=name, namespace=namespace):
         return state
     raise _unknown(conn, name, namespace)
+
+
+def list_rule_versions(conn: Connection, name: str, *, namespace: str | None = None) -> list[RuleVersion]:
+    """All versions of a rule, oldest first, also of a dropped one. Raises UnknownRule if there never was one."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(RuleVersion)) as cursor:
+        versions = cursor.execute(query("rules/versions"), {"rule": name, "namespace": namespace}).fetchall()
+    if not versions:
+        raise UnknownRule(f"there never was a rule {name!r}; see: headrace rule list")
+    return versions
 
 
 def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:

@@ -5,7 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.condition import Condition, parse
+from headrace.lang.condition.condition import Condition, parse, parse_scalar
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
     Engine,
@@ -23,7 +23,6 @@ from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
-from headrace.lang.condition.scalar import parse_scalar
 from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal

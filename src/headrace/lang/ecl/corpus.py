@@ -20,13 +20,13 @@ import msgspec
 from headrace.lang.condition import Json, Sample, moment_of
 from headrace.lang.corpus_file import load_cases
 from headrace.lang.ecl.compiler import compile
-from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.errors import CorpusError
 from headrace.lang.ecl.events import US_PER_S, Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.interpreter import Interpreter
 from headrace.lang.ecl.machine import MachineEngine
 from headrace.lang.ecl.machine_builder import build_machine
 from headrace.lang.ecl.parser import parse
+from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.lang.ecl.table import TableEngine
 from headrace.lang.ecl.tree import Pattern
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
-from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.tree import Pattern, lower
 
 WAITING, SUCCESS, FAILURE = Status.WAITING, Status.SUCCESS, Status.FAILURE

@@ -13,12 +13,11 @@ from typing import Literal
 import msgspec
 
 from headrace.lang.ecl.alphabet import Alphabet
-from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.errors import TableError
 from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
-from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.tree import Predicate
 
 
