@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an engine made of a case: outputs per event (those of timers due by it first), the status at the end, and `late`, the
+    """The answers of an engine to a case: outputs per event (those of timers due by it first), the status at the end, and `late`, the
     outputs of timers after the last event."""
 
     outputs: tuple[tuple[Output, ...], ...]

@@ -114,7 +114,7 @@ def _hint(text: str, at: int, token: Token, accepts: set[str]) -> str:
         if close:
             return f"did you mean `{close[0]}`?"
     if token.type == "DURATION" or (token.type == "INT" and "DURATION" in accepts):
-        return "a duration needs a unit, as in 10 s; a count stands in brackets, as in loop(3)"
+        return "a duration needs a unit, as in 10 s; write a count in brackets, as in loop(3)"
     return _expected(accepts)
 
 
