@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import msgspec
 
@@ -66,7 +67,7 @@ class Classes:
 def make_alphabet(classes: Classes, situations: Sequence[Situation]) -> Alphabet:
     by_type: dict[str | None, list[Situation]] = {}
     examples: dict[int, Example] = {}
-    for situation in _plainest_first(situations):
+    for situation in sorted(situations, key=attrgetter("unknowns")):
         by_type.setdefault(situation.type, []).append(situation)
         symbol = classes.symbol_of[situation.vector]
         examples.setdefault(symbol, Example(situation.type, situation.truths))
@@ -74,11 +75,6 @@ def make_alphabet(classes: Classes, situations: Sequence[Situation]) -> Alphabet
     other = decisions.pop(None)
     types = {type_: decision for type_, decision in decisions.items() if type_ is not None and decision != other}
     return Alphabet(classes.size, types, other, tuple(examples[symbol] for symbol in range(classes.size)))
-
-
-def _plainest_first(situations: Sequence[Situation]) -> list[Situation]:
-    """Situations without unknowns first, so that examples are plausible events."""
-    return sorted(situations, key=lambda situation: sum(truth is None for _, truth in situation.truths))
 
 
 def _decide(situations: Sequence[Situation], symbol_of: Mapping[int, int]) -> Decision:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from headrace.lang.ecl.alphabet import Example
 from headrace.lang.ecl.errors import StateLimitExceeded
@@ -205,7 +206,7 @@ def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
-    plainest = sorted(situations, key=lambda situation: sum(truth is None for _, truth in situation.truths))
+    plainest = sorted(situations, key=attrgetter("unknowns"))
     return [(s, tuple(_symbols(table, numbers, s.type, s.vector) for table in tables)) for s in plainest]
 
 
