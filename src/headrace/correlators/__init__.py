@@ -4,18 +4,19 @@ Owns: correlators, their versions, and the instance state of every key. Promises
 per position and deadline, because states, outputs and the cursor commit together; user text is never executed."""
 
 from headrace.correlators.batches import BatchResult, WatchedCorrelator
-from headrace.correlators.change import KeyEffect
 from headrace.correlators.corpus import run_cases
 from headrace.correlators.correlator import (
+    CORRELATORS,
     Correlator,
     CorrelatorState,
+    KeyEffect,
     alter_correlator,
     create_correlator,
     drop_correlator,
     get_correlator,
     list_correlators,
+    load_correlators,
 )
-from headrace.correlators.correlator_file import CORRELATORS, load_correlators
 from headrace.correlators.engine import CorrelatorEngine
 from headrace.correlators.explanation import KeyState, key_state
 from headrace.correlators.history import PastOutput, list_correlations

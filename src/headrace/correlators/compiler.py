@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from psycopg.rows import class_row
 
 from headrace.core import JSON, FeedbackLoop, HeadraceError, UnregisteredName, encode
-from headrace.correlators.change import KeyEffect, map_states
+from headrace.correlators.correlator import KeyEffect, map_states
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.instances import array_literal
 from headrace.correlators.symbols import symbols_body, symbols_function
@@ -51,11 +51,6 @@ class Compiled:
     table: Table | None = None
     warning: str | None = None
     error: str | None = None
-
-
-async def pending_correlators(conn: AsyncConnection) -> list[int]:
-    """The ids of correlators with versions to compile."""
-    return [row[0] for row in await (await conn.execute(query("correlators/pending_correlators"))).fetchall()]
 
 
 async def compile_correlator(conn: AsyncConnection, correlator_id: int) -> int:

@@ -38,7 +38,7 @@ class Run:
 async def run_cases(conn: AsyncConnection, cases: Sequence[Case]) -> list[str | None]:
     """The difference between the database's answers and those of each case, or None."""
     observations = await observe(conn, [Run(case.pattern, case.events) for case in cases])
-    return [difference(case, "database", seen) for case, seen in zip(cases, observations, strict=True)]
+    return [difference(case, "database", answer) for case, answer in zip(cases, observations, strict=True)]
 
 
 async def observe(conn: AsyncConnection, runs: Sequence[Run]) -> list[Observation]:

@@ -1,20 +1,33 @@
-"""Creates, changes, drops and reads correlators. The table headrace.correlator holds them; nothing is kept here."""
+"""Correlators: create, alter, drop, list, and read from files. The table headrace.correlator holds them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 from headrace.core import CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
-from headrace.correlators.change import KeyEffect, map_states
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
-from headrace.definitions import state_row
+from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import Pattern, Table, compile, from_json, parse
+from headrace.lang.ecl import (
+    Pattern,
+    StateLimitExceeded,
+    StateMapping,
+    Table,
+    compile,
+    equivalent_states,
+    from_json,
+    parse,
+    table_hash,
+)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +64,14 @@ class CorrelatorState:
     restarted: int | None
     written_at: datetime
     written_by: str
+
+
+@dataclass(frozen=True)
+class KeyEffect:
+    """What a change means for the keys: how many continue from their state, and how many start afresh."""
+
+    carried: int
+    restarted: int
 
 
 def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
@@ -143,6 +164,17 @@ def _effect(conn: Connection, correlator: Correlator, table: Table, namespace: s
     return KeyEffect(carried, total - carried)
 
 
+def map_states(correlator: str, old: Table, new: Table) -> StateMapping | None:
+    """Which state continues as which; None: the tables are equal, so every state continues as itself."""
+    if table_hash(old) == table_hash(new):
+        return None
+    try:
+        return equivalent_states(old, new)
+    except StateLimitExceeded as error:
+        logger.warning("correlator %s: all keys start afresh: %s", correlator, error)
+        return StateMapping({}, ())
+
+
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
     outputs = read_outputs(correlator.pop("outputs"))
     return CorrelatorState(correlator=Correlator(**correlator, outputs=outputs), **rest)
@@ -159,3 +191,46 @@ def _parameters(
 def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownCorrelator:
     known = ", ".join(state.correlator.name for state in list_correlators(conn, namespace=namespace)[:10])
     return UnknownCorrelator(f"there is no correlator {name!r}; known correlators: {known or 'none'}")
+
+
+class CorrelatorKind(DefinitionKind[Correlator]):
+    """Correlators as a kind of definition; every shard has all of them. A file writes `forget_after` as P30D (ISO 8601)."""
+
+    noun = "correlator"
+    type = Correlator
+    usual_fields = "name, topic, pattern, outputs"
+    readers: ClassVar = {"outputs": lambda outputs: read_outputs(outputs or {})}
+
+    def check(self, definition: Correlator) -> None:
+        parse_texts(definition)
+
+    def summary(self, definition: Correlator) -> str:
+        return f"{definition.topic}: {' '.join(definition.pattern.split())} → {', '.join(definition.outputs)}"
+
+    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Correlator]]:
+        return [StoredDefinition(state.correlator, state.source) for state in list_correlators(conn, namespace=namespace)]
+
+    def create(self, conn: Connection, definition: Correlator, *, namespace: str | None, source: str) -> None:
+        create_correlator(conn, definition, namespace=namespace, source=source)
+
+    def alter(
+        self, conn: Connection, before: Correlator, after: Correlator, *, namespace: str | None, source: str, restart: bool
+    ) -> Mapping[str, int]:
+        """Where the topic differs, the old correlator is dropped and the new one starts without state."""
+        if before.topic != after.topic:
+            self.drop(conn, before.name, namespace=namespace)
+            self.create(conn, after, namespace=namespace, source=source)
+            return {}
+        keys = alter_correlator(conn, after, namespace=namespace, source=source, restart=restart)
+        return {"carried": keys.carried, "restarted": keys.restarted}
+
+    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None:
+        drop_correlator(conn, name, namespace=namespace)
+
+
+CORRELATORS = CorrelatorKind()
+
+
+def load_correlators(path: Path | str) -> tuple[Correlator, ...]:
+    """The correlators of a file, checked. Raises InvalidDefinitionFile, InvalidOutputs, PatternError, ConditionError."""
+    return cast(tuple[Correlator, ...], load_definitions(path, (CORRELATORS,)))

@@ -8,48 +8,33 @@ from __future__ import annotations
 
 import asyncio
 
-from psycopg.rows import class_row
-
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
-from headrace.correlators.compiler import compile_correlator, pending_correlators
+from headrace.correlators.compiler import compile_correlator
 from headrace.db import Pool, Subscription, query
-from headrace.definitions import IDLE_S, DefinitionLoops, Failures
+from headrace.definitions import IDLE_S, DefinitionEngine
 
 AT_ONCE = 2
 """Correlators that one node runs concurrently."""
 
 
-class CorrelatorEngine:
+class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     """Compiles correlators and runs each one in its own loop until `stop` is set."""
 
     noun = "correlator"
+    consumer_type = WatchedCorrelator
+    watched_query = "correlators/watched_correlators"
 
-    def __init__(self, pool: Pool, bell: Subscription, log_bell: Subscription, stop: asyncio.Event) -> None:
-        self._pool = pool
-        self._watch: DefinitionLoops[WatchedCorrelator] = DefinitionLoops(self, bell, log_bell, stop)
+    def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
+        super().__init__(pool, written, appended, stop)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._stepper = Stepper()
-        self._failures = Failures()
-        self.events = 0
-        """How many events these correlators have processed."""
         self.outputs = 0
-
-    @property
-    def failures(self) -> int:
-        return self._failures.count
-
-    async def run(self) -> None:
-        await self._watch.run()
-
-    async def watched(self) -> list[WatchedCorrelator]:
-        """The correlators with an active version."""
-        async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(WatchedCorrelator)) as cursor:
-            return await (await cursor.execute(query("correlators/watched_correlators"))).fetchall()
+        """How many tokens were pushed here."""
 
     async def compile_once(self) -> int:
-        """Compiles the pending versions, and returns how many there were."""
         async with self._pool.connection() as conn:
-            compiled = sum([await compile_correlator(conn, correlator_id) for correlator_id in await pending_correlators(conn)])
+            pending = await (await conn.execute(query("correlators/pending_correlators"))).fetchall()
+            compiled = sum([await compile_correlator(conn, correlator_id) for (correlator_id,) in pending])
             await conn.execute("select headrace_internal.show_correlator_status()")
         return compiled
 
@@ -63,7 +48,7 @@ class CorrelatorEngine:
     async def step_once(self, watched: WatchedCorrelator, *, most: int | None = None) -> BatchResult | None:
         """One batch of events; None when nothing is due here."""
         done: BatchResult | None = None
-        async with self._pool.connection() as conn, self._failures.recorded(conn, watched), conn.transaction():
+        async with self._pool.connection() as conn, self._record_failures(conn, watched), conn.transaction():
             done = await self._stepper.step(conn, watched, most or watched.batch)
         if done:
             self.events += done.events
@@ -74,7 +59,7 @@ class CorrelatorEngine:
         """Fires the timers that are due without an event; returns of how many keys."""
         if watched.simple:
             return 0
-        async with self._pool.connection() as conn, self._failures.recorded(conn, watched):
+        async with self._pool.connection() as conn, self._record_failures(conn, watched):
             parameters = {"correlator_id": watched.correlator_id}
             if await (await conn.execute(query("correlators/any_due"), parameters)).fetchone() is None:
                 return 0

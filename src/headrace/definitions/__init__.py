@@ -4,9 +4,8 @@ Owns: files of definitions, plan and apply, the registries of event types and ac
 and runs definitions. Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
 
 from headrace.definitions.definition import AnyKind, Definition, DefinitionKind, StoredDefinition, state_row
-from headrace.definitions.failures import Failures
+from headrace.definitions.engine import IDLE_S, DefinitionEngine
 from headrace.definitions.files import load_definitions
-from headrace.definitions.loops import IDLE_S, DefinitionLoops
 from headrace.definitions.names import (
     ActionName,
     EventType,
@@ -26,10 +25,9 @@ __all__ = [
     "AppliedChange",
     "Change",
     "Definition",
+    "DefinitionEngine",
     "DefinitionKind",
-    "DefinitionLoops",
     "EventType",
-    "Failures",
     "Operation",
     "Plan",
     "StoredDefinition",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.core import UnregisteredName
@@ -45,29 +46,30 @@ def list_actions(conn: Connection, *, namespace: str | None = None) -> list[Acti
 
 def register_event_type(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
     """Registers an event type; one that is registered gets the description."""
-    with map_database_errors():
-        conn.execute(query("definitions/register_event_type"), {"name": name, "description": description, "namespace": namespace})
+    _change(conn, "register", "event_type", name, namespace, description)
 
 
 def register_action(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
     """Registers an action; one that is registered gets the description."""
-    with map_database_errors():
-        conn.execute(query("definitions/register_action"), {"name": name, "description": description, "namespace": namespace})
+    _change(conn, "register", "action", name, namespace, description)
 
 
 def unregister_event_type(conn: Connection, name: str, *, namespace: str | None = None) -> None:
     """Removes an event type from the registry; rules that name it stay. Raises UnregisteredName."""
-    _unregister(conn, "event_type", name, namespace)
+    _change(conn, "unregister", "event_type", name, namespace)
 
 
 def unregister_action(conn: Connection, name: str, *, namespace: str | None = None) -> None:
     """Removes an action from the registry; rules that name it stay. Raises UnregisteredName."""
-    _unregister(conn, "action", name, namespace)
+    _change(conn, "unregister", "action", name, namespace)
 
 
-def _unregister(conn: Connection, registry: str, name: str, namespace: str | None) -> None:
+def _change(
+    conn: Connection, statement: str, registry: str, name: str, namespace: str | None, description: str | None = None
+) -> None:
+    text = sql.SQL(query(f"definitions/{statement}")).format(registry=sql.Identifier(registry))
     with map_database_errors():
-        rows = conn.execute(query(f"definitions/unregister_{registry}"), {"name": name, "namespace": namespace}).rowcount
+        rows = conn.execute(text, {"name": name, "description": description, "namespace": namespace}).rowcount
     if not rows:
         noun, group = registry.replace("_", " "), registry.replace("_", "-")
         raise UnregisteredName(f"{noun} {name!r} is not registered; see: headrace {group} list")

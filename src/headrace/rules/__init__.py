@@ -4,10 +4,20 @@ Owns: rules, their versions and firings. Promises: each version fires exactly on
 firings, actions and the cursor commit together; every event ends as matched or unmatched; user text is never executed."""
 
 from headrace.rules.condition_tester import database_engine
-from headrace.rules.definition import RULES, load_rules
 from headrace.rules.engine import FiredBatch, RuleEngine, WatchedTopic
-from headrace.rules.rule import Rule, RuleState, alter_rule, create_rule, drop_rule, get_rule, list_rules
-from headrace.rules.versions import RuleVersion, list_rule_versions
+from headrace.rules.rule import (
+    RULES,
+    Rule,
+    RuleState,
+    RuleVersion,
+    alter_rule,
+    create_rule,
+    drop_rule,
+    get_rule,
+    list_rule_versions,
+    list_rules,
+    load_rules,
+)
 
 __all__ = [
     "RULES",

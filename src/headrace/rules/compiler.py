@@ -42,11 +42,6 @@ class PendingVersion:
     dropped: bool
 
 
-async def pending_topics(conn: AsyncConnection) -> list[int]:
-    """The topics with versions to compile."""
-    return [row[0] for row in await (await conn.execute(query("rules/pending_topics"))).fetchall()]
-
-
 async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
     """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were."""
     async with conn.transaction():

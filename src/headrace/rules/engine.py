@@ -5,14 +5,13 @@ firings, its actions and the cursor are one transaction, so any number of nodes 
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import Pool, Subscription, query
-from headrace.definitions import IDLE_S, DefinitionLoops, Failures
-from headrace.rules.compiler import compile_topic, pending_topics
+from headrace.db import query
+from headrace.definitions import IDLE_S, DefinitionEngine
+from headrace.rules.compiler import compile_topic
 
 BATCH = 2000
 
@@ -44,35 +43,19 @@ class FiredBatch:
     position: int
 
 
-class RuleEngine:
+class RuleEngine(DefinitionEngine[WatchedTopic]):
     """Compiles rules and evaluates them until `stop` is set, each topic in a loop of its own."""
 
     noun = "rule"
-
-    def __init__(self, pool: Pool, rules_written: Subscription, log_appended: Subscription, stop: asyncio.Event) -> None:
-        self._pool = pool
-        self._loops: DefinitionLoops[WatchedTopic] = DefinitionLoops(self, rules_written, log_appended, stop)
-        self._failures = Failures()
-        self.events = 0
-        """How many events this engine has evaluated."""
-        self.firings = 0
-
-    @property
-    def failures(self) -> int:
-        return self._failures.count
-
-    async def run(self) -> None:
-        await self._loops.run()
-
-    async def watched(self) -> list[WatchedTopic]:
-        """The topics with rules."""
-        async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(WatchedTopic)) as cursor:
-            return await (await cursor.execute(query("rules/watched_topics"))).fetchall()
+    consumer_type = WatchedTopic
+    watched_query = "rules/watched_topics"
+    firings = 0
+    """How many rules have fired here."""
 
     async def compile_once(self) -> int:
-        """Compiles pending versions, and returns how many there were."""
         async with self._pool.connection() as conn:
-            compiled = sum([await compile_topic(conn, topic_id) for topic_id in await pending_topics(conn)])
+            topics = await (await conn.execute(query("rules/pending_topics"))).fetchall()
+            compiled = sum([await compile_topic(conn, topic_id) for (topic_id,) in topics])
             if not compiled:
                 await conn.execute("select headrace_internal.show_status()")
         return compiled
@@ -86,7 +69,7 @@ class RuleEngine:
         batch: FiredBatch | None = None
         async with (
             self._pool.connection() as conn,
-            self._failures.recorded(conn, topic),
+            self._record_failures(conn, topic),
             conn.transaction(),
             conn.cursor(row_factory=class_row(FiredBatch)) as cursor,
         ):

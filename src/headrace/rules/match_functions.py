@@ -1,8 +1,9 @@
 """Generates the SQL functions that evaluate rules: one per topic, and one for the inline rules of all topics.
 
 Owns: headrace_internal.match_<topic_id> and headrace_internal.react_inline. Promises: their text consists of our own trees and
-names only. Rules of a shape that many share are rows of one join, so that a new one does not change the function; rules of a
-rare shape are compared one by one in the function, which is cheaper than a lookup."""
+names only: `sql.SQL` gets what the condition language has printed. Rules of a shape that many share are rows of one join, so that
+a new one does not change the function; rules of a rare shape are compared one by one in the function, which is cheaper than a
+lookup."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def _extractions(columns: Columns) -> sql.Composable:
     """Each field as a column, with a comma before it."""
     return sql.Composed(
         [
-            sql.SQL(", {} as {}").format(_printed(field_to_postgres(field)), sql.Identifier(name.removeprefix("e.")))
+            sql.SQL(", {} as {}").format(sql.SQL(field_to_postgres(field)), sql.Identifier(name.removeprefix("e.")))
             for field, name in columns.items()
         ]
     )
@@ -115,8 +116,8 @@ def _join(template: str, version: ActiveVersion, columns: Columns) -> sql.Compos
         template,
         shape_id=sql.Literal(version.shape_id),
         topic_id=sql.Literal(version.topic_id),
-        key=_printed(shape.access_key or "''"),
-        rest=_printed(shape.residual or "true"),
+        key=sql.SQL(shape.access_key or "''"),
+        rest=sql.SQL(shape.residual or "true"),
     )
 
 
@@ -134,7 +135,7 @@ def _cases(versions: Sequence[ActiveVersion], columns: Columns, *, inline: bool)
 
 
 def _answer(version: ActiveVersion, columns: Columns, *, inline: bool) -> sql.Composed:
-    condition = _printed(to_postgres(version.condition, columns))
+    condition = sql.SQL(to_postgres(version.condition, columns))
     # An inline rule sees events that have no position yet.
     since = sql.SQL("") if inline else sql.SQL("e.position >= {} and ").format(sql.Literal(version.since_position))
     return sql.SQL("case when {}{} then {}::bigint end").format(since, condition, sql.Literal(version.version_id))
@@ -142,8 +143,3 @@ def _answer(version: ActiveVersion, columns: Columns, *, inline: bool) -> sql.Co
 
 def _fill(template: str, **parts: sql.Composable) -> sql.Composed:
     return sql.SQL(query(template)).format(**parts)
-
-
-def _printed(text: str) -> sql.SQL:
-    """SQL that the condition language has printed from its tree."""
-    return sql.SQL(text)

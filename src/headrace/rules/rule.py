@@ -1,14 +1,18 @@
-"""Rules: create, alter, drop, list. The truth is the table headrace.rule."""
+"""Rules: create, alter, drop, list, and read from files. The truth is the table headrace.rule."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from psycopg.rows import class_row
 
 from headrace.core import RuleExists, UnknownRule
 from headrace.db import Connection, map_database_errors, query
-from headrace.definitions import state_row
+from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse
 
 
@@ -42,6 +46,31 @@ class RuleState:
     since_position: int | None
     written_at: datetime
     written_by: str
+
+
+@dataclass(frozen=True)
+class RuleVersion:
+    """A version of a rule, active from `since_position` to `until_position`, both included; never if the first is None.
+
+    A rule that was dropped and created again has a new `rule_id`; `dropped` marks the version that is the drop."""
+
+    rule_id: int
+    version: int
+    topic: str
+    event_type: str
+    condition: str
+    action: str
+    priority: int
+    delay_s: int
+    timing: str
+    active: bool
+    dropped: bool
+    written_at: datetime
+    written_by: str
+    status: str
+    error: str | None
+    since_position: int | None
+    until_position: int | None
 
 
 def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
@@ -87,6 +116,15 @@ def get_rule(conn: Connection, name: str, *, namespace: str | None = None) -> Ru
     raise _unknown(conn, name, namespace)
 
 
+def list_rule_versions(conn: Connection, name: str, *, namespace: str | None = None) -> list[RuleVersion]:
+    """All versions of a rule, oldest first, also of a dropped one. Raises UnknownRule if there never was one."""
+    with map_database_errors(), conn.cursor(row_factory=class_row(RuleVersion)) as cursor:
+        versions = cursor.execute(query("rules/versions"), {"rule": name, "namespace": namespace}).fetchall()
+    if not versions:
+        raise UnknownRule(f"there never was a rule {name!r}; see: headrace rule list")
+    return versions
+
+
 def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:
     return RuleState(rule=Rule(**rule), **rest)
 
@@ -98,3 +136,40 @@ def _parameters(rule: Rule, namespace: str | None, source: str) -> dict[str, str
 def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownRule:
     known = ", ".join(state.rule.name for state in list_rules(conn, namespace=namespace)[:10])
     return UnknownRule(f"there is no rule {name!r}; known rules: {known or 'none'}")
+
+
+class RuleKind(DefinitionKind[Rule]):
+    """Rules as a kind of definition; every shard has all of them."""
+
+    noun = "rule"
+    type = Rule
+    usual_fields = "name, topic, event_type, condition, action"
+
+    def check(self, definition: Rule) -> None:
+        parse(definition.condition)
+
+    def summary(self, definition: Rule) -> str:
+        return f"{definition.topic}, {definition.event_type}: {definition.condition} → {definition.action}"
+
+    def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Rule]]:
+        return [StoredDefinition(state.rule, state.source) for state in list_rules(conn, namespace=namespace)]
+
+    def create(self, conn: Connection, definition: Rule, *, namespace: str | None, source: str) -> None:
+        create_rule(conn, definition, namespace=namespace, source=source)
+
+    def alter(
+        self, conn: Connection, before: Rule, after: Rule, *, namespace: str | None, source: str, restart: bool
+    ) -> Mapping[str, int]:
+        alter_rule(conn, after, namespace=namespace, source=source)
+        return {}
+
+    def drop(self, conn: Connection, name: str, *, namespace: str | None) -> None:
+        drop_rule(conn, name, namespace=namespace)
+
+
+RULES = RuleKind()
+
+
+def load_rules(path: Path | str) -> tuple[Rule, ...]:
+    """The rules of a file, checked. Raises InvalidDefinitionFile, and ConditionError for an invalid condition."""
+    return cast(tuple[Rule, ...], load_definitions(path, (RULES,)))

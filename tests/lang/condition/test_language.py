@@ -13,7 +13,6 @@ import pytest
 
 from headrace.core.errors import Invalid
 from headrace.lang.condition import (
-    Case,
     Condition,
     ConditionError,
     CorpusError,
@@ -33,6 +32,7 @@ from headrace.lang.condition import (
     to_python,
     to_spark,
 )
+from headrace.lang.condition.corpus import Case
 from headrace.lang.condition.tree import Extraction
 
 DOCS = Path(__file__).parents[3] / "docs" / "conditions.md"

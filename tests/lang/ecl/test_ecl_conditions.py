@@ -22,8 +22,8 @@ from headrace.lang.ecl import (
     table_hash,
     to_json,
 )
-from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.corpus import ENGINES, EngineName, make_engine
+from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.lang.ecl.table import TableEngine
 
 BIG = "<(object -> 'n')::int > 3>"

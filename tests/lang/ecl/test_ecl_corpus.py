@@ -41,15 +41,15 @@ def test_wrong_status_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "expected [[case]]"),
-        ("x = 1", "expected [[case]]"),
+        ("", "no [[case]]"),
+        ("x = 1", "no [[case]]"),
         ("[[case]\n", "at line 1"),
-        ('[[case]]\nname = "n"', "case 'n': lacks events, outputs, pattern, status"),
+        ('[[case]]\nname = "n"', "case 1 (n): Object missing required field `pattern`"),
         (
             '[[case]]\nname="n"\npattern="a"\nevents="a a"\noutputs="."\nstatus="success"',
             "has 2 events and 1 outputs",
         ),
-        ('[[case]]\nname="n"\npattern="a"\nevents="a"\noutputs="."\nstatus="done"', "'done' is not a valid Status"),
+        ('[[case]]\nname="n"\npattern="a"\nevents="a"\noutputs="."\nstatus="done"', "Invalid enum value 'done'"),
         (
             '[[case]]\nname="n"\npattern="a"\nevents=[["a", 2], ["a", 1]]\noutputs=[[],[]]\nstatus="success"',
             "go back in time",

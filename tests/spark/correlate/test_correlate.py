@@ -13,7 +13,7 @@ from headrace.core import Invalid
 from headrace.lang.condition import Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
-from headrace.lang.ecl.conditions import evaluate_condition
+from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, correlate_batch, take_micro_batch
 from headrace.spark.correlate.rows import STATE_SCHEMA
 from headrace.spark.correlate.symbols import build_classifier

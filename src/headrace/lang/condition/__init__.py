@@ -5,8 +5,8 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.condition import Condition, parse
-from headrace.lang.condition.corpus import Case, CorpusError, Outcome, load_corpus, read_sample, run_cases
+from headrace.lang.condition.condition import Condition, parse, parse_scalar
+from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
     Engine,
     SqlDialect,
@@ -20,21 +20,19 @@ from headrace.lang.condition.errors import ConditionError
 from headrace.lang.condition.explanation import ClauseValue, explain
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
-from headrace.lang.condition.postgres_printer import field_to_postgres, to_postgres
+from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
+from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
-from headrace.lang.condition.scalar import parse_scalar, scalar_to_postgres
 from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
-from headrace.lang.condition.spark_printer import node_to_spark, to_spark
+from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition.tree import Compare, Field, Node, Type, fields_of
+from headrace.lang.condition.tree import Field, Node, Type, fields_of
 
 __all__ = [
     "NUMERIC_SCALE",
-    "Case",
     "ClauseValue",
-    "Compare",
     "Condition",
     "ConditionError",
     "Constants",
@@ -61,18 +59,19 @@ __all__ = [
     "load_corpus",
     "micros_of",
     "moment_of",
-    "node_to_spark",
     "parameterize",
     "parse",
     "parse_scalar",
+    "postgres_literal",
     "python_engine",
     "read_sample",
     "run_cases",
     "sample_rows",
-    "scalar_to_postgres",
     "shape_to_postgres",
     "shape_to_spark",
     "spark_literal",
+    "text_to_postgres",
+    "text_to_spark",
     "to_postgres",
     "to_python",
     "to_spark",

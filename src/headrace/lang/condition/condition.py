@@ -1,4 +1,7 @@
-"""A condition: the checked tree with its canonical text, the fields it reads, and its access predicate."""
+"""A condition: the checked tree with its canonical text, the fields it reads, and its access predicate.
+
+A scalar is a value of the language, such as the key of a correlator: `object ->> 'account'`, `key`, `(object -> 'n')::int`. It has
+one text on every engine, so text, integers and booleans are allowed; numerics and timestamps have no agreed text form."""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from headrace.lang.condition.checker import type_name, value_node
 from headrace.lang.condition.errors import Diagnostic, locate_error
 from headrace.lang.condition.limits import TEXT_CHARS_MAX
-from headrace.lang.condition.parser import parse_tree
+from headrace.lang.condition.parser import parse_operand, parse_tree
 from headrace.lang.condition.text_printer import canonical_text
-from headrace.lang.condition.tree import Compare, Constant, Extraction, Field, Junction, Node, fields_of
+from headrace.lang.condition.tree import Compare, Constant, Extraction, Field, Junction, Node, Type, fields_of
 
 # An index entry of PostgreSQL holds about 2 700 bytes; a longer constant stays in the residual.
 KEY_BYTES_MAX: Final = 500
@@ -24,6 +28,7 @@ _SELECTIVITY: Final = {
     Extraction.BOOLEAN: 2,
     Extraction.TEXT_BOOLEAN: 2,
 }
+_SCALARS_ALLOWED: Final = "text, an integer or a boolean, such as object ->> 'account', key, (object -> 'n')::int"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,19 @@ def parse(text: str) -> Condition:
         if (length := len(condition.text)) > TEXT_CHARS_MAX:
             raise Diagnostic(0, f"the condition has {length} characters in its canonical form", f"{TEXT_CHARS_MAX} characters")
         return condition
+    except Diagnostic as diagnostic:
+        raise locate_error(text, diagnostic) from None
+
+
+@lru_cache(maxsize=1024)
+def parse_scalar(text: str) -> Node:
+    """The tree of a value. Raises ConditionError with the place and what is allowed."""
+    try:
+        operand = parse_operand(text)
+        node = value_node(operand)
+        if node.type not in (Type.TEXT, Type.INTEGER, Type.BOOLEAN):
+            raise Diagnostic(operand.at, f"the value is {type_name(node)}", _SCALARS_ALLOWED)
+        return node
     except Diagnostic as diagnostic:
         raise locate_error(text, diagnostic) from None
 

@@ -7,7 +7,6 @@ empty part means any error.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,6 +20,7 @@ from headrace.lang.condition.condition import Condition, parse
 from headrace.lang.condition.errors import ConditionError
 from headrace.lang.condition.moments import micros_of_text, moment_of
 from headrace.lang.condition.subject import Json, Sample, decode_json
+from headrace.lang.corpus_file import load_cases
 
 EvaluatePairs = Callable[[Sequence[tuple[Condition, Sample]]], Sequence[bool | None]]
 _ANSWERS = {True: "true", False: "false", None: "unknown"}
@@ -66,25 +66,13 @@ class Outcome:
 
 def load_corpus(path: Path) -> tuple[Case, ...]:
     """The cases of a file. Raises CorpusError naming the file and the case."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CorpusError(f"{path}: {error}") from None
-    entries = document.get("case")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise CorpusError(f"{path}: no [[case]] found; write one per case")
-    return tuple(_read_case(path, number, entry) for number, entry in enumerate(entries, start=1))
+    return load_cases(path, _Entry, _read_case, CorpusError)
 
 
-def _read_case(path: Path, number: int, entry: dict[str, object]) -> Case:
-    where = f"{path}: case {number} ({entry.get('name', 'without a name')})"
-    try:
-        case = msgspec.convert(entry, _Entry)
-        if (case.expect is None) == (case.error is None):
-            raise Invalid("give either expect = 'true', 'false' or 'unknown', or error = 'part of the message'")
-        return Case(case.name, case.condition, read_sample(case.event, case.payload), case.expect, case.error)
-    except (msgspec.ValidationError, Invalid) as error:
-        raise CorpusError(f"{where}: {error}") from None
+def _read_case(case: _Entry) -> Case:
+    if (case.expect is None) == (case.error is None):
+        raise Invalid("give either expect = 'true', 'false' or 'unknown', or error = 'part of the message'")
+    return Case(case.name, case.condition, read_sample(case.event, case.payload), case.expect, case.error)
 
 
 def read_sample(text: str | None, payload: str | None = None) -> Sample:

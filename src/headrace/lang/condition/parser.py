@@ -85,26 +85,15 @@ class _Parser:
         self.index += token.kind != "end"
         return token
 
-    def at_word(self, *words: str) -> bool:
-        return self.token.kind == "name" and self.token.text in words
-
-    def accept_word(self, word: str) -> bool:
-        accepted = self.at_word(word)
+    def accept(self, text: str) -> bool:
+        """Passes a word or a mark, if it is the next token."""
+        accepted = self.token.kind in ("name", "mark") and self.token.text == text
         self.index += accepted
         return accepted
 
-    def accept_mark(self, mark: str) -> bool:
-        accepted = self.token.kind == "mark" and self.token.text == mark
-        self.index += accepted
-        return accepted
-
-    def expect_mark(self, mark: str) -> None:
-        if not self.accept_mark(mark):
-            raise Diagnostic(self.token.at, f"{mark} is missing before {self.describe()}", f"{mark} here")
-
-    def expect_word(self, word: str) -> None:
-        if not self.accept_word(word):
-            raise Diagnostic(self.token.at, f"{word} is missing before {self.describe()}", f"{word} here")
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise Diagnostic(self.token.at, f"{text} is missing before {self.describe()}", f"{text} here")
 
     def expression(self, min_level: int) -> Operand:
         """An expression whose operators all bind tighter than the level."""
@@ -113,7 +102,7 @@ class _Parser:
             raise Diagnostic(
                 self.token.at, f"the text is nested more than {NESTING_MAX} deep", f"{NESTING_MAX} levels of nesting"
             )
-        if min_level >= NOT and self.at_word("not"):
+        if min_level >= NOT and self.token.kind == "name" and self.token.text == "not":
             raise Diagnostic(self.token.at, "not cannot follow an operator", "parentheses around not …")
         left = self.prefix()
         max_level, left_depth = CAST, 0
@@ -151,9 +140,9 @@ class _Parser:
             return Operand(Constant(token.text, Type.TEXT), token.at)
         if token.kind == "name":
             return self.name_expression()
-        if self.accept_mark("("):
+        if self.accept("("):
             inner = self.expression(0)
-            self.expect_mark(")")
+            self.expect(")")
             return Operand(inner.value, token.at)
         if token.kind == "operator" and token.text in ("-", "+"):
             self.advance()
@@ -169,13 +158,13 @@ class _Parser:
         if token.text == "timestamptz" and self.token.kind == "string":
             literal = self.advance()
             return Operand(check.moment_constant(literal.text, literal.at), token.at)
-        if token.text == "cast" and self.accept_mark("("):
+        if token.text == "cast" and self.accept("("):
             operand = self.expression(0)
-            self.expect_word("as")
+            self.expect("as")
             result = check.cast(operand, self.type_name(), token.at)
-            self.expect_mark(")")
+            self.expect(")")
             return Operand(result.value, token.at)
-        if token.text in check.FUNCTIONS and self.accept_mark("("):
+        if token.text in check.FUNCTIONS and self.accept("("):
             return Operand(check.call(token.text, token.at, self.arguments()), token.at)
         if token.text in _COLUMNS:
             return Operand(_COLUMNS[token.text], token.at)
@@ -186,9 +175,9 @@ class _Parser:
 
     def arguments(self) -> list[Operand]:
         operands: list[Operand] = []
-        while not operands or self.accept_mark(","):
+        while not operands or self.accept(","):
             operands.append(self.expression(0))
-        self.expect_mark(")")
+        self.expect(")")
         return operands
 
     def type_name(self) -> str:
@@ -234,7 +223,7 @@ class _Parser:
         return Operand(Junction(word, tuple(nodes)), left.at)
 
     def is_predicate(self, left: Operand) -> Node:
-        negated = self.accept_word("not")
+        negated = self.accept("not")
         token = self.advance()
         node: Node
         if token.text in ("true", "false"):
@@ -247,7 +236,7 @@ class _Parser:
         elif token.text == "null":
             node = Is(check.value_node(left), None)
         elif token.text == "distinct":
-            self.expect_word("from")
+            self.expect("from")
             a, b = check.unify_types([left, self.expression(IS)])
             node = Compare("is distinct from", a, b)
         else:
@@ -258,12 +247,12 @@ class _Parser:
         if word == "not":
             return Not(self.range_predicate(left, self.advance().text))
         if word == "in":
-            self.expect_mark("(")
+            self.expect("(")
             operand, *items = check.unify_types([left, *self.arguments()])
             return In(operand, tuple(items))
         if word == "between":
             low = self.expression(RANGE)
-            self.expect_word("and")
+            self.expect("and")
             high = self.expression(RANGE)
             if check.value_node(left).type is Type.BOOLEAN:
                 raise Diagnostic(left.at, "between over booleans", "=, <>, is true, is false, is distinct from")

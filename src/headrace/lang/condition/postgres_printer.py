@@ -31,15 +31,10 @@ def to_postgres(condition: Condition, columns: Mapping[Field, str] | None = None
     return _PostgresPrinter(columns, bind).print(condition.tree)
 
 
-def node_to_postgres(node: Node) -> str:
-    """Any node as SQL, with its fields extracted in place."""
-    return _PostgresPrinter().print(node)
-
-
-def access_key_to_postgres(field: Field, columns: Mapping[Field, str]) -> str:
-    """The field in the text form of `AccessPredicate.text`."""
-    value = columns.get(field) or field_to_postgres(field)
-    return value if field.type is Type.TEXT else f"({value})::text"
+def text_to_postgres(node: Node, columns: Mapping[Field, str] | None = None) -> str:
+    """A node as SQL of type text, such as the key of a correlator or of an access predicate; null where it is unknown."""
+    value = _PostgresPrinter(columns).print(node)
+    return value if node.type is Type.TEXT else f"({value})::text"
 
 
 def literal(text: str) -> str:

@@ -137,10 +137,6 @@ def to_numeric(value: int | Decimal | None) -> Decimal | int | None:
     return rounded if -NUMERIC_BOUND < rounded < NUMERIC_BOUND else None
 
 
-def _boolean(value: _JsonValue) -> bool | None:
-    return value if type(value) is bool else None
-
-
 def _typeof(value: _JsonValue) -> str | None:
     match value:
         case _Missing():
@@ -156,10 +152,6 @@ def _typeof(value: _JsonValue) -> str | None:
         case int() | float() | Decimal():
             return "number"
     return "object"
-
-
-def _array_length(value: _JsonValue) -> int | None:
-    return len(value) if isinstance(value, list) else None
 
 
 def _has(value: _JsonValue, key: str) -> bool | None:
@@ -196,8 +188,8 @@ _EXTRACTIONS: Final[Mapping[Extraction, Callable[[_JsonValue], Value | None]]] =
     Extraction.INT: lambda value: to_int(_number(value)),
     Extraction.BIGINT: lambda value: to_bigint(_number(value)),
     Extraction.NUMERIC: lambda value: to_numeric(_number(value)),
-    Extraction.BOOLEAN: _boolean,
+    Extraction.BOOLEAN: lambda value: value if type(value) is bool else None,
     Extraction.TYPEOF: _typeof,
-    Extraction.ARRAY_LENGTH: _array_length,
+    Extraction.ARRAY_LENGTH: lambda value: len(value) if isinstance(value, list) else None,
     **{extraction: _text_cast(convert) for extraction, convert in _TEXT_CASTS.items()},
 }

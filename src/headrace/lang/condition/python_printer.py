@@ -212,15 +212,5 @@ def _call(node: tree.Call) -> NodeFunction:
         return _binary(node.arguments[0], node.arguments[1], _quotient)
     if node.name == "starts_with":
         return _binary(node.arguments[0], node.arguments[1], str.startswith)
-    return _coalesce([compile_node(argument) for argument in node.arguments])
-
-
-def _coalesce(functions: list[NodeFunction]) -> NodeFunction:
-    def evaluate(subject: Subject) -> Value | None:
-        for function in functions:
-            value = function(subject)
-            if value is not None:
-                return value
-        return None
-
-    return evaluate
+    functions = [compile_node(argument) for argument in node.arguments]
+    return lambda subject: next((value for function in functions if (value := function(subject)) is not None), None)

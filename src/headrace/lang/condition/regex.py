@@ -14,6 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from headrace.lang.condition.errors import Diagnostic
 from headrace.lang.condition.limits import (
     REGEX_CHARS_MAX,
     REGEX_DEPTH_MAX,
@@ -36,14 +37,11 @@ class RegexDialect(Enum):
     PYTHON = r"\Z"
 
 
-class RegexError(Exception):
+class RegexError(Diagnostic):
     """The pattern is outside the subset; `at` counts characters of the pattern."""
 
     def __init__(self, at: int, reason: str, allowed: str = REGEX_ALLOWED) -> None:
-        super().__init__(reason)
-        self.at = at
-        self.reason = reason
-        self.allowed = allowed
+        super().__init__(at, reason, allowed)
 
 
 @dataclass(frozen=True, slots=True)

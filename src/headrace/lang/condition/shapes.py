@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.lang.condition.condition import Condition
-from headrace.lang.condition.postgres_printer import access_key_to_postgres, to_postgres
-from headrace.lang.condition.spark_printer import access_key_to_spark, to_spark
+from headrace.lang.condition.postgres_printer import text_to_postgres, to_postgres
+from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import Field, Type
 
@@ -69,7 +69,7 @@ def shape_to_postgres(condition: Condition, columns: Mapping[Field, str], row: s
     access, residual = condition.split()
     parameters = _Parameters(f"{row}.")
     return ShapeSql(
-        access_key_to_postgres(access.field, columns) if access else None,
+        text_to_postgres(access.field, columns) if access else None,
         to_postgres(residual, columns, parameters.bind) if residual else None,
         parameters.constants(),
     )
@@ -82,7 +82,7 @@ def shape_to_spark(condition: Condition, columns: Mapping[Field, str], prefix: s
     access, residual = condition.split()
     parameters = _Parameters(prefix, first=0)
     return ShapeSql(
-        access_key_to_spark(access.field, columns) if access else None,
+        text_to_spark(access.field, columns) if access else None,
         to_spark(residual, columns, parameters.bind) if residual else None,
         parameters.constants(),
     )

@@ -31,15 +31,10 @@ def to_spark(condition: Condition, columns: Mapping[Field, str] | None = None, b
     return _SparkPrinter(columns, bind).print(condition.tree)
 
 
-def node_to_spark(node: Node, columns: Mapping[Field, str] | None = None) -> str:
-    """Any node of a tree as Spark SQL, for example the key of a correlator."""
-    return _SparkPrinter(columns).print(node)
-
-
-def access_key_to_spark(field: Field, columns: Mapping[Field, str]) -> str:
-    """The field in the text form of `AccessPredicate.text`."""
-    value = columns.get(field) or field_to_spark(field)
-    return value if field.type is Type.TEXT else f"cast({value} as string)"
+def text_to_spark(node: Node, columns: Mapping[Field, str] | None = None) -> str:
+    """A node as Spark SQL of type string, such as the key of a correlator or of an access predicate."""
+    value = _SparkPrinter(columns).print(node)
+    return value if node.type is Type.TEXT else f"cast({value} as string)"
 
 
 class _SparkPrinter(SqlPrinter):

@@ -20,8 +20,17 @@ from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, Simp
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
 from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
 from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, key_to_sql, symbols_to_sql
-from headrace.lang.ecl.table import Table, TableState, advance_state, next_deadline, start_state, status_of
-from headrace.lang.ecl.table_json import from_json, table_hash, to_json
+from headrace.lang.ecl.table import (
+    Table,
+    TableState,
+    advance_state,
+    from_json,
+    next_deadline,
+    start_state,
+    status_of,
+    table_hash,
+    to_json,
+)
 from headrace.lang.ecl.trace import Trace
 from headrace.lang.ecl.tree import Pattern
 

@@ -5,7 +5,9 @@ Time is exact: a witness names times at which its timers really fire."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from headrace.lang.ecl.alphabet import leaves
 from headrace.lang.ecl.events import Status

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Classes, make_alphabet
 from headrace.lang.ecl.errors import StateLimitExceeded
@@ -24,9 +26,8 @@ from headrace.lang.ecl.parts import (
     submasks,
     under_node,
     widened,
-    with_changes,
 )
-from headrace.lang.ecl.printer import print_pattern
+from headrace.lang.ecl.printer import print_pattern, print_predicate
 from headrace.lang.ecl.situations import Situations, TooWide
 from headrace.lang.ecl.table import Table
 
@@ -108,8 +109,9 @@ class _Compiler:
         units, classes = self._one_alphabet(units)
         units, actions = self._used_actions(units)
         return Table(
+            version=1,
             pattern=text,
-            predicates=tuple(self._names.predicates),
+            predicate_texts=tuple(print_predicate(predicate) for predicate in self._names.predicates),
             tokens=tuple(self._names.tokens),
             timers=tuple(self._names.timers),
             alphabets=tuple(make_alphabet(c, self._situations.of(c.mask)) for c in classes),
@@ -248,9 +250,7 @@ class _Compiler:
                 else widened(unit, -1 - number, symbols)
                 for unit in units
             )
-        return tuple(
-            unit if isinstance(unit, Node) else with_changes(unit, alphabet=-1 - unit.alphabet) for unit in units
-        ), classes
+        return tuple(unit if isinstance(unit, Node) else replace(unit, alphabet=-1 - unit.alphabet) for unit in units), classes
 
     def _groups(self, units: Part) -> list[list[int]]:
         """Which alphabets to join: all of them if the rows stay narrow, else neighbours."""
@@ -279,10 +279,8 @@ class _Compiler:
         for unit in units:
             if isinstance(unit, Flat):
                 action = tuple(used.number(self._actions.all[number]) for number in unit.action)
-                ticks = {
-                    key: (following, used.number(self._actions.all[number])) for key, (following, number) in unit.ticks.items()
-                }
-                unit = with_changes(unit, action=action, ticks=ticks)
+                ticks = tuple((*key, used.number(self._actions.all[number])) for *key, number in unit.ticks)
+                unit = replace(unit, action=action, ticks=ticks)
             renumbered.append(unit)
         return tuple(renumbered), used
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 
 from headrace.lang.ecl.analysis import components
 from headrace.lang.ecl.minimisation import Automaton, Cell, refine
@@ -129,7 +130,7 @@ def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
                 situations = Situations([first, second], situations_max=GUARD_SITUATIONS_MAX).of(3)
             except TooWide:
                 continue
-            both = sorted((s for s in situations if s.vector == 3), key=lambda s: sum(v is None for _, v in s.truths))
+            both = sorted((s for s in situations if s.vector == 3), key=attrgetter("unknowns"))
             if both:
                 step = TraceStep(both[0].type or "other", both[0].truths, 0)
                 texts = print_predicate(first), print_predicate(second)

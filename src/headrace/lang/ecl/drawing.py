@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.lang.ecl.alphabet import leaves
@@ -35,8 +35,10 @@ class _Dot:
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    nodes: tuple[_Dot, ...]
-    edges: tuple[tuple[str, str, str], ...]
+    """Nodes, and edges with their labels."""
+
+    nodes: list[_Dot] = field(default_factory=list)
+    edges: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def draw_machine(machine: Machine, *, form: Form = "mermaid") -> str:
@@ -58,18 +60,16 @@ def _render(graph: _Graph, form: Form) -> str:
 
 
 def _machine_graph(machine: Machine) -> _Graph:
-    nodes = []
+    graph = _Graph()
     for place, name in enumerate(machine.names):
         final = {machine.success: "success", machine.failure: "failure"}.get(place)
-        shape: Literal["round", "double"] = "double" if final else "round"
-        nodes.append(_Dot(f"p{place}", final or name, shape, place in machine.initial))
-    edges: list[tuple[str, str, str]] = []
+        graph.nodes.append(_Dot(f"p{place}", final or name, "double" if final else "round", place in machine.initial))
     for number, transition in enumerate(machine.transitions):
-        nodes.append(_Dot(f"t{number}", _transition_label(transition), "box"))
+        graph.nodes.append(_Dot(f"t{number}", _transition_label(transition), "box"))
         needed = frozenset[int]().union(*transition.enabled)
-        edges += [(f"p{place}", f"t{number}", "") for place in sorted(needed)]
-        edges += [(f"t{number}", f"p{place}", "") for place in sorted(transition.target)]
-    return _Graph(tuple(nodes), tuple(edges))
+        graph.edges.extend((f"p{place}", f"t{number}", "") for place in sorted(needed))
+        graph.edges.extend((f"t{number}", f"p{place}", "") for place in sorted(transition.target))
+    return graph
 
 
 def _transition_label(transition: Transition) -> str:
@@ -78,22 +78,19 @@ def _transition_label(transition: Transition) -> str:
 
 
 def _table_graph(table: Table) -> _Graph:
-    nodes: list[_Dot] = []
-    edges: list[tuple[str, str, str]] = []
+    graph = _Graph()
     for index, unit in enumerate(table.units):
         match unit:
             case Flat():
-                drawn = _flat_graph(table, index, unit)
-                nodes += drawn.nodes
-                edges += drawn.edges
+                _draw_flat(graph, table, index, unit)
             case Guard():
-                nodes.append(_Dot(f"u{index}", "guards of modes", "box"))
+                graph.nodes.append(_Dot(f"u{index}", "guards of modes", "box"))
             case Node():
-                nodes.append(_Dot(f"u{index}", _node_label(table, unit), "box"))
+                graph.nodes.append(_Dot(f"u{index}", _node_label(table, unit), "box"))
                 for child in unit.children:
                     name = f"u{child}s0" if isinstance(table.units[child], Flat) else f"u{child}"
-                    edges.append((f"u{index}", name, ""))
-    return _Graph(tuple(nodes), tuple(edges))
+                    graph.edges.append((f"u{index}", name, ""))
+    return graph
 
 
 def _node_label(table: Table, unit: Node) -> str:
@@ -101,7 +98,7 @@ def _node_label(table: Table, unit: Node) -> str:
     return f"{unit.kind}{bound}"
 
 
-def _flat_graph(table: Table, index: int, unit: Flat) -> _Graph:
+def _draw_flat(graph: _Graph, table: Table, index: int, unit: Flat) -> None:
     edges: dict[tuple[int, int, int], list[str]] = {}
     names = _symbol_names(table, unit.alphabet)
     for state in range(unit.states):
@@ -110,19 +107,17 @@ def _flat_graph(table: Table, index: int, unit: Flat) -> _Graph:
             following, action = unit.next[cell], unit.action[cell]
             if following != state or action:
                 edges.setdefault((state, following, action), []).append(names[symbol])
-    for (state, due), (following, action) in unit.ticks.items():
+    for state, due, following, action in unit.ticks:
         timers = [f"after {print_duration(d)}" for timer, d in enumerate(table.timers) if due >> timer & 1]
         edges.setdefault((state, following, action), []).append(" with ".join(timers))
     reached = {0, *(following for _, following, _ in edges)}
     finals = {unit.states: "success", unit.states + 1: "failure"}
-    nodes = [_Dot(f"u{index}s{state}", str(state), "round", state == 0) for state in range(unit.states)]
-    nodes += [_Dot(f"u{index}s{state}", name, "double") for state, name in finals.items() if state in reached]
-    drawn = []
+    graph.nodes.extend(_Dot(f"u{index}s{state}", str(state), "round", state == 0) for state in range(unit.states))
+    graph.nodes.extend(_Dot(f"u{index}s{state}", name, "double") for state, name in finals.items() if state in reached)
     for (state, following, action), inputs in edges.items():
         pushed = ",".join(table.tokens[token] for token in table.actions[action][0])
         text = " | ".join(inputs) + (f" / {pushed}" if pushed else "")
-        drawn.append((f"u{index}s{state}", f"u{index}s{following}", text))
-    return _Graph(tuple(nodes), tuple(drawn))
+        graph.edges.append((f"u{index}s{state}", f"u{index}s{following}", text))
 
 
 def _symbol_names(table: Table, alphabet: int) -> list[str]:

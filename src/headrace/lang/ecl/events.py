@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from headrace.lang.ecl.errors import TimerFlood
 
@@ -44,31 +45,35 @@ Evaluator = Callable[[str, object], "bool | None"]
 S = TypeVar("S")
 
 
-class Engine(Protocol[S]):
-    """What interpreter, machine and table have in common. States are values: they are never changed, only replaced.
+class Engine(ABC, Generic[S]):
+    """What interpreter, machine and table have in common. States are values: they are never changed, only replaced."""
 
-    `advance` fires the timers due at or before a time; `step` does that first, then processes the event."""
-
+    @abstractmethod
     def start(self, time: int) -> S: ...
 
-    def step(self, state: S, event: Event) -> tuple[S, tuple[Output, ...]]: ...
-
-    def advance(self, state: S, time: int) -> tuple[S, tuple[Output, ...]]: ...
-
+    @abstractmethod
     def status(self, state: S) -> Status: ...
 
+    @abstractmethod
     def next_deadline(self, state: S) -> int | None: ...
 
+    @abstractmethod
+    def take(self, state: S, event: Event | None, now: int) -> tuple[S, tuple[Output, ...]]:
+        """One input alone: an event, or without one a tick of the timers whose deadline is `now`."""
 
-def fire_due_timers(
-    state: S, time: int, next_deadline: Callable[[S], int | None], fire: Callable[[S, int], tuple[S, tuple[Output, ...]]]
-) -> tuple[S, tuple[Output, ...]]:
-    """Fires the timers due at or before a time, deadline by deadline; each firing happens at its deadline."""
-    outputs: list[Output] = []
-    for _ in range(FIRINGS_MAX):
-        deadline = next_deadline(state)
-        if deadline is None or deadline > time:
-            return state, tuple(outputs)
-        state, fired = fire(state, deadline)
-        outputs += fired
-    raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller steps")
+    def step(self, state: S, event: Event) -> tuple[S, tuple[Output, ...]]:
+        """Timers due at or before the event first, then the event."""
+        state, fired = self.advance(state, event.time)
+        state, outputs = self.take(state, event, event.time)
+        return state, fired + outputs
+
+    def advance(self, state: S, time: int) -> tuple[S, tuple[Output, ...]]:
+        """Fires the timers due at or before a time, deadline by deadline; each firing happens at its deadline."""
+        outputs: list[Output] = []
+        for _ in range(FIRINGS_MAX):
+            deadline = self.next_deadline(state)
+            if deadline is None or deadline > time:
+                return state, tuple(outputs)
+            state, fired = self.take(state, None, deadline)
+            outputs += fired
+        raise TimerFlood(f"more than {FIRINGS_MAX} timer firings up to {time} us; advance in smaller steps")

@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
-from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
+from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.tree import Pattern, lower
 
 WAITING, SUCCESS, FAILURE = Status.WAITING, Status.SUCCESS, Status.FAILURE
@@ -44,7 +43,7 @@ class _Input:
         return self.event is not None and holds(predicate, self.event, self.evaluator)
 
 
-class Interpreter:
+class Interpreter(Engine[InterpreterState]):
     """An engine that runs the tree itself."""
 
     def __init__(self, pattern: Pattern, *, evaluator: Evaluator = evaluate_condition) -> None:
@@ -54,27 +53,16 @@ class Interpreter:
     def start(self, time: int) -> InterpreterState:
         return InterpreterState(WAITING, _start(self._expr, time))
 
-    def step(self, state: InterpreterState, event: Event) -> tuple[InterpreterState, tuple[Output, ...]]:
-        state, fired = self.advance(state, event.time)
-        state, outputs = self._take(state, _Input(event.time, event, self._evaluator))
-        return state, fired + outputs
-
-    def advance(self, state: InterpreterState, time: int) -> tuple[InterpreterState, tuple[Output, ...]]:
-        def fire(state: InterpreterState, now: int) -> tuple[InterpreterState, tuple[Output, ...]]:
-            return self._take(state, _Input(now, None, self._evaluator))
-
-        return fire_due_timers(state, time, self.next_deadline, fire)
-
     def status(self, state: InterpreterState) -> Status:
         return state.status
 
     def next_deadline(self, state: InterpreterState) -> int | None:
         return None if state.inner is None else min(_deadlines(self._expr, state.inner), default=None)
 
-    def _take(self, state: InterpreterState, input_: _Input) -> tuple[InterpreterState, tuple[Output, ...]]:
+    def take(self, state: InterpreterState, event: Event | None, now: int) -> tuple[InterpreterState, tuple[Output, ...]]:
         if state.inner is None:
             return state, ()
-        status, inner, outputs = _step(self._expr, state.inner, input_)
+        status, inner, outputs = _step(self._expr, state.inner, _Input(now, event, self._evaluator))
         return InterpreterState(status, inner if status is WAITING else None), outputs
 
 

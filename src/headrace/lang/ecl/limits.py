@@ -33,7 +33,7 @@ LIMITS = Limits()
 
 
 def check_size(pattern: Pattern, limits: Limits) -> None:
-    """Depth, nodes and timers of a parsed pattern; iterative, so that it can refuse what nothing else could walk."""
+    """Depth, nodes and timers of a parsed pattern; iterative, so that it can reject what nothing else could walk."""
     nodes = timers = 0
     stack: list[tuple[Expr | Predicate, int]] = [(pattern.expr, 1)]
     stack += [(definition.predicate, 1) for definition in pattern.definitions]

@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
-from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
+from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.tree import Predicate
 
 EPSILON: Literal["ε"] = "ε"
@@ -58,7 +57,7 @@ class MachineState:
     deadlines: frozenset[tuple[int, int]]
 
 
-class MachineEngine:
+class MachineEngine(Engine[MachineState]):
     """An engine that runs a correlation machine."""
 
     def __init__(self, machine: Machine, *, evaluator: Evaluator = evaluate_condition) -> None:
@@ -74,14 +73,6 @@ class MachineEngine:
     def start(self, time: int) -> MachineState:
         return self._mark(MachineState(frozenset(), frozenset()), frozenset(), self._machine.initial, time)
 
-    def step(self, state: MachineState, event: Event) -> tuple[MachineState, tuple[Output, ...]]:
-        state, fired = self.advance(state, event.time)
-        state, outputs = self._take(state, event, event.time)
-        return state, fired + outputs
-
-    def advance(self, state: MachineState, time: int) -> tuple[MachineState, tuple[Output, ...]]:
-        return fire_due_timers(state, time, self.next_deadline, lambda state, now: self._take(state, None, now))
-
     def status(self, state: MachineState) -> Status:
         if self._machine.success in state.marked:
             return Status.SUCCESS
@@ -90,7 +81,7 @@ class MachineEngine:
     def next_deadline(self, state: MachineState) -> int | None:
         return min((deadline for _, deadline in state.deadlines), default=None)
 
-    def _take(self, state: MachineState, event: Event | None, now: int) -> tuple[MachineState, tuple[Output, ...]]:
+    def take(self, state: MachineState, event: Event | None, now: int) -> tuple[MachineState, tuple[Output, ...]]:
         state = self._input_step(state, event, now)
         outputs: list[Output] = []
         while (number := self._urgent(state.marked)) is not None:

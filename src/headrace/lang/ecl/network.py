@@ -11,8 +11,8 @@ keeps the deadlines."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import ClassVar
 
 import msgspec
@@ -38,9 +38,8 @@ class Kind(StrEnum):
     MODES = "modes"
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """An automaton. `next` and `action` are indexed by state * symbols + symbol; `ticks` by (state, timers due).
+class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat", dict=True):
+    """An automaton. `next` and `action` are indexed by state * symbols + symbol; `ticks` are (state, timers due, next, action).
 
     `live` are the timers running in each state (and in the two final ones: none); `timers` are all it has."""
 
@@ -50,9 +49,13 @@ class Flat:
     next: tuple[int, ...]
     action: tuple[int, ...]
     live: tuple[int, ...]
-    ticks: Mapping[tuple[int, int], tuple[int, int]]
+    ticks: tuple[tuple[int, int, int, int], ...]
     timers: int
     first: int = 0
+
+    @cached_property
+    def tick_cells(self) -> dict[tuple[int, int], tuple[int, int]]:
+        return {(state, due): (following, action) for state, due, following, action in self.ticks}
 
 
 class Guard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="guard"):
@@ -157,7 +160,7 @@ class _Step:
             cell = state * unit.symbols + self._symbols[unit.alphabet]
             following, action = unit.next[cell], unit.action[cell]
         elif due := self._due & unit.timers:
-            following, action = unit.ticks[state, due]
+            following, action = unit.tick_cells[state, due]
         else:
             return
         self.state[index] = following

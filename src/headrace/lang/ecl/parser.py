@@ -1,5 +1,7 @@
 """Text → tree. Promises: a `Pattern` within the limits, or a `PatternError` with line, column and a hint.
 
+The first call imports lark, so that whoever only steps tables does not load it.
+
 Named predicates come from `define name = predicate;` before the expression, or passed in as a mapping; a name may be used
 for its predicate wherever an event type may be, and hides an event type of the same name."""
 
@@ -10,16 +12,16 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-
-from lark import Lark, Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from typing import TYPE_CHECKING
 
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import LIMITS, Limits, check_size
 from headrace.lang.ecl.printer import CONSTRUCTS
 from headrace.lang.ecl.scanner import line_column, scan
 from headrace.lang.ecl.tree import Match, Pattern, Predicate
-from headrace.lang.ecl.tree_builder import Builder
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, UnexpectedInput
 
 _SHOWN = {
     "NAME": "an event type",
@@ -44,9 +46,12 @@ _WORD_BEFORE = re.compile(r"([^\W\d]\w*)\s*$")
 
 def parse(text: str, *, predicates: Mapping[str, str] | None = None, limits: Limits = LIMITS) -> Pattern:
     """The pattern a text means. `predicates` gives names their predicate texts, before the text's own definitions."""
+    from lark import UnexpectedInput
+
+    from headrace.lang.ecl.tree_builder import Builder
+
     if len(text) > limits.text_chars_max:
-        problem = f"the text has {len(text)} characters, allowed are {limits.text_chars_max}"
-        raise PatternError(problem)
+        raise PatternError(f"the text has {len(text)} characters, allowed are {limits.text_chars_max}")
     names = {name: parse_predicate(body, limits=limits) for name, body in (predicates or {}).items()}
     scanned = scan(text, limits)
     try:
@@ -68,11 +73,15 @@ def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
 
 @lru_cache(maxsize=1)
 def _grammar() -> Lark:
+    from lark import Lark
+
     source = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     return Lark(source, parser="lalr", maybe_placeholders=False)
 
 
 def _explain(text: str, error: UnexpectedInput) -> PatternError:
+    from lark import UnexpectedCharacters, UnexpectedToken
+
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
         at = error.token.start_pos or 0
         problem = f"unexpected {str(error.token)!r}"
@@ -84,8 +93,7 @@ def _explain(text: str, error: UnexpectedInput) -> PatternError:
     else:
         at = len(text.rstrip())
         problem = "the pattern ends too early" if text.strip() else "the pattern is empty"
-        accepts = error.accepts or error.expected if isinstance(error, UnexpectedToken) else set()
-        hint = _expected(set(accepts)) if not isinstance(error, UnexpectedEOF) else ""
+        hint = _expected(set(error.accepts or error.expected)) if isinstance(error, UnexpectedToken) else ""
     line, column = line_column(text, at)
     return PatternError(problem, text=text, line=line, column=column, hint=hint)
 
@@ -106,7 +114,7 @@ def _hint(text: str, at: int, token: Token, accepts: set[str]) -> str:
         if close:
             return f"did you mean `{close[0]}`?"
     if token.type == "DURATION" or (token.type == "INT" and "DURATION" in accepts):
-        return "a duration needs a unit, as in 10 s; a count stands in brackets, as in loop(3)"
+        return "a duration needs a unit, as in 10 s; write a count in brackets, as in loop(3)"
     return _expected(accepts)
 
 

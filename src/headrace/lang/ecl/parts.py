@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from headrace.lang.ecl.alphabet import Classes
 from headrace.lang.ecl.minimisation import Automaton, Cell
@@ -15,7 +13,6 @@ from headrace.lang.ecl.situations import Situations, TooWide
 
 Part = tuple[Unit, ...]
 TIMERS_FLAT_MAX = 4
-AnyUnit = TypeVar("AnyUnit", bound=Unit)
 
 
 class Actions:
@@ -32,18 +29,12 @@ class Actions:
         return self._numbers[action]
 
 
-def with_changes(unit: AnyUnit, **changes: Any) -> AnyUnit:
-    """The unit with other values in some fields."""
-    change = replace if isinstance(unit, Flat) else structs.replace
-    return change(unit, **changes)  # type: ignore[type-var]
-
-
 def shifted(unit: Unit, by: int) -> Unit:
     if isinstance(unit, Guard):
-        return with_changes(unit, first=unit.first + by, last=unit.last + by)
+        return replace(unit, first=unit.first + by, last=unit.last + by)
     if isinstance(unit, Node):
-        return with_changes(unit, first=unit.first + by, children=tuple(child + by for child in unit.children))
-    return with_changes(unit, first=unit.first + by)
+        return replace(unit, first=unit.first + by, children=tuple(child + by for child in unit.children))
+    return replace(unit, first=unit.first + by)
 
 
 def concatenated(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
@@ -82,7 +73,7 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int) -> Flat:
     following = [code(cell) for row in automaton.rows for cell in row]
     following += [states] * symbols + [states + 1] * symbols
     action = [cell[1] for row in automaton.rows for cell in row] + [0] * (2 * symbols)
-    ticks = {(state, due): (code(cell), cell[1]) for state, row in enumerate(automaton.ticks) for due, cell in row.items()}
+    ticks = tuple((state, due, code(cell), cell[1]) for state, row in enumerate(automaton.ticks) for due, cell in row.items())
     live = (*automaton.live, 0, 0)
     return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers)
 
@@ -127,6 +118,6 @@ def widened(unit: Unit, alphabet: int, symbols: Sequence[Mapping[int, int]]) -> 
     cells = [row * unit.symbols + column for row in rows for column in columns]
     following = tuple(unit.next[cell] for cell in cells)
     if isinstance(unit, Guard):
-        return with_changes(unit, alphabet=alphabet, symbols=len(columns), next=following)
+        return replace(unit, alphabet=alphabet, symbols=len(columns), next=following)
     action = tuple(unit.action[cell] for cell in cells)
-    return with_changes(unit, alphabet=alphabet, symbols=len(columns), next=following, action=action)
+    return replace(unit, alphabet=alphabet, symbols=len(columns), next=following, action=action)

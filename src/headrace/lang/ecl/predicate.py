@@ -1,9 +1,26 @@
-"""The truth of a predicate on one event: three-valued inside, and unknown counts as false for the whole."""
+"""The truth of a predicate on one event: three-valued inside, and unknown counts as false for the whole.
+
+To a pattern, a condition is its canonical text. Two different texts are two independent conditions: no engine and no
+analysis looks inside."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import cast
+
+from headrace.lang.condition import Evaluate, Subject, parse, to_python
 from headrace.lang.ecl.events import Evaluator, Event
 from headrace.lang.ecl.tree import And, Condition, EventType, Literal, Named, Not, Or, Predicate
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Evaluate:
+    return to_python(parse(text))
+
+
+def evaluate_condition(text: str, subject: object) -> bool | None:
+    """The default evaluator; the subject is one of the condition language (type, key, headers, payload, emitted_at)."""
+    return _compiled(text)(cast(Subject, subject))
 
 
 def holds(predicate: Predicate, event: Event, evaluator: Evaluator) -> bool:

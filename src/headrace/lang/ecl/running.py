@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from headrace.core import Invalid
 from headrace.lang.condition import decode_json
 from headrace.lang.ecl.compiler import compile
-from headrace.lang.ecl.conditions import evaluate_condition
 from headrace.lang.ecl.corpus import read_events
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.events import Evaluator, Event, Output, Status
+from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.lang.ecl.table import TableState, advance_state, changes, classify, run_step, start_state, status_of
 from headrace.lang.ecl.tree import Pattern
 

@@ -1,6 +1,6 @@
 """Before lexing: finds the conditions `<…>` and blanks their insides, and measures bracket depth.
 
-A condition holds `<` and `>` of its own, so its end cannot be seen by a regular expression. It ends at the first `>`
+A condition holds `<` and `>` of its own, so a regular expression cannot find its end. It ends at the first `>`
 outside strings and parentheses that is no part of a longer operator and after which no operand can follow."""
 
 from __future__ import annotations

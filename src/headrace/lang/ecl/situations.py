@@ -25,6 +25,11 @@ class Situation:
     truths: tuple[tuple[str, bool | None], ...]
     vector: int
 
+    @property
+    def unknowns(self) -> int:
+        """How many conditions are unknown: the fewer, the more plausible as an example."""
+        return sum(truth is None for _, truth in self.truths)
+
 
 class TooWide(Exception):
     """More situations than the caller allows."""

@@ -2,12 +2,13 @@
 
 A configuration is the units of each table and the zone of all running timers; its inputs are events (one per class that
 can occur) and ticks (each set of timers that can come due together). Configurations are numbered in the order of
-breadth first search, so the first one found is one with a shortest trace. Bounded, with a clear error."""
+breadth first search, so the first hit of a search has a shortest trace. Bounded, with a clear error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from headrace.lang.ecl.alphabet import Example
 from headrace.lang.ecl.errors import StateLimitExceeded
@@ -201,11 +202,11 @@ def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[
         for predicate in table.predicates:
             numbers.setdefault(predicate, len(numbers))
     try:
-        found = Situations(list(numbers), situations_max=SITUATIONS_MAX).of((1 << len(numbers)) - 1)
+        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX).of((1 << len(numbers)) - 1)
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
-    plainest = sorted(found, key=lambda situation: sum(truth is None for _, truth in situation.truths))
+    plainest = sorted(situations, key=attrgetter("unknowns"))
     return [(s, tuple(_symbols(table, numbers, s.type, s.vector) for table in tables)) for s in plainest]
 
 

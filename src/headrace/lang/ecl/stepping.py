@@ -119,16 +119,16 @@ class Batch:
             self._apply(instance, transition, None, now)
         return True
 
-    def _compute(self, units: tuple[int, ...], given: tuple[int, ...] | int) -> _Transition:
+    def _compute(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
         """The transition on the symbols of an event, or on the mask of the timers that are due."""
         table = self._table
-        symbols, due = (None, given) if isinstance(given, int) else (given, 0)
+        symbols, due = (None, input_) if isinstance(input_, int) else (input_, 0)
         after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
         tokens = tuple(table.tokens[token] for token in pushed)
         is_change = after != units or bool(pushed) or started != 0
         transition = (after, tokens, started, live_timers(table.units, after), is_change)
         if len(self._transitions) < TRANSITIONS_MAX:
-            self._transitions[units, given] = transition
+            self._transitions[units, input_] = transition
         return transition
 
     def _apply(self, instance: Instance, transition: _Transition, position: int | None, now: int) -> None:

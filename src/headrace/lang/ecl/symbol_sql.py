@@ -15,15 +15,15 @@ from headrace.lang.condition import (
     Type,
     field_to_postgres,
     field_to_spark,
-    node_to_spark,
     parse,
     parse_scalar,
-    scalar_to_postgres,
+    postgres_literal,
     spark_literal,
+    text_to_postgres,
+    text_to_spark,
     to_postgres,
     to_spark,
 )
-from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Alphabet, Decision
 from headrace.lang.ecl.table import Table
@@ -44,21 +44,10 @@ class Dialect:
     checksum: str
 
 
-def _key_to_spark(key: Node, columns: Columns) -> str:
-    value = node_to_spark(key, columns)
-    return value if key.type is Type.TEXT else f"cast({value} as string)"
-
-
-POSTGRES = Dialect(
-    postgres_literal,
-    to_postgres,
-    field_to_postgres,
-    lambda key, _: scalar_to_postgres(key),
-    "'sha256:' || encode(sha256(convert_to({0}, 'UTF8')), 'hex')",
-)
-SPARK = Dialect(
-    spark_literal, to_spark, field_to_spark, _key_to_spark, "concat('sha256:', sha2(cast({0} as binary), 256))"
-)  # fmt: skip
+_POSTGRES_CHECKSUM = "'sha256:' || encode(sha256(convert_to({0}, 'UTF8')), 'hex')"
+_SPARK_CHECKSUM = "concat('sha256:', sha2(cast({0} as binary), 256))"
+POSTGRES = Dialect(postgres_literal, to_postgres, field_to_postgres, text_to_postgres, _POSTGRES_CHECKSUM)
+SPARK = Dialect(spark_literal, to_spark, field_to_spark, text_to_spark, _SPARK_CHECKSUM)
 
 
 def condition_fields(table: Table) -> list[Field]:
@@ -100,10 +89,9 @@ class _Printer:
     def _decision(self, decision: Decision) -> str:
         if isinstance(decision, int):
             return str(decision)
-        number, yes, no = decision
         # An unknown predicate stays unknown, which `when` takes as no.
-        predicate = self._predicate(self.table.predicates[number])
-        return f"case when {predicate} then {self._decision(yes)} else {self._decision(no)} end"
+        predicate = self._predicate(self.table.predicates[decision.predicate])
+        return f"case when {predicate} then {self._decision(decision.yes)} else {self._decision(decision.no)} end"
 
     def _predicate(self, predicate: t.Predicate) -> str:
         match predicate:

@@ -1,30 +1,42 @@
 """The table: a compiled pattern as immutable integers, and the function that steps it.
 
 Owns the layout that every engine executes (docs/ecl-table.md) and the deadlines of a state. Promises: equal patterns give equal
-tables; `run_step` is pure, and for a table with one flat unit and no timers it is one array look-up."""
+tables; `run_step` is pure."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
+
+import msgspec
 
 from headrace.lang.ecl.alphabet import Alphabet
-from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.lang.ecl.events import Evaluator, Event, Output, Status, fire_due_timers
+from headrace.lang.ecl.errors import TableError
+from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
-from headrace.lang.ecl.predicate import holds
+from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.tree import Predicate
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"predicate_texts": "predicates"},
+    dict=True,
+):
     """A compiled pattern. `components` are the root units that run side by side; timers are durations in µs.
 
     `completes` is false for a `parallel` at the top, which never completes."""
 
+    format: Literal["headrace.ecl.table"] = "headrace.ecl.table"
+    version: Literal[1]
     pattern: str
-    predicates: tuple[Predicate, ...]
+    predicate_texts: tuple[str, ...]
     tokens: tuple[str, ...]
     timers: tuple[int, ...]
     alphabets: tuple[Alphabet, ...]
@@ -32,6 +44,12 @@ class Table:
     units: tuple[Unit, ...]
     components: tuple[int, ...]
     completes: bool
+
+    @cached_property
+    def predicates(self) -> tuple[Predicate, ...]:
+        from headrace.lang.ecl.parser import parse_predicate
+
+        return tuple(parse_predicate(text) for text in self.predicate_texts)
 
     @cached_property
     def simple(self) -> bool:
@@ -46,6 +64,24 @@ class Table:
     def states(self) -> int:
         """Rows of all automata and one for each other unit: the size of the table, not of the space it spans."""
         return sum(unit.states if isinstance(unit, Flat) else 1 for unit in self.units)
+
+
+def to_json(table: Table) -> bytes:
+    """Compact JSON in a fixed order of fields: the same bytes for the same pattern."""
+    return msgspec.json.encode(table, order="deterministic")
+
+
+def from_json(data: bytes | str) -> Table:
+    """The table of a JSON text. Raises TableError for anything else, naming the place."""
+    try:
+        return msgspec.json.decode(data, type=Table)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TableError(f"not a compiled table of version 1: {error}; compile the pattern again") from error
+
+
+def table_hash(table: Table) -> str:
+    """Names a table: equal for the same pattern, whatever its layout in the text."""
+    return hashlib.sha256(to_json(table)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +114,6 @@ def classify(table: Table, event: Event, evaluator: Evaluator = evaluate_conditi
 
 def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tuple[TableState, tuple[Output, ...]]:
     """Timers due at or before `time` first, then the event of these symbols."""
-    if table.simple:
-        (unit,) = table.units
-        assert isinstance(unit, Flat)
-        cell = state.units[0] * unit.symbols + symbols[0]
-        tokens = table.actions[unit.action[cell]][0]
-        return TableState((unit.next[cell],)), tuple(Output(table.tokens[token], time) for token in tokens)
     state, fired = advance_state(table, state, time)
     state, outputs = _take(table, state, symbols, 0, time)
     return state, fired + outputs
@@ -91,12 +121,7 @@ def run_step(table: Table, state: TableState, symbols: Symbols, time: int) -> tu
 
 def advance_state(table: Table, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
     """Fires the timers due at or before a time, deadline by deadline."""
-
-    def fire(state: TableState, now: int) -> tuple[TableState, tuple[Output, ...]]:
-        due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
-        return _take(table, state, None, due, now)
-
-    return fire_due_timers(state, time, next_deadline, fire)
+    return TableEngine(table).advance(state, time)
 
 
 def earliest(deadlines: tuple[int | None, ...]) -> int | None:
@@ -145,7 +170,7 @@ def next_deadlines(table: Table, before: tuple[int | None, ...], live: int, star
     )
 
 
-class TableEngine:
+class TableEngine(Engine[TableState]):
     """An engine that runs a compiled table."""
 
     def __init__(self, table: Table, *, evaluator: Evaluator = evaluate_condition) -> None:
@@ -155,14 +180,14 @@ class TableEngine:
     def start(self, time: int) -> TableState:
         return start_state(self._table, time)
 
-    def step(self, state: TableState, event: Event) -> tuple[TableState, tuple[Output, ...]]:
-        return run_step(self._table, state, classify(self._table, event, self._evaluator), event.time)
-
-    def advance(self, state: TableState, time: int) -> tuple[TableState, tuple[Output, ...]]:
-        return advance_state(self._table, state, time)
-
     def status(self, state: TableState) -> Status:
         return status_of(self._table, state)
 
     def next_deadline(self, state: TableState) -> int | None:
         return next_deadline(state)
+
+    def take(self, state: TableState, event: Event | None, now: int) -> tuple[TableState, tuple[Output, ...]]:
+        if event is not None:
+            return _take(self._table, state, classify(self._table, event, self._evaluator), 0, now)
+        due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
+        return _take(self._table, state, None, due, now)

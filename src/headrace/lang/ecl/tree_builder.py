@@ -7,9 +7,8 @@ from typing import cast
 
 from lark import Token, Tree
 
-from headrace.lang.condition import ConditionError
+from headrace.lang.condition import ConditionError, parse
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.conditions import canonical
 from headrace.lang.ecl.duration import parse_duration, print_duration
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import Limits
@@ -149,7 +148,7 @@ class Builder:
         if not inside.strip():
             raise self._error(token, "the condition is empty")
         try:
-            return t.Condition(canonical(inside))
+            return t.Condition(parse(inside).text)
         except ConditionError as error:
             raise self._condition_error(token, error) from error
 

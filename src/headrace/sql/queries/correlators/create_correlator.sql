@@ -1,4 +1,4 @@
--- Writes a correlator; no row when its name is taken.
+-- Creates a correlator; no row when the name exists already.
 insert into headrace.correlator
     (namespace, correlator, topic, key, pattern, outputs, forget_after, evidence_max, active, allow_feedback, source)
 values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(key)s, %(pattern)s, %(outputs)s::jsonb, %(forget_after)s,

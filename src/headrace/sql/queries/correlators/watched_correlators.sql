@@ -1,4 +1,4 @@
--- The correlators in force.
+-- The correlators with an active version.
 select t.correlator_id, t.version_id, t.consumer_id, v.topic_id, v.correlator, o.topic, v.namespace, t.simple
 from headrace.correlator_table t
 join headrace.correlator_version v on v.version_id = t.version_id

@@ -1,17 +1,25 @@
-"""The loops in which a node compiles one kind of definition and runs the active ones, each in a loop of its own.
+"""The engine of one kind of definition on a node: compiles pending versions and runs the active ones, each in a loop of its own.
 
 Owns: which loops run, and when they rest. Promises: a definition, written by whatever means, is compiled at once and has a loop
-within a second; a loop never sleeps through a notification; the loop of a dropped definition ends."""
+within a second; a loop never sleeps through a notification; the loop of a dropped definition ends; a batch that the database
+rejects is recorded and tried again, and ends no loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from headrace.db import Subscription, retry_until_connected
+import psycopg
+from psycopg.rows import class_row
+
+from headrace.db import AsyncConnection, Pool, Subscription, is_transient, query, retry_until_connected
+
+logger = logging.getLogger(__name__)
 
 IDLE_S = 1.0
 """Longest wait without a notification: one may be lost with its connection, and retries fall due."""
@@ -34,34 +42,54 @@ class InternalConsumer(Protocol):
 Consumer = TypeVar("Consumer", bound=InternalConsumer)
 
 
-class DefinitionEngine(Protocol[Consumer]):
-    """What differs between rules and correlators."""
-
-    noun: str
-
-    async def compile_once(self) -> int:
-        """Compiles pending versions, and returns how many there were."""
-
-    async def watched(self) -> Sequence[Consumer]:
-        """The consumers of all active definitions."""
-
-    async def turn(self, consumer: Consumer) -> float:
-        """Does what is due; returns for how many seconds the consumer may rest: 0 while there may be more to do."""
-
-
-class DefinitionLoops(Generic[Consumer]):
+class DefinitionEngine(ABC, Generic[Consumer]):
     """Compiles one kind of definition and runs the active ones until `stop` is set."""
 
-    def __init__(
-        self, engine: DefinitionEngine[Consumer], written: Subscription, appended: Subscription, stop: asyncio.Event
-    ) -> None:
-        self._engine = engine
+    noun: str
+    consumer_type: type[Consumer]
+    watched_query: str
+    """The name of the query that lists the consumers of all active definitions."""
+
+    def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
+        self._pool = pool
         self._written = written
         self._appended = appended
         self._stop = stop
         self._compiled = asyncio.Event()
         self._active: dict[int, Consumer] = {}
         self._wake_ups: dict[int, asyncio.Event] = {}
+        self.events = 0
+        """How many events this engine has processed."""
+        self.failures = 0
+        """How many batches the database has rejected."""
+
+    @abstractmethod
+    async def compile_once(self) -> int:
+        """Compiles pending versions, and returns how many there were."""
+
+    @abstractmethod
+    async def turn(self, consumer: Consumer) -> float:
+        """Does what is due; returns for how many seconds the consumer may rest: 0 while there may be more to do."""
+
+    async def watched(self) -> list[Consumer]:
+        """The consumers of all active definitions."""
+        async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(self.consumer_type)) as cursor:
+            return await (await cursor.execute(query(self.watched_query))).fetchall()
+
+    @asynccontextmanager
+    async def _record_failures(self, conn: AsyncConnection, consumer: Consumer) -> AsyncIterator[None]:
+        """A batch that fails in here is tried again, event by event and with growing pauses; other consumers go on.
+
+        Enter it outside of the batch's transaction. A transient error passes: `retry_until_connected` handles it."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if is_transient(error):
+                raise
+            self.failures += 1
+            batch = {"topic_id": consumer.topic_id, "consumer_id": consumer.consumer_id, "max": consumer.batch}
+            await conn.execute(query("definitions/fail"), batch | {"error": str(error)})
+            logger.error("%s failed: %s; the batch will be tried again", consumer, error)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -71,7 +99,7 @@ class DefinitionLoops(Generic[Consumer]):
 
     async def _compile(self) -> None:
         while not self._stop.is_set():
-            if await retry_until_connected(f"{self._engine.noun} compiler", self._engine.compile_once):
+            if await retry_until_connected(f"{self.noun} compiler", self.compile_once):
                 self._compiled.set()
                 self._wake_all()
             else:
@@ -90,7 +118,7 @@ class DefinitionLoops(Generic[Consumer]):
     async def _start_loops(self, group: asyncio.TaskGroup) -> None:
         """Finds the active consumers and gives each a loop of its own."""
         while not self._stop.is_set():
-            consumers = await retry_until_connected(f"{self._engine.noun}s", self._engine.watched)
+            consumers = await retry_until_connected(f"{self.noun}s", self.watched)
             self._active = {consumer.consumer_id: consumer for consumer in consumers}
             for consumer_id in self._active.keys() - self._wake_ups.keys():
                 self._wake_ups[consumer_id] = asyncio.Event()
@@ -104,7 +132,7 @@ class DefinitionLoops(Generic[Consumer]):
         while not self._stop.is_set() and (consumer := self._active.get(consumer_id)) is not None:
             # Before the turn: a notification that comes during it may have come too late for it.
             wake_up.clear()
-            rest_s = await retry_until_connected(str(consumer), partial(self._engine.turn, consumer))
+            rest_s = await retry_until_connected(str(consumer), partial(self.turn, consumer))
             if rest_s:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(wake_up.wait(), rest_s)
