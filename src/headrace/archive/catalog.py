@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from psycopg import sql
 from psycopg.rows import class_row
 
-from headrace.archive.reading import FileRange
+from headrace.archive.reading import FileRange, StoredRange, first_position_at
 from headrace.db import Connection, map_database_errors, query
 
 
@@ -41,14 +41,29 @@ def list_archive(conn: Connection, topic: str | None = None, *, namespace: str |
         return cursor.execute(query("archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
 
 
-def file_ranges_statement(topic_id: int, first: int, until: int) -> str:
+def file_ranges_statement(span: StoredRange) -> str:
     """The statement that finds the files of a range, without parameters, for any driver."""
-    parts = {"topic_id": sql.Literal(topic_id), "first": sql.Literal(first), "until": sql.Literal(until)}
+    parts = {"topic_id": sql.Literal(span.topic_id), "first": sql.Literal(span.first), "until": sql.Literal(span.until)}
     return sql.SQL(query("archive/files")).format(**parts).as_string(None)
 
 
-def find_file_ranges(conn: Connection, topic_id: int, first: int, until: int, *, folder: str | None = None) -> list[FileRange]:
-    """The archived parts of a range of positions, in order. `folder` is where the files are now, if they were moved."""
+def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:
+    """The archived parts of a range of positions, in order."""
     with map_database_errors():
-        rows = conn.execute(file_ranges_statement(topic_id, first, until).encode()).fetchall()
-    return [FileRange.of(row, first, until, folder) for row in rows]
+        rows = conn.execute(file_ranges_statement(span).encode()).fetchall()
+    return [FileRange.of(row, span, folder) for row in rows]
+
+
+def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folder: str | None = None) -> int:
+    """The first position of a topic that was appended at a time or later, in archive or log; the end of `span` if there is none."""
+    parameters = {"topic_id": span.topic_id, "at": at}
+    with map_database_errors():
+        row = conn.execute(query("archive/file_at"), parameters).fetchone() if span.first < span.log_first else None
+        if row is not None:
+            position = first_position_at(FileRange.of(row, replace(span, until=span.log_first), folder), at)
+            if position is not None:
+                return position
+        # Index: log_position, in the time partitions from there on.
+        statement = "select min(l.position) from headrace.log l where l.topic_id = %(topic_id)s and l.appended_at >= %(at)s"
+        row = conn.execute(statement, parameters).fetchone()
+    return span.until if row is None or row[0] is None else int(row[0])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core import NotFound
 
@@ -18,6 +18,20 @@ BATCH_ROWS = 16_384
 
 
 @dataclass(frozen=True)
+class StoredRange:
+    """A range of a topic's positions, from `first` to before `until`; those before `log_first` are only in the archive."""
+
+    topic_id: int
+    topic: str
+    first: int
+    until: int
+    log_first: int
+
+    def __len__(self) -> int:
+        return max(0, self.until - self.first)
+
+
+@dataclass(frozen=True)
 class FileRange:
     """A range of positions in one file: from `first` to before `until`."""
 
@@ -26,11 +40,10 @@ class FileRange:
     until: int
 
     @classmethod
-    def of(cls, row: Sequence[object], first: int, until: int, folder: str | None) -> FileRange:
-        """From a row of queries/archive/files.sql, cut to a range."""
-        file_first, file_until, recorded_folder, file = row
-        path = Path(folder or str(recorded_folder)) / str(file)
-        return cls(str(path), max(first, int(str(file_first))), min(until, int(str(file_until))))
+    def of(cls, row: Sequence[Any], span: StoredRange, folder: str | None) -> FileRange:
+        """From a row of queries/archive/files.sql, cut to a range. `folder` is where the files are now, if they were moved."""
+        first, until, recorded_folder, file = row
+        return cls(str(Path(folder or recorded_folder) / file), max(first, span.first), min(until, span.until))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from headrace.lang.ecl import Event, Pattern, Table, compile, parse
 from headrace.spark.correlate.chunks import worker
-from headrace.spark.correlate.chunks.driver import CHUNK, ChunkSummary, compose, start_states
+from headrace.spark.correlate.chunks.driver import ChunkSummary, compose, start_states
 from headrace.spark.correlate.chunks.stream import Stream, symbols_of
-from headrace.spark.correlate.chunks.worker import CHUNK_SCHEMA, run_chunks, run_heads
+from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
 from headrace.spark.correlate.kernel import step_states
 from headrace.spark.correlate.rows import OUTPUT, OUTPUT_SCHEMA
 from tests.lang.ecl.ecl_strategies import event_lists, patterns

@@ -14,7 +14,7 @@ from headrace.lang.condition import Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.lang.ecl.conditions import evaluate_condition
-from headrace.spark import CorrelatorSpec, correlate, correlate_batch, take_micro_batch
+from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from headrace.spark.correlate.rows import STATE_SCHEMA
 from headrace.spark.correlate.symbols import build_classifier
 
@@ -88,26 +88,17 @@ def test_keys_run_as_the_table_does(spark: Any, monkeypatch: pytest.MonkeyPatch,
     assert told(correlate(frame(spark, EVENTS), spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
 
 
-@pytest.mark.parametrize("pattern", [SIMPLE, WIDE], ids=["simple", "wide"])
-def test_batch_goes_on_from_given_states(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
-    early = correlate_batch(frame(spark, EVENTS[:70]), spec(pattern))
-    late = correlate_batch(frame(spark, EVENTS[70:], 70), spec(pattern), early.states)
-    assert sorted(told(early.outputs) + told(late.outputs), key=_order) == expected(monkeypatch, pattern, keyed=True)
-    assert set(late.states.columns) == set(STATE_SCHEMA.names)
-    early.release()
-    late.release()
-
-
-def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pattern", [SIMPLE, TIMED, WIDE], ids=["simple", "timed", "wide"])
+def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     known: dict[str, dict[str, Any]] = {}
     outputs: Told = []
     for start in range(0, len(EVENTS), 60):
-        batch = take_micro_batch(frame(spark, EVENTS[start : start + 60], start), spec(TIMED))
+        batch = take_micro_batch(frame(spark, EVENTS[start : start + 60], start), spec(pattern))
         before = STATE_SCHEMA.empty_table().from_pylist([known[key] for key in batch.keys if key in known], STATE_SCHEMA)
-        found = batch.step(before)
-        known |= {row["key"]: row for row in found.states.to_pylist()}
-        outputs += [tuple(row.values()) for row in found.outputs.to_pylist()]
-    assert sorted(outputs, key=_order) == expected(monkeypatch, TIMED, keyed=True)
+        stepped = batch.step(before)
+        known |= {row["key"]: row for row in stepped.states.to_pylist()}
+        outputs += [tuple(row.values()) for row in stepped.outputs.to_pylist()]
+    assert sorted(outputs, key=_order) == expected(monkeypatch, pattern, keyed=True)
 
 
 @pytest.mark.parametrize("pattern", [SIMPLE, TWOS], ids=["simple", "twos"])

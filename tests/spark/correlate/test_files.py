@@ -11,7 +11,7 @@ import pytest
 
 from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
-from headrace.spark.correlate import frames
+from headrace.spark.correlate.chunks import driver
 from headrace.spark.correlate.chunks.stream import PIECE_BYTES_MAX, Files, packed, stream_of
 from tests.builders import drain, topic
 from tests.spark.frames import load, publish_numbers, secret_file
@@ -31,6 +31,17 @@ def plain(pattern: str, **given: Any) -> CorrelatorSpec:
     return CorrelatorSpec(name="c", pattern=pattern, evidence_max=3, **given)
 
 
+def let_only_tasks_read(patch: pytest.MonkeyPatch) -> None:
+    """No rows go through Spark, except for those of heads."""
+    map_rows = driver.map_rows
+
+    def map_heads(rows: Any, work: Any) -> Any:
+        assert "kind" in rows.columns
+        return map_rows(rows, work)
+
+    patch.setattr(driver, "map_rows", map_heads)
+
+
 @pytest.mark.parametrize("pattern", [TYPES, TWOS], ids=["types", "twos"])
 def test_files_read_by_tasks_give_what_the_table_gives(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
@@ -38,7 +49,7 @@ def test_files_read_by_tasks_give_what_the_table_gives(
     wanted = expected(monkeypatch, pattern, keyed=False)
     assert len(wanted) > 10
     df = written(frame(spark, EVENTS), tmp_path / "events")
-    monkeypatch.setattr(frames, "FrameRows", None)
+    let_only_tasks_read(monkeypatch)
     assert told(correlate(df, spec(pattern, key=None))) == wanted
 
 
@@ -47,7 +58,7 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
     df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
     asked = plain(TYPES, topic="t", since_offset=40)
     found = told(correlate(df, asked))
-    monkeypatch.setattr(frames, "stream_of", lambda *_: None)
+    monkeypatch.setattr(driver, "stream_of", lambda *_: None)
     assert found == told(correlate(df, asked))
     assert found
 
@@ -119,7 +130,7 @@ def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
     df = load(spark, secret_file(tmp_path, database), minPartitions=4)
     by_spark = told(correlate(df.where("true or type = ''").union(df.limit(0)), asked))
     with monkeypatch.context() as patch:
-        patch.setattr(frames, "FrameRows", None)
+        let_only_tasks_read(patch)
         found = correlate(df, asked)
     publish_numbers(conn, 2, first=31)
     publish_numbers(conn, 1, type="paid", first=33)

@@ -7,13 +7,11 @@ any order and are sorted here; a log of less than 137 billion events has no such
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, functions
 
 OFFSET_BITS = 39
 EXACT_BELOW = 1 << 37
@@ -30,8 +28,6 @@ _STEP = f"""(case when `offset` < 0 then 0L when `offset` < {EXACT_BELOW}L then 
 
 def by_key(rows: DataFrame) -> DataFrame:
     """The rows of a key in one task, with a column `bucket`, sorted by bucket and step."""
-    from pyspark.sql import functions
-
     # Computed together with the other columns: after the shuffle it would copy every row once more.
     hashed = rows.selectExpr("*", f"{_BUCKET} as bucket").repartition("bucket")
     return hashed.sortWithinPartitions(functions.expr(f"shiftleft(bigint(bucket), {OFFSET_BITS}) | {_STEP}"))
@@ -39,8 +35,6 @@ def by_key(rows: DataFrame) -> DataFrame:
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The same rows in larger pieces, by bucket and offset exactly. Rows without bucket are in order already."""
-    import pyarrow as pa
-
     pending: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -58,9 +52,6 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _sort_steps(piece: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
     """The piece in order, and its last step, which may continue in the next piece."""
-    import numpy as np
-    import pyarrow as pa
-
     offsets = piece["offset"].to_numpy()
     if "bucket" not in piece.column_names or offsets.max() < EXACT_BELOW:
         return piece, []
@@ -73,8 +64,6 @@ def _sort_steps(piece: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
 
 def steps_of(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """The part of an offset that the sort compares."""
-    import numpy as np
-
     fine = EXACT_BELOW + 1 + (offsets >> FINE_BITS)
     coarse = 2 * EXACT_BELOW + 1 + (offsets >> COARSE_BITS)
     return np.where(offsets < 0, 0, np.where(offsets < EXACT_BELOW, offsets + 1, np.where(offsets < FINE_BELOW, fine, coarse)))

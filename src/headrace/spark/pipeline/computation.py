@@ -9,11 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
-from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch, build_classifier, take_micro_batch
 from headrace.spark.credentials import Access
-from headrace.spark.match.matching import COLUMN_OF, cached_plan, match
-from headrace.spark.match.plan import RuleSpec
+from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
@@ -57,7 +55,7 @@ class BatchComputer:
     def __init__(self, session: SparkSession, access: Access, *, shard: str, topic: str, topic_id: int, events_max: int) -> None:
         self._session = session
         self._access = access
-        self._log = Range(shard, topic, topic_id, 0, 0)
+        self._log = Range(topic_id, topic, 0, 0, 0, shard)
         self._events_max = events_max
         self._next: Future[list[Computed]] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"next batch of {topic}")

@@ -8,8 +8,8 @@ from psycopg.rows import class_row
 
 from headrace.db import Connection, query
 from headrace.lang.ecl import from_json
-from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.match.plan import RuleSpec
+from headrace.spark.correlate import CorrelatorSpec
+from headrace.spark.match import RuleSpec
 
 
 @dataclass(frozen=True)

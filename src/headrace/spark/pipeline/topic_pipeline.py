@@ -18,7 +18,7 @@ import psycopg
 
 from headrace.core import UnknownTopic
 from headrace.db import Connection, is_transient, map_database_errors, query
-from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.credentials import Access
 from headrace.spark.pipeline.batch_limits import BatchLimits
 from headrace.spark.pipeline.computation import BatchComputer, Computed, Part

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spark.source.arrow_reader import read_batches
 from headrace.spark.source.extract import Extract, extract_option
-from headrace.spark.source.frames import SHORT_MAX, read_range
+from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
 
@@ -24,6 +24,7 @@ __all__ = [
     "SourceOptions",
     "Split",
     "extract_option",
+    "map_numbers",
     "read_batches",
     "read_range",
 ]

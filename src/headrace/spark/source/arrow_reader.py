@@ -6,12 +6,13 @@ import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import get_ident
 from typing import TYPE_CHECKING, LiteralString
 
 from psycopg import sql
 
-from headrace.archive import file_ranges_statement
+from headrace.archive import FileRange, file_ranges_statement
 from headrace.db import connect_arrow, map_connection_errors, map_database_errors, query
 from headrace.spark.credentials import Access
 from headrace.spark.source.offsets import Range, data_loss
@@ -105,8 +106,9 @@ def _lock(key: _Key, options: SourceOptions, range_: Range) -> tuple[Connection,
             cursor.execute(_format(query("spark/dropped_to"), topic_id=range_.topic_id))
             row = cursor.fetchone()
             logged = range_.until if row is None else min(int(row[0]) + 1, range_.until)
-            cursor.execute(file_ranges_statement(range_.topic_id, range_.first, logged if options.use_archive else range_.first))
-            archived = range_.in_files(cursor.fetchall(), logged, options.archive_folder)
+            dropped = replace(range_, until=logged if options.use_archive else range_.first)
+            cursor.execute(file_ranges_statement(dropped))
+            archived = range_.in_files(FileRange.of(row, dropped, options.archive_folder) for row in cursor.fetchall())
     except _driver_error():
         del _open[key]
         if not is_old:

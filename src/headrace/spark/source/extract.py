@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
 
 from headrace.core import Invalid
 from headrace.spark.schema import EVENT_COLUMNS
@@ -21,9 +23,18 @@ class Extract:
     as_json: bool = False
 
 
+_Steps = str | tuple[str, ...]
+
+
+class _Path(msgspec.Struct, forbid_unknown_fields=True):
+    path: _Steps
+    kind: Literal["text", "json"] = msgspec.field(default="text", name="as")
+
+
 def extract_option(extracts: Iterable[Extract]) -> str:
     """The source's option `extract` for these columns."""
-    return json.dumps({extract.name: {"path": extract.path, "as": "json" if extract.as_json else "text"} for extract in extracts})
+    paths = {extract.name: _Path(extract.path, "json" if extract.as_json else "text") for extract in extracts}
+    return msgspec.json.encode(paths).decode()
 
 
 def parse_extracts(text: str | None) -> tuple[Extract, ...]:
@@ -31,24 +42,16 @@ def parse_extracts(text: str | None) -> tuple[Extract, ...]:
     if text is None:
         return ()
     try:
-        paths = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"option extract is not JSON: {error.msg}; {_ADVICE}") from None
-    if not isinstance(paths, dict):
-        raise Invalid(f"option extract is not a JSON object; {_ADVICE}")
+        paths = msgspec.json.decode(text, type=dict[str, _Steps | _Path])
+    except msgspec.DecodeError as error:
+        raise Invalid(f"option extract cannot be read: {error}; {_ADVICE}") from None
     if taken := {column.name for column in EVENT_COLUMNS} & paths.keys():
         raise Invalid(f"option extract names {', '.join(sorted(taken))}, which events have already; choose another name")
-    return tuple(_parse_extract(name, path) for name, path in paths.items())
+    return tuple(_extract(name, path if isinstance(path, _Path) else _Path(path)) for name, path in paths.items())
 
 
-def _parse_extract(name: str, path: object) -> Extract:
-    kind = "text"
-    if isinstance(path, dict) and set(path) <= {"path", "as"}:
-        kind, path = path.get("as", "text"), path.get("path")
-    if isinstance(path, str):
-        path = path.removeprefix("$.").split(".")
-    if not isinstance(path, list) or not path or not all(isinstance(step, str) and step for step in path):
+def _extract(name: str, path: _Path) -> Extract:
+    steps = tuple(path.path.removeprefix("$.").split(".")) if isinstance(path.path, str) else path.path
+    if not steps or not all(steps):
         raise Invalid(f"option extract has no path for {name!r}; {_ADVICE}")
-    if kind not in ("text", "json"):
-        raise Invalid(f"option extract takes {name!r} as {kind!r}; it can be text or json")
-    return Extract(name, tuple(path), kind == "json")
+    return Extract(name, steps, path.kind == "json")

@@ -5,7 +5,7 @@ read a long one, in as many splits as the cluster has cores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.spark.credentials import Access
@@ -17,6 +17,7 @@ from headrace.spark.source.options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SHORT_MAX = 20_000
 """Positions that the driver reads itself."""
@@ -47,10 +48,17 @@ def _read_by_tasks(session: SparkSession, options: SourceOptions, range_: Range,
     # Through Spark Connect there is no context to ask.
     context = getattr(session, "_sc", None)
     parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
+    return map_numbers(session, len(parts), lambda number: read_batches(options, schema, parts[number]), schema)
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def map_numbers(
+    session: SparkSession, count: int, read: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """The rows that tasks read by themselves: one task per number below `count`."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_batches(options, schema, parts[number])
+                yield from read(number)
 
-    return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+    return session.range(0, count, 1, count).mapInArrow(run, schema)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from headrace.archive import RowFilter
 from headrace.core import Invalid
@@ -89,12 +90,9 @@ def _list(text: str | None, option: str) -> tuple[str, ...] | None:
     if not text.lstrip().startswith("["):
         return tuple(word.strip() for word in text.split(",") if word.strip())
     try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"option {option} starts like a JSON array but is not one: {error.msg}") from None
-    if not all(isinstance(value, str) for value in values):
-        raise Invalid(f"option {option} holds a value that is not a string")
-    return tuple(values)
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError as error:
+        raise Invalid(f"option {option} starts like a JSON array but is none of strings: {error}") from None
 
 
 def _number(options: Mapping[str, str], option: str, *, least: int) -> int | None:
