@@ -4,7 +4,7 @@ Owns: the files and their catalog, headrace.archive. Promises: a file enters the
 to the log, row by row; what is in the catalog may be dropped from the log; archive and log together have every position once."""
 
 from headrace.archive.catalog import ArchivedFile, file_ranges_statement, find_file_ranges, find_position_at, list_archive
-from headrace.archive.reading import FileRange, RowFilter, StoredRange, read_archive_file
+from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
 from headrace.archive.verification import FileVerification, verify_archive
@@ -35,6 +35,7 @@ __all__ = [
     "keep_until_archived",
     "list_archive",
     "list_closed_partitions",
+    "literal_query",
     "read_archive_file",
     "read_stored_events",
     "read_stored_events_at",

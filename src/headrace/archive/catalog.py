@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from psycopg import sql
 from psycopg.rows import class_row
 
-from headrace.archive.reading import FileRange, StoredRange, first_position_at
+from headrace.archive.reading import FileRange, StoredRange, first_position_at, literal_query
 from headrace.db import Connection, map_database_errors, query
 
 
@@ -43,8 +42,7 @@ def list_archive(conn: Connection, topic: str | None = None, *, namespace: str |
 
 def file_ranges_statement(span: StoredRange) -> str:
     """The statement that finds the files of a range, without parameters, for any driver."""
-    parts = {"topic_id": sql.Literal(span.topic_id), "first": sql.Literal(span.first), "until": sql.Literal(span.until)}
-    return sql.SQL(query("archive/files")).format(**parts).as_string(None)
+    return literal_query("archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
 
 
 def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:

@@ -6,15 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from psycopg import sql
 
 from headrace.core import NotFound
+from headrace.db import query
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
 BATCH_ROWS = 16_384
+
+
+def literal_query(name: LiteralString, **parts: object) -> str:
+    """A query with values as literals in its text, for ADBC: a statement with parameters would not use binary COPY."""
+    composed = {name: part if isinstance(part, sql.Composable) else sql.Literal(part) for name, part in parts.items()}
+    return sql.SQL(query(name)).format(**composed).as_string(None)
 
 
 @dataclass(frozen=True)

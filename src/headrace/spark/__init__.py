@@ -10,18 +10,15 @@ from headrace.spark.match import RuleSpec, match
 from headrace.spark.match.condition_engine import spark_engine
 from headrace.spark.schema import event_schema
 from headrace.spark.sessions import register, session
-from headrace.spark.source import Extract, extract_option
 
 # `match` and `correlate` are the functions here; they hide the sub-rooms of the same name, which are imported by their full names.
 __all__ = [
     "Access",
     "CorrelatorSpec",
-    "Extract",
     "MicroBatch",
     "RuleSpec",
     "correlate",
     "event_schema",
-    "extract_option",
     "match",
     "register",
     "run_ecl_cases",

@@ -114,12 +114,6 @@ def run_rows(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: date
 
 def present_outputs(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
     """Output rows as the caller sees them."""
-    from pyspark.sql import functions
-
-    return outputs.select(
-        functions.lit(spec.name).alias("correlator"),
-        functions.lit(spec.version).alias("version"),
-        *("key", "token", "offset"),
-        functions.expr("timestamp_micros(time)").alias("time"),
-        *("place", "evidence", "evidence_total", "event_id"),
-    )
+    names = (f"{spark_literal(spec.name)} as correlator", f"{spec.version} as version")
+    time = "timestamp_micros(time) as time"
+    return outputs.selectExpr(*names, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id")

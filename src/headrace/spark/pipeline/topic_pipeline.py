@@ -122,7 +122,7 @@ class TopicPipeline:
             if upto <= snapshot.position:
                 continue
             if snapshot.correlator_id is None:
-                parts.append(Part(snapshot, upto, rules=self._versions.rules(self._conn, snapshot)))
+                parts.append(Part(snapshot, upto, rules=self._versions.rules(self._conn, snapshot.version_id)))
             elif (spec := self._versions.correlator(self._conn, snapshot)) is not None:
                 parts.append(Part(snapshot, upto, correlator=spec))
         return parts

@@ -6,7 +6,6 @@ Promises: a split that is read again gives the same rows; events that retention 
 from typing import TYPE_CHECKING
 
 from headrace.spark.source.arrow_reader import read_batches
-from headrace.spark.source.extract import Extract, extract_option
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
@@ -19,11 +18,9 @@ __all__ = [
     "SHORT_MAX",
     "EventReader",
     "EventStreamReader",
-    "Extract",
     "Range",
     "SourceOptions",
     "Split",
-    "extract_option",
     "map_numbers",
     "read_batches",
     "read_range",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,12 +28,6 @@ _Steps = str | tuple[str, ...]
 class _Path(msgspec.Struct, forbid_unknown_fields=True):
     path: _Steps
     kind: Literal["text", "json"] = msgspec.field(default="text", name="as")
-
-
-def extract_option(extracts: Iterable[Extract]) -> str:
-    """The source's option `extract` for these columns."""
-    paths = {extract.name: _Path(extract.path, "json" if extract.as_json else "text") for extract in extracts}
-    return msgspec.json.encode(paths).decode()
 
 
 def parse_extracts(text: str | None) -> tuple[Extract, ...]:

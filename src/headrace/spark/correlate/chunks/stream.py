@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -41,12 +41,6 @@ class Unfit(HeadraceError):
     """A file does not match the schema of its frame, so only Spark can read it."""
 
 
-class Piece(Protocol):
-    """What one task reads."""
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
-
-
 @dataclass(frozen=True)
 class Files:
     """Some Parquet files, one after another; or one of `parts` equal parts of the row groups of a large file."""
@@ -73,6 +67,10 @@ class Positions:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read_batches(self.options, event_schema(columns), self.span)
+
+
+Piece = Files | Positions
+"""What one task reads."""
 
 
 @dataclass(frozen=True)
