@@ -1,13 +1,17 @@
-"""The catalog: which file holds which positions."""
+"""The catalog: which file holds which positions, and whether the files still hold what was recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from pathlib import Path
 
 from psycopg.rows import class_row
 
+from headrace.archive.parquet import Content, read_content
 from headrace.archive.reading import FileRange, StoredRange, first_position_at, literal_query
+from headrace.core import ArchiveMismatch
 from headrace.db import Connection, map_database_errors, query
 
 
@@ -65,3 +69,30 @@ def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folde
         statement = "select min(l.position) from headrace.log l where l.topic_id = %(topic_id)s and l.appended_at >= %(at)s"
         row = conn.execute(statement, parameters).fetchone()
     return span.until if row is None or row[0] is None else int(row[0])
+
+
+@dataclass(frozen=True)
+class FileVerification:
+    """The result for one file; `problem` is None if the file holds what the catalog says."""
+
+    archived: ArchivedFile
+    problem: str | None
+
+
+def verify_archive(
+    conn: Connection, topic: str | None = None, *, folder: Path | str | None = None, namespace: str | None = None
+) -> Iterator[FileVerification]:
+    """Reads the files of one topic, or of all, one by one. `folder` is where they are now, if they were moved."""
+    for archived in list_archive(conn, topic, namespace=namespace):
+        yield FileVerification(archived, _problem(archived, Path(folder or archived.folder) / archived.file))
+
+
+def _problem(archived: ArchivedFile, path: Path) -> str | None:
+    if not path.exists():
+        return f"{path} does not exist"
+    try:
+        content = read_content(path)
+    except ArchiveMismatch as error:
+        return str(error)
+    expected = Content(archived.first_position, archived.last_position, archived.events, archived.checksum)
+    return None if content == expected else f"{path} holds {content}; the catalog says {expected}"

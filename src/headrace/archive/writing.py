@@ -114,7 +114,9 @@ def _archive_partition(
         for count in write_file(temporary, _rows(arrow, topic, day)):
             progress = replace(progress, written=progress.written + count)
             yield progress
-        _check(temporary, day)
+        content, expected = read_content(temporary), Content(day.first_position, day.last_position, day.events, day.checksum)
+        if content != expected:
+            raise ArchiveMismatch(f"{temporary} holds {content}; the log has {expected}; nothing was recorded")
         size = temporary.stat().st_size
         files.append({**asdict(day), "file": str(path.relative_to(root)), "file_bytes": size})
         progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + size)
@@ -141,13 +143,6 @@ def _file_name(topic: Topic, day: _Day) -> Path:
 def _temporary(path: Path) -> Path:
     # Readers of a folder of Parquet files skip names that begin with a dot.
     return path.with_name(f".{path.name}.writing")
-
-
-def _check(path: Path, day: _Day) -> None:
-    content = read_content(path)
-    expected = Content(day.first_position, day.last_position, day.events, day.checksum)
-    if content != expected:
-        raise ArchiveMismatch(f"{path} holds {content}; the log has {expected}; nothing was recorded")
 
 
 def _record(conn: Connection, topic: Topic, root: Path, files: Sequence[Mapping[str, object]]) -> None:

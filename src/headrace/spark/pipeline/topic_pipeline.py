@@ -220,13 +220,11 @@ class TopicPipeline:
 
     def _record(self, done: BatchDone) -> None:
         """Writes a batch into the ledger, in the batch's transaction."""
+        place, counts = (done.from_position, done.upto), (done.firings, done.outputs, done.timers)
         self._conn.execute(
             "select headrace_internal.record_pipeline_batch(p_topic_id => %s, p_run_id => %s, p_from_position => %s, p_upto => %s,"
             " p_firings => %s, p_outputs => %s, p_timers => %s, p_took_ms => %s)",
-            (
-                *(self.topic_id, self.run_id, done.from_position, done.upto),
-                *(done.firings, done.outputs, done.timers, 1000 * done.took_s),
-            ),
+            (self.topic_id, self.run_id, *place, *counts, 1000 * done.took_s),
         )
 
     def _fail(self, part: Part, error: str) -> None:
