@@ -6,7 +6,6 @@ to the log, row by row; what is in the catalog may be dropped from the log; arch
 from headrace.archive.catalog import (
     ArchivedFile,
     FileVerification,
-    file_ranges_statement,
     find_file_ranges,
     find_position_at,
     list_archive,
@@ -15,13 +14,7 @@ from headrace.archive.catalog import (
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
-from headrace.archive.writing import (
-    ArchiveProgress,
-    ClosedPartition,
-    archive_topic,
-    keep_until_archived,
-    list_closed_partitions,
-)
+from headrace.archive.writing import ArchiveProgress, ClosedPartition, archive_topic, keep_until_archived, list_closed_partitions
 
 __all__ = [
     "REPLAY_HEADER",
@@ -35,7 +28,6 @@ __all__ = [
     "StoredEvent",
     "StoredRange",
     "archive_topic",
-    "file_ranges_statement",
     "find_file_ranges",
     "find_position_at",
     "find_stored_range",

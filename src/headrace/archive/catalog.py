@@ -44,15 +44,11 @@ def list_archive(conn: Connection, topic: str | None = None, *, namespace: str |
         return cursor.execute(query("archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
 
 
-def file_ranges_statement(span: StoredRange) -> str:
-    """The statement that finds the files of a range, without parameters, for any driver."""
-    return literal_query("archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
-
-
 def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:
     """The archived parts of a range of positions, in order."""
     with map_database_errors():
-        rows = conn.execute(file_ranges_statement(span).encode()).fetchall()
+        statement = literal_query("archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
+        rows = conn.execute(statement.encode()).fetchall()
     return [FileRange.of(row, span, folder) for row in rows]
 
 

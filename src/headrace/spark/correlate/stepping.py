@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.general import GeneralRun
-from headrace.spark.correlate.layers import Layers, Run
-from headrace.spark.correlate.order import in_order
+from headrace.spark.correlate.order import Layers, Run, in_order
 from headrace.spark.correlate.rows import STATE_ROW, STATE_SCHEMA, Rows, Stepped
 from headrace.spark.correlate.simple import SimpleRun
 

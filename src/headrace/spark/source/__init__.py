@@ -11,7 +11,6 @@ from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
-    from headrace.spark.source.planner import Split
     from headrace.spark.source.readers import EventReader, EventStreamReader
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "EventStreamReader",
     "Range",
     "SourceOptions",
-    "Split",
     "map_numbers",
     "read_batches",
     "read_range",
@@ -29,7 +27,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # These extend classes of pyspark, which is imported only when Spark is used.
-    if name in ("EventReader", "EventStreamReader", "Split"):
+    if name in ("EventReader", "EventStreamReader"):
         from headrace.spark.source import readers
 
         return getattr(readers, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from headrace.archive import FileRange, file_ranges_statement, literal_query
+from headrace.archive import FileRange, literal_query
 from headrace.db import connect_arrow, map_connection_errors, map_database_errors
 from headrace.spark.credentials import Access
 from headrace.spark.source.offsets import Range, data_loss
@@ -102,7 +102,8 @@ def _lock(key: _Key, options: SourceOptions, range_: Range) -> tuple[Connection,
             row = cursor.fetchone()
             logged = range_.until if row is None else min(int(row[0]) + 1, range_.until)
             dropped = replace(range_, until=logged if options.use_archive else range_.first)
-            cursor.execute(file_ranges_statement(dropped))
+            span = {"topic_id": range_.topic_id, "first": range_.first, "until": dropped.until}
+            cursor.execute(literal_query("archive/files", **span))
             archived = range_.in_files(FileRange.of(row, dropped, options.archive_folder) for row in cursor.fetchall())
     except _driver_error():
         del _open[key]

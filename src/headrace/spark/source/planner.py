@@ -23,14 +23,6 @@ from headrace.spark.source.options import SourceOptions
 T = TypeVar("T")
 
 
-class Split(InputPartition):
-    """What one task reads: a range of positions, without any address."""
-
-    def __init__(self, range_: Range) -> None:
-        super().__init__(range_)
-        self.range = range_
-
-
 class Planner:
     """Reads the state of the logs on all shards. Keeps its connections: the planning process lives as long as its stream."""
 
@@ -55,10 +47,10 @@ class Planner:
         return {log.log: self._position_at(log, bound.at) for log in logs}
 
     def splits(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """The tasks that read from start to end."""
+        """The tasks that read from start to end: a range of positions each, without any address."""
         ranges = ranges_between(self.logs(), start, end, self._options)
         parts = [part for range_ in ranges for part in self._locate(range_)]
-        return [Split(part) for part in split_ranges(parts, partitions_min=self._options.partitions_min)]
+        return [InputPartition(part) for part in split_ranges(parts, partitions_min=self._options.partitions_min)]
 
     def close(self) -> None:
         while self._open:

@@ -17,7 +17,7 @@ from headrace.spark.source.arrow_reader import read_batches
 from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
 from headrace.spark.source.offsets import limit_positions, positions_of
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.planner import Planner, Split
+from headrace.spark.source.planner import Planner
 
 Offset = dict[str, Any]
 
@@ -41,7 +41,7 @@ class EventReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # An empty read is a task too, with nothing to do.
-        return read_batches(self._options, self._schema, partition.range) if isinstance(partition, Split) else iter(())
+        return iter(()) if partition.value is None else read_batches(self._options, self._schema, partition.value)
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -97,8 +97,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.splits(began, from_offset(end["next"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Split)
-        return read_batches(self._options, self._schema, partition.range)
+        return read_batches(self._options, self._schema, partition.value)
 
     def stop(self) -> None:
         if "_planner" in vars(self):

@@ -22,7 +22,7 @@ from headrace.core import HeadraceError
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.schema import event_schema
-from headrace.spark.source import EventReader, Range, SourceOptions, Split, read_batches
+from headrace.spark.source import EventReader, Range, SourceOptions, read_batches
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # There may be none with Spark Connect.
@@ -180,7 +180,7 @@ def _positions(df: DataFrame, read_options: Mapping[str, str]) -> Sequence[Posit
     options = SourceOptions.of(read_options)
     # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
-    return [Positions(options, split.range) for split in splits if isinstance(split, Split)]
+    return [Positions(options, split.value) for split in splits if split.value is not None]
 
 
 def _open(path: str, columns: Sequence[str]) -> pq.ParquetFile:
