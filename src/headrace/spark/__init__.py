@@ -4,10 +4,9 @@ Owns: the format `headrace`, which reads and writes the log, and the sub-rooms s
 backtest. Promises: importing this room imports neither pyspark nor pyarrow; they are imported when they are used."""
 
 from headrace.spark.correlate import CorrelatorSpec, MicroBatch, correlate, take_micro_batch
-from headrace.spark.correlate.corpus import run_ecl_cases
 from headrace.spark.credentials import Access
+from headrace.spark.engines import run_ecl_cases, spark_engine
 from headrace.spark.match import RuleSpec, match
-from headrace.spark.match.condition_engine import spark_engine
 from headrace.spark.schema import event_schema
 from headrace.spark.sessions import register, session
 
