@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EvidenceByPosition = dict[tuple[str, int], Evidence]
 """By shard and position."""
 EVIDENCE_MAX = 10
-"""A sample shows this many events, the newest ones."""
+"""A sample shows this many events, the newest."""
 _EPOCH = date(1970, 1, 1)
 _COUNTS = ("sum(would) as would", "sum(live) as live", "sum(would * live) as both")
 _STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'would' else 'live' end"

@@ -56,12 +56,11 @@ def _sorted(events: pa.Table, states: pa.Table) -> pa.Table:
 
 def as_rows(states: pa.Table, schema: pa.Schema) -> pa.Table:
     """States as rows that sort before the events of their keys."""
-    none = np.full(states.num_rows, -1, np.int64)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {name: states[name] for name in STATE_SCHEMA.names}
     columns["time"] = states["started_at"]
     for name in schema.names:
         if name.startswith("symbol"):
             columns[name] = pa.array(np.full(states.num_rows, STATE_ROW), schema.field(name).type)
-    columns["offset"] = pa.array(none)
+    columns["offset"] = pa.array(np.full(states.num_rows, -1, np.int64))
     columns["event_id"] = pa.nulls(states.num_rows, pa.string())
     return pa.table(columns)

@@ -55,7 +55,7 @@ def _check_names(positions: Positions, logs: Sequence[Range]) -> None:
     if any(shard == "" for shard, _ in positions) and len(shards) > 1:
         raise Invalid(f"there are several shards ({', '.join(shards)}); give positions per shard and topic")
     if unknown := _unknown(positions, logs):
-        raise Invalid(f"positions are given for topics that are not subscribed: {', '.join(unknown)}")
+        raise Invalid(f"there are positions for topics that are not subscribed: {', '.join(unknown)}")
 
 
 def _unknown(positions: Positions, logs: Iterable[Range]) -> list[str]:

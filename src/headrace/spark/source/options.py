@@ -146,8 +146,8 @@ def _parse_extracts(text: str | None) -> tuple[Extract, ...]:
         paths = msgspec.json.decode(text, type=dict[str, _Steps | _Path])
     except msgspec.DecodeError as error:
         raise Invalid(f"option extract cannot be read: {error}; {_ADVICE}") from None
-    if taken := {column.name for column in EVENT_COLUMNS} & paths.keys():
-        raise Invalid(f"option extract names {', '.join(sorted(taken))}, which events have already; choose another name")
+    if clashes := {column.name for column in EVENT_COLUMNS} & paths.keys():
+        raise Invalid(f"option extract names {', '.join(sorted(clashes))}, which events have already; choose another name")
     return tuple(_extract(name, path if isinstance(path, _Path) else _Path(path)) for name, path in paths.items())
 
 

@@ -35,7 +35,7 @@ RowSource = Callable[[Work], DataFrame]
 
 @dataclass(frozen=True)
 class ChunkSummary:
-    """What the driver learns of a chunk: its offsets, its map state → state, and whether its whole head is there."""
+    """What the driver learns of a chunk: its offsets and its map state → state. `whole`: its whole head is there."""
 
     first: int
     last: int
@@ -104,11 +104,13 @@ def start_states(table: Table, begins: Mapping[int, int] | None) -> Callable[[in
 
 
 def _run_pass(source: RowSource, spec: CorrelatorSpec, begins: Mapping[int, int] | None) -> DataFrame:
-    states = start_states(spec.table, begins)
+    # Here, so that tasks get the table: they need not compile the pattern.
+    table, evidence_max = spec.table, spec.evidence_max
+    states = start_states(table, begins)
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
-            yield from run_chunks(batches, spec.table, states, evidence_max=spec.evidence_max, is_first_pass=begins is None)
+            yield from run_chunks(batches, table, states, evidence_max=evidence_max, is_first_pass=begins is None)
         except Unfit:
             if begins is not None:
                 raise
