@@ -20,8 +20,7 @@ from headrace.core import UnknownTopic
 from headrace.db import Connection, is_transient, map_database_errors, query
 from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.credentials import Access
-from headrace.spark.pipeline.batch_limits import BatchLimits
-from headrace.spark.pipeline.computation import BatchComputer, Computed, Part
+from headrace.spark.pipeline.computation import BatchComputer, BatchLimits, Computed, Part
 from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, read_snapshots, read_topic
 
 if TYPE_CHECKING:

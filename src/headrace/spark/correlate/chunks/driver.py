@@ -53,7 +53,9 @@ def correlate_chunks(df: DataFrame, rows: DataFrame, spec: CorrelatorSpec, *, ti
     for source in sources:
         result = _run_pass(source, spec, None)
         chunks = _summaries(result)
-        if chunks is not None and (source is sources[-1] or not overlap(chunks)):
+        if chunks is None:
+            continue
+        if source is sources[-1] or all(before.last < after.first for before, after in pairwise(chunks)):
             break
     assert chunks is not None
     if not all(chunk.whole for chunk in chunks):
@@ -83,10 +85,6 @@ def compose(chunks: Sequence[ChunkSummary]) -> dict[int, int]:
         begins[chunk.first] = state
         state = chunk.map[state]
     return begins
-
-
-def overlap(chunks: Sequence[ChunkSummary]) -> bool:
-    return any(before.last >= after.first for before, after in pairwise(chunks))
 
 
 def start_states(table: Table, begins: Mapping[int, int] | None) -> Callable[[int], list[int]]:
