@@ -93,9 +93,7 @@ def _sorted(events: DataFrame) -> DataFrame:
 def _one_task(events: DataFrame) -> DataFrame:
     spec = _spec(None)
     compiled = build_classifier(spec)
-    return present_outputs(
-        run_rows(classify_events(events, spec, compiled), spec, compiled.table, until=None, with_states=False), spec
-    )
+    return present_outputs(run_rows(classify_events(events, spec, compiled), spec, compiled.table, until=None), spec)
 
 
 def _streamed(events: DataFrame, plan: Plan) -> Round:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Target, connect
-from headrace.spark import Extract, extract_option, session
+from headrace.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +88,7 @@ def _measure(lab: Lab, spark: SparkSession, conn: Connection, target: Target, se
     def source(**options: str) -> DataFrame:
         return spark.read.format("headrace").options(secret=secret, subscribe="bench", minPartitions="2", **options).load()
 
-    fields = extract_option([Extract("city", ("customer", "city")), Extract("amount", ("amount",))])
+    fields = '{"city": "customer.city", "amount": "amount"}'
     ways: dict[str, Callable[[], object]] = {
         "copy text": lambda: _drain(conn, COPY_TEXT),
         "source": lambda: _consume(source()),

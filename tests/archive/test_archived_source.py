@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headrace.archive import list_archive
 from headrace.core import NotFound, PositionOutOfRange
 from headrace.db import Connection, Target
-from headrace.spark import Extract, event_schema, extract_option
+from headrace.spark import event_schema
 from headrace.spark.data_source import HeadraceSource
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.readers import EventReader, EventStreamReader
@@ -43,20 +44,20 @@ def rows(secret: str, **options: str) -> list[dict[str, object]]:
     return pa.Table.from_batches(batches).sort_by("offset").to_pylist() if batches else []
 
 
-EXTRACT = extract_option(
-    [
-        Extract("n", ("n",)),
-        Extract("deep", ("odd", "a", "1", "b")),
-        Extract("deep_json", ("odd", "a", "-1", "b"), as_json=True),
-        Extract("object", ("odd",), as_json=True),
-        Extract("object_text", ("odd", "a")),
-        Extract("number", ("odd", "pi"), as_json=True),
-        Extract("null_json", ("odd", "none"), as_json=True),
-        Extract("null_text", ("odd", "none")),
-        Extract("absent", ("odd", "a", "x")),
-        Extract("beyond", ("odd", "a", "2")),
-        Extract("scalar", ("n", "x")),
-    ]
+EXTRACT = json.dumps(
+    {
+        "n": "n",
+        "deep": "odd.a.1.b",
+        "deep_json": {"path": ["odd", "a", "-1", "b"], "as": "json"},
+        "object": {"path": "odd", "as": "json"},
+        "object_text": ["odd", "a"],
+        "number": {"path": ["odd", "pi"], "as": "json"},
+        "null_json": {"path": ["odd", "none"], "as": "json"},
+        "null_text": ["odd", "none"],
+        "absent": ["odd", "a", "x"],
+        "beyond": ["odd", "a", "2"],
+        "scalar": "n.x",
+    }
 )
 
 

@@ -113,7 +113,7 @@ def test_archive_commands(conn: Connection, database: Target, tmp_path: Path, mo
     days = cli("archive", "list", "--json").json
     assert [day["events"] for day in days] == [10, 20]
     assert "orders" in cli("archive", "list", "orders").out
-    assert cli("archive", "verify").out.startswith("2 of 2 files hold what was recorded: 30 events")
+    assert cli("archive", "verify").out.startswith("2 of 2 files are as recorded: 30 events")
     (tmp_path / days[0]["file"]).unlink()
     broken = cli("archive", "verify", "--json")
     assert (broken.code, [bool(one["problem"]) for one in json.loads(broken.out)]) == (6, [True, False])

@@ -3,24 +3,18 @@
 Owns: the files and their catalog, headrace.archive. Promises: a file enters the catalog only after it was read back and is equal
 to the log, row by row; what is in the catalog may be dropped from the log; archive and log together have every position once."""
 
-from headrace.archive.catalog import ArchivedFile, file_ranges_statement, list_archive
-from headrace.archive.reading import FileRange, RowFilter, first_position_at, read_archive_file
+from headrace.archive.catalog import (
+    ArchivedFile,
+    FileVerification,
+    find_file_ranges,
+    find_position_at,
+    list_archive,
+    verify_archive,
+)
+from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
-from headrace.archive.stored_events import (
-    StoredEvent,
-    StoredRange,
-    find_stored_range,
-    read_stored_events,
-    read_stored_events_at,
-)
-from headrace.archive.verification import FileVerification, verify_archive
-from headrace.archive.writing import (
-    ArchiveProgress,
-    ClosedPartition,
-    archive_topic,
-    keep_until_archived,
-    list_closed_partitions,
-)
+from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
+from headrace.archive.writing import ArchiveProgress, ClosedPartition, archive_topic, keep_until_archived, list_closed_partitions
 
 __all__ = [
     "REPLAY_HEADER",
@@ -34,12 +28,13 @@ __all__ = [
     "StoredEvent",
     "StoredRange",
     "archive_topic",
-    "file_ranges_statement",
+    "find_file_ranges",
+    "find_position_at",
     "find_stored_range",
-    "first_position_at",
     "keep_until_archived",
     "list_archive",
     "list_closed_partitions",
+    "literal_query",
     "read_archive_file",
     "read_stored_events",
     "read_stored_events_at",

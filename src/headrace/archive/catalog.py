@@ -1,14 +1,17 @@
-"""The catalog: which file holds which positions."""
+"""The catalog: which file holds which positions, and whether the files still hold what was recorded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from pathlib import Path
 
-from psycopg import sql
 from psycopg.rows import class_row
 
-from headrace.archive.reading import FileRange
+from headrace.archive.parquet import Content, read_content
+from headrace.archive.reading import FileRange, StoredRange, first_position_at, literal_query
+from headrace.core import ArchiveMismatch
 from headrace.db import Connection, map_database_errors, query
 
 
@@ -41,14 +44,51 @@ def list_archive(conn: Connection, topic: str | None = None, *, namespace: str |
         return cursor.execute(query("archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
 
 
-def file_ranges_statement(topic_id: int, first: int, until: int) -> str:
-    """The statement that finds the files of a range, without parameters, for any driver."""
-    parts = {"topic_id": sql.Literal(topic_id), "first": sql.Literal(first), "until": sql.Literal(until)}
-    return sql.SQL(query("archive/files")).format(**parts).as_string(None)
-
-
-def find_file_ranges(conn: Connection, topic_id: int, first: int, until: int, *, folder: str | None = None) -> list[FileRange]:
-    """The archived parts of a range of positions, in order. `folder` is where the files are now, if they were moved."""
+def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:
+    """The archived parts of a range of positions, in order."""
     with map_database_errors():
-        rows = conn.execute(file_ranges_statement(topic_id, first, until).encode()).fetchall()
-    return [FileRange.of(row, first, until, folder) for row in rows]
+        statement = literal_query("archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
+        rows = conn.execute(statement.encode()).fetchall()
+    return [FileRange.of(row, span, folder) for row in rows]
+
+
+def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folder: str | None = None) -> int:
+    """The first position of a topic that was appended at a time or later, in archive or log; the end of `span` if there is none."""
+    parameters = {"topic_id": span.topic_id, "at": at}
+    with map_database_errors():
+        row = conn.execute(query("archive/file_at"), parameters).fetchone() if span.first < span.log_first else None
+        if row is not None:
+            position = first_position_at(FileRange.of(row, replace(span, until=span.log_first), folder), at)
+            if position is not None:
+                return position
+        # Index: log_position, in the time partitions from there on.
+        statement = "select min(l.position) from headrace.log l where l.topic_id = %(topic_id)s and l.appended_at >= %(at)s"
+        row = conn.execute(statement, parameters).fetchone()
+    return span.until if row is None or row[0] is None else int(row[0])
+
+
+@dataclass(frozen=True)
+class FileVerification:
+    """The result for one file; `problem` is None if the file holds what the catalog says."""
+
+    archived: ArchivedFile
+    problem: str | None
+
+
+def verify_archive(
+    conn: Connection, topic: str | None = None, *, folder: Path | str | None = None, namespace: str | None = None
+) -> Iterator[FileVerification]:
+    """Reads the files of one topic, or of all, one by one. `folder` is where they are now, if they were moved."""
+    for archived in list_archive(conn, topic, namespace=namespace):
+        yield FileVerification(archived, _problem(archived, Path(folder or archived.folder) / archived.file))
+
+
+def _problem(archived: ArchivedFile, path: Path) -> str | None:
+    if not path.exists():
+        return f"{path} does not exist"
+    try:
+        content = read_content(path)
+    except ArchiveMismatch as error:
+        return str(error)
+    expected = Content(archived.first_position, archived.last_position, archived.events, archived.checksum)
+    return None if content == expected else f"{path} holds {content}; the catalog says {expected}"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 GROUP_ROWS = 131_072
 """Rows per row group: the least that a reader of a range decompresses, and enough for zstd to find repetitions."""
 _BITS = 60
+_Row = tuple[int, int, int, int, str, str, str | None, str, str, str | None]
+"""A row of `file_schema`, with times in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,13 @@ def read_content(path: Path) -> Content:
                     first = first or position
                     last = position
                     events += 1
-                    total += row_hash(*row)
+                    total += row_hash(row)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveMismatch(f"{path} cannot be read: {error}; archive this day again while the log has it") from None
     return Content(first, last, events, str(total))
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int, str, str, str | None, str, str, str | None]]:
+def _rows(batch: pa.RecordBatch) -> Iterator[_Row]:
     import pyarrow as pa
 
     columns = [
@@ -124,24 +126,11 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int, str, str,
     return zip(*columns, strict=True)
 
 
-def row_hash(
-    position: int,
-    appended_us: int,
-    emitted_us: int,
-    partition: int,
-    event_id: str,
-    type: str,
-    key: str | None,
-    payload: str,
-    headers: str,
-    producer: str | None,
-) -> int:
+def row_hash(row: _Row) -> int:
     """The first 60 bits of a row's SHA-256. queries/archive/days.sql adds up the same numbers."""
-    text = (
-        f"{position} {appended_us} {emitted_us} {partition} {event_id} {type} "
-        f"{_with_length(key)} {_with_length(producer)} {_with_length(headers)} {payload}"
-    )
-    return int.from_bytes(sha256(text.encode()).digest()[:8]) >> (64 - _BITS)
+    *numbers_and_type, key, payload, headers, producer = row
+    words = [*map(str, numbers_and_type), _with_length(key), _with_length(producer), _with_length(headers), payload]
+    return int.from_bytes(sha256(" ".join(words).encode()).digest()[:8]) >> (64 - _BITS)
 
 
 def _with_length(text: str | None) -> str:

@@ -6,15 +6,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from psycopg import sql
 
 from headrace.core import NotFound
+from headrace.db import query
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
 BATCH_ROWS = 16_384
+
+
+def literal_query(name: LiteralString, **parts: object) -> str:
+    """A query with values as literals in its text, for ADBC: a statement with parameters would not use binary COPY."""
+    composed = {name: part if isinstance(part, sql.Composable) else sql.Literal(part) for name, part in parts.items()}
+    return sql.SQL(query(name)).format(**composed).as_string(None)
+
+
+@dataclass(frozen=True)
+class StoredRange:
+    """A range of a topic's positions, from `first` to before `until`; those before `log_first` are only in the archive."""
+
+    topic_id: int
+    topic: str
+    first: int
+    until: int
+    log_first: int
+
+    def __len__(self) -> int:
+        return max(0, self.until - self.first)
 
 
 @dataclass(frozen=True)
@@ -26,11 +49,10 @@ class FileRange:
     until: int
 
     @classmethod
-    def of(cls, row: Sequence[object], first: int, until: int, folder: str | None) -> FileRange:
-        """From a row of queries/archive/files.sql, cut to a range."""
-        file_first, file_until, recorded_folder, file = row
-        path = Path(folder or str(recorded_folder)) / str(file)
-        return cls(str(path), max(first, int(str(file_first))), min(until, int(str(file_until))))
+    def of(cls, row: Sequence[Any], span: StoredRange, folder: str | None) -> FileRange:
+        """From a row of queries/archive/files.sql, cut to a range. `folder` is where the files are now, if they were moved."""
+        first, until, recorded_folder, file = row
+        return cls(str(Path(folder or recorded_folder) / file), max(first, span.first), min(until, span.until))
 
 
 @dataclass(frozen=True)

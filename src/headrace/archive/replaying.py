@@ -9,8 +9,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from headrace.archive.reading import RowFilter
-from headrace.archive.stored_events import StoredEvent, StoredRange, read_stored_events
+from headrace.archive.reading import RowFilter, StoredRange
+from headrace.archive.stored_events import StoredEvent, read_stored_events
 from headrace.core import Event, RawJSON
 from headrace.db import Connection
 from headrace.outbox import publish_many

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from headrace.archive.catalog import find_file_ranges
-from headrace.archive.reading import FileRange, RowFilter, first_position_at, read_archive_file
+from headrace.archive.catalog import find_file_ranges, find_position_at
+from headrace.archive.reading import FileRange, RowFilter, StoredRange, read_archive_file
 from headrace.core import PositionOutOfRange
 from headrace.db import Connection, map_database_errors, parse_time, query
 
@@ -37,20 +37,6 @@ class StoredEvent:
     producer: str | None
 
 
-@dataclass(frozen=True)
-class StoredRange:
-    """A range of a topic's positions, from `first` to before `until`; those before `log_first` are only in the archive."""
-
-    topic_id: int
-    topic: str
-    first: int
-    until: int
-    log_first: int
-
-    def __len__(self) -> int:
-        return max(0, self.until - self.first)
-
-
 def find_stored_range(
     conn: Connection,
     topic: str,
@@ -73,29 +59,13 @@ def _parse_position(conn: Connection, whole: StoredRange, text: str, folder: str
     if text in ("earliest", "latest"):
         return whole.first if text == "earliest" else whole.until
     if not text.isdecimal():
-        return _position_at(conn, whole, parse_time(conn, text), folder)
+        return find_position_at(conn, whole, parse_time(conn, text), folder=folder)
     if not whole.first <= int(text) <= whole.until:
         raise PositionOutOfRange(
             f"position {text} of topic {whole.topic!r} is neither in the archive nor in the log, "
             f"which hold {whole.first} to {whole.until - 1}; use earliest, latest or a position within"
         )
     return int(text)
-
-
-def _position_at(conn: Connection, whole: StoredRange, at: datetime, folder: str | None) -> int:
-    parameters = {"topic_id": whole.topic_id, "at": at}
-    with map_database_errors():
-        row = conn.execute(query("archive/file_at"), parameters).fetchone()
-        if row is not None:
-            archived = first_position_at(FileRange.of(row, whole.first, whole.log_first, folder), at)
-            if archived is not None:
-                return archived
-        # Index: log_position, in the time partitions from there on.
-        (position,) = conn.execute(
-            "select min(l.position) from headrace.log l where l.topic_id = %(topic_id)s and l.appended_at >= %(at)s",
-            parameters,
-        ).fetchone() or (None,)
-    return whole.until if position is None else int(position)
 
 
 def read_stored_events(
@@ -108,11 +78,11 @@ def read_stored_events(
     while position < span.until:
         log_first = _log_first(conn, span)
         if position < log_first:
-            archived_until = min(log_first, span.until)
-            for file_range in _archived_ranges(conn, span, position, archived_until, folder):
+            archived = replace(span, first=position, until=min(log_first, span.until))
+            for file_range in _archived_ranges(conn, archived, folder):
                 for record_batch in read_archive_file(file_range, _COLUMNS, rows):
                     yield _stored_events(record_batch)
-            position = archived_until
+            position = archived.until
             continue
         events = _read_log(conn, span, rows, position, batch)
         if _log_first(conn, span) > position:
@@ -132,7 +102,8 @@ def read_stored_events_at(
         cursor.execute(query("archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
         events = {event.position: event for event in cursor}
     missing = set(positions) - set(events)
-    for file_range in find_file_ranges(conn, span.topic_id, min(missing), max(missing) + 1, folder=folder) if missing else []:
+    missing_span = replace(span, first=min(missing, default=0), until=max(missing, default=-1) + 1)
+    for file_range in find_file_ranges(conn, missing_span, folder=folder) if missing else []:
         within = tuple(position for position in missing if file_range.first <= position < file_range.until)
         for record_batch in read_archive_file(file_range, _COLUMNS, RowFilter(positions=within)) if within else []:
             events |= {event.position: event for event in _stored_events(record_batch)}
@@ -143,11 +114,11 @@ def _stored_events(batch: pa.RecordBatch) -> list[StoredEvent]:
     return [StoredEvent(**{**row, "event_id": UUID(row["event_id"])}) for row in batch.to_pylist()]
 
 
-def _archived_ranges(conn: Connection, span: StoredRange, first: int, until: int, folder: str | None) -> list[FileRange]:
-    ranges = find_file_ranges(conn, span.topic_id, first, until, folder=folder)
-    if sum(file_range.until - file_range.first for file_range in ranges) != until - first:
+def _archived_ranges(conn: Connection, span: StoredRange, folder: str | None) -> list[FileRange]:
+    ranges = find_file_ranges(conn, span, folder=folder)
+    if sum(file_range.until - file_range.first for file_range in ranges) != len(span):
         raise PositionOutOfRange(
-            f"topic {span.topic!r}: retention dropped some of the positions {first} to {until - 1}, "
+            f"topic {span.topic!r}: retention dropped some of the positions {span.first} to {span.until - 1}, "
             "and the archive does not have them; start at earliest"
         )
     return ranges

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import psycopg
-from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.archive.parquet import Content, read_content, write_file
+from headrace.archive.reading import literal_query
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
 from headrace.db import Connection, Target, connect, connect_arrow, map_connection_errors, map_database_errors, query
 from headrace.log import Topic, get_topic
@@ -88,26 +87,21 @@ def archive_topic(
     Raises ArchiveBusy while another process archives the topic, and ArchiveMismatch if a file, read back, differs from the log."""
     root = Path(folder).absolute()
     with map_connection_errors(target), connect(target) as conn:
-        found = get_topic(conn, topic, namespace=namespace)
-        with _lock_topic(conn, found), _connect_arrow(target) as arrow:
+        topic_ = get_topic(conn, topic, namespace=namespace)
+        _lock_topic(conn, topic_)
+        with _connect_arrow(target) as arrow:
             closed = list_closed_partitions(conn, topic, before=before, namespace=namespace)
             due = [partition for partition in closed if partition.events and not partition.archived]
             progress = ArchiveProgress(0, sum(partition.events for partition in due), 0, 0)
             for partition in due:
-                progress = yield from _archive_partition(conn, arrow, found, partition, root, progress)
+                progress = yield from _archive_partition(conn, arrow, topic_, partition, root, progress)
 
 
-@contextmanager
-def _lock_topic(conn: Connection, topic: Topic) -> Iterator[None]:
+def _lock_topic(conn: Connection, topic: Topic) -> None:
     """One archiver per topic. The lock ends with the session, however that ends."""
     row = conn.execute("select pg_try_advisory_lock(%s, %s)", (_LOCK, topic.topic_id)).fetchone()
     if row != (True,):
         raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
-    try:
-        yield
-    finally:
-        with suppress(psycopg.OperationalError):
-            conn.execute("select pg_advisory_unlock(%s, %s)", (_LOCK, topic.topic_id))
 
 
 def _archive_partition(
@@ -120,7 +114,9 @@ def _archive_partition(
         for count in write_file(temporary, _rows(arrow, topic, day)):
             progress = replace(progress, written=progress.written + count)
             yield progress
-        _check(temporary, day)
+        content, expected = read_content(temporary), Content(day.first_position, day.last_position, day.events, day.checksum)
+        if content != expected:
+            raise ArchiveMismatch(f"{temporary} holds {content}; the log has {expected}; nothing was recorded")
         size = temporary.stat().st_size
         files.append({**asdict(day), "file": str(path.relative_to(root)), "file_bytes": size})
         progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + size)
@@ -149,13 +145,6 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.writing")
 
 
-def _check(path: Path, day: _Day) -> None:
-    content = read_content(path)
-    expected = Content(day.first_position, day.last_position, day.events, day.checksum)
-    if content != expected:
-        raise ArchiveMismatch(f"{path} holds {content}; the log has {expected}; nothing was recorded")
-
-
 def _record(conn: Connection, topic: Topic, root: Path, files: Sequence[Mapping[str, object]]) -> None:
     """Gives the files their names and records them. Deletes files that they replace."""
     paths = [root / str(file["file"]) for file in files]
@@ -182,15 +171,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _rows(arrow: ArrowConnection, topic: Topic, day: _Day) -> Iterator[pa.RecordBatch]:
-    statement = sql.SQL(query("archive/file_rows")).format(
-        topic_id=sql.Literal(topic.topic_id),
-        first_at=sql.Literal(day.first_at.isoformat()),
-        last_at=sql.Literal(day.last_at.isoformat()),
-        first=sql.Literal(day.first_position),
-        last=sql.Literal(day.last_position),
-    )
+    positions = {"first": day.first_position, "last": day.last_position}
+    times = {"first_at": day.first_at.isoformat(), "last_at": day.last_at.isoformat()}
     with map_database_errors(), arrow.cursor() as cursor:
-        cursor.execute(statement.as_string(None))
+        cursor.execute(literal_query("archive/file_rows", topic_id=topic.topic_id, **positions, **times))
         yield from cursor.fetch_record_batch()
     arrow.rollback()
 

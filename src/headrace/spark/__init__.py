@@ -3,32 +3,21 @@
 Owns: the format `headrace`, which reads and writes the log, and the sub-rooms source, sink, match, correlate, pipeline and
 backtest. Promises: importing this room imports neither pyspark nor pyarrow; they are imported when they are used."""
 
-from headrace.spark.correlate.corpus import run_ecl_cases
-from headrace.spark.correlate.frames import CorrelatedBatch, correlate, correlate_batch
-from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
-from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch, correlate, take_micro_batch
 from headrace.spark.credentials import Access
-from headrace.spark.match.condition_engine import spark_engine
-from headrace.spark.match.matching import match
-from headrace.spark.match.plan import RuleSpec
-from headrace.spark.pipeline import Pipeline
+from headrace.spark.engines import run_ecl_cases, spark_engine
+from headrace.spark.match import RuleSpec, match
 from headrace.spark.schema import event_schema
 from headrace.spark.sessions import register, session
-from headrace.spark.source import Extract, extract_option
 
 # `match` and `correlate` are the functions here; they hide the sub-rooms of the same name, which are imported by their full names.
 __all__ = [
     "Access",
-    "CorrelatedBatch",
     "CorrelatorSpec",
-    "Extract",
     "MicroBatch",
-    "Pipeline",
     "RuleSpec",
     "correlate",
-    "correlate_batch",
     "event_schema",
-    "extract_option",
     "match",
     "register",
     "run_ecl_cases",

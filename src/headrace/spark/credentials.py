@@ -45,7 +45,7 @@ class Access:
                     "option service (in a service file), dsnEnv (an environment variable) or secret (a file)"
                 )
         service, variable, secret = (options.get(name) or None for name in ("service", "dsnenv", "secret"))
-        names = [name for name in (service, variable, secret) if name is not None]
+        names = list(filter(None, (service, variable, secret)))
         if len(names) > 1:
             raise Invalid("give only one of the options service, dsnEnv and secret")
         if any("://" in name for name in names):

@@ -58,7 +58,7 @@ def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = No
     if active is not None:
         return register(active)
     if master.startswith("sc://"):
-        return register(_configure(SparkSession.builder.remote(master), {**SETTINGS, **(settings or {})}).getOrCreate())
+        return register(SparkSession.builder.remote(master).config(map={**SETTINGS, **(settings or {})}).getOrCreate())
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
@@ -66,12 +66,6 @@ def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = No
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     local = {**LOCAL, **(BRIEF if brief else {})} if re.fullmatch(r"local(\[.*\])?", master) else {}
     builder = SparkSession.builder.master(master).appName("headrace")
-    spark = _configure(builder, {**SETTINGS, **local, **(settings or {})}).getOrCreate()
+    spark = builder.config(map={**SETTINGS, **local, **(settings or {})}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return register(spark)
-
-
-def _configure(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from headrace.lang.ecl import Event, Pattern, Table, compile, parse
 from headrace.spark.correlate.chunks import worker
-from headrace.spark.correlate.chunks.driver import CHUNK, ChunkSummary, compose, start_states
+from headrace.spark.correlate.chunks.driver import ChunkSummary, compose, start_states
 from headrace.spark.correlate.chunks.stream import Stream, symbols_of
-from headrace.spark.correlate.chunks.worker import CHUNK_SCHEMA, run_chunks, run_heads
+from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
 from headrace.spark.correlate.kernel import step_states
 from headrace.spark.correlate.rows import OUTPUT, OUTPUT_SCHEMA
 from tests.lang.ecl.ecl_strategies import event_lists, patterns
 
-from .test_step import EVIDENCE_MAX, QUIET, Told, referred, rows_of, told
+from .test_step import EVIDENCE_MAX, QUIET, OutputRows, output_rows, referred, rows_of
 
 events = event_lists(max_size=24)
 Partition = Callable[[], Iterable[pa.RecordBatch]]
@@ -37,7 +37,7 @@ def cut_rows(rows: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
     return [rows.slice(low, high - low) for low, high in pairwise(bounds)]
 
 
-def run_partitions(table: Table, partitions: Sequence[Partition]) -> tuple[Told, int]:
+def run_partitions(table: Table, partitions: Sequence[Partition]) -> tuple[OutputRows, int]:
     """What the driver does, with a list of partitions in place of Spark; and how many passes it took."""
 
     def run_pass(begins: dict[int, int] | None) -> pa.Table:
@@ -54,10 +54,10 @@ def run_partitions(table: Table, partitions: Sequence[Partition]) -> tuple[Told,
     heads = heads.sort_by([("first", "ascending"), ("kind", "ascending"), ("offset", "ascending")])
     late = pa.Table.from_batches(run_heads(heads.to_batches(), table, evidence_max=EVIDENCE_MAX), CHUNK_SCHEMA)
     outputs = result.filter(pa.array(result["kind"].to_numpy() == OUTPUT))
-    return told(pa.concat_tables([outputs, late]).select(OUTPUT_SCHEMA.names)), passes
+    return output_rows(pa.concat_tables([outputs, late]).select(OUTPUT_SCHEMA.names)), passes
 
 
-def in_chunks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple[Told, int]:
+def in_chunks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple[OutputRows, int]:
     """Classified rows as Spark sends them. Several batches to a partition: a chunk continues over them."""
     parts = cut_rows(one_stream(table, found), cuts)
     return run_partitions(table, [partial(part.to_batches, max_chunksize=4) for part in parts])
@@ -73,7 +73,7 @@ class Part:
         return iter(self.rows.select(list(columns)).to_batches(max_chunksize=4))
 
 
-def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple[Told, int]:
+def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple[OutputRows, int]:
     """The same rows as tasks read them by themselves."""
     classified = one_stream(table, found)
     rows = pa.table(
@@ -91,8 +91,8 @@ def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple
     return run_partitions(table, [partial(stream.rows, number) for number in range(len(pieces))])
 
 
-def expected(table: Table, found: Sequence[Event]) -> Told:
-    return told(pa.table([list(column) for column in zip(*referred(table, [("", e) for e in found], None).outputs, strict=True)]
+def expected(table: Table, found: Sequence[Event]) -> OutputRows:
+    return output_rows(pa.table([list(column) for column in zip(*referred(table, [("", e) for e in found], None).outputs, strict=True)]
         or [[] for _ in OUTPUT_SCHEMA.names], schema=OUTPUT_SCHEMA))  # fmt: skip
 
 

@@ -14,12 +14,12 @@ from headrace.lang.condition import Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.lang.ecl.predicate import evaluate_condition
-from headrace.spark import CorrelatorSpec, correlate, correlate_batch, take_micro_batch
+from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from headrace.spark.correlate.rows import STATE_SCHEMA
 from headrace.spark.correlate.symbols import build_classifier
 
 from . import test_step
-from .test_step import Reference, Told, _order
+from .test_step import OutputRows, Reference, _order
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = (
@@ -59,7 +59,7 @@ def spec(pattern: str, key: str | None = "object ->> 'account'") -> CorrelatorSp
     return CorrelatorSpec(name="c", pattern=pattern, key=key, evidence_max=3)
 
 
-def expected(monkeypatch: pytest.MonkeyPatch, pattern: str, *, keyed: bool, until: int | None = None) -> Told:
+def expected(monkeypatch: pytest.MonkeyPatch, pattern: str, *, keyed: bool, until: int | None = None) -> OutputRows:
     monkeypatch.setattr(test_step, "evaluate", evaluate_condition)
     keys = ["" if not keyed else event.subject.payload["account"] for event in EVENTS]
     asked = [(None if key is None else str(key), event) for key, event in zip(keys, EVENTS, strict=True)]
@@ -73,7 +73,7 @@ def expected(monkeypatch: pytest.MonkeyPatch, pattern: str, *, keyed: bool, unti
     return sorted(reference.outputs, key=_order)
 
 
-def told(found: Any) -> Told:
+def output_rows(found: Any) -> OutputRows:
     rows = found.selectExpr(
         "key", "token", "`offset`", "unix_micros(time)", "place", "evidence", "evidence_total", "event_id"
     ).collect()  # fmt: skip
@@ -85,29 +85,20 @@ def test_keys_run_as_the_table_does(spark: Any, monkeypatch: pytest.MonkeyPatch,
     until = EVENTS[-1].time + 60_000_000
     wanted = expected(monkeypatch, pattern, keyed=True, until=until)
     assert len(wanted) > 5
-    assert told(correlate(frame(spark, EVENTS), spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
+    assert output_rows(correlate(frame(spark, EVENTS), spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
 
 
-@pytest.mark.parametrize("pattern", [SIMPLE, WIDE], ids=["simple", "wide"])
-def test_batch_goes_on_from_given_states(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
-    early = correlate_batch(frame(spark, EVENTS[:70]), spec(pattern))
-    late = correlate_batch(frame(spark, EVENTS[70:], 70), spec(pattern), early.states)
-    assert sorted(told(early.outputs) + told(late.outputs), key=_order) == expected(monkeypatch, pattern, keyed=True)
-    assert set(late.states.columns) == set(STATE_SCHEMA.names)
-    early.release()
-    late.release()
-
-
-def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pattern", [SIMPLE, TIMED, WIDE], ids=["simple", "timed", "wide"])
+def test_micro_batches_give_what_a_batch_gives(spark: Any, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     known: dict[str, dict[str, Any]] = {}
-    outputs: Told = []
+    outputs: OutputRows = []
     for start in range(0, len(EVENTS), 60):
-        batch = take_micro_batch(frame(spark, EVENTS[start : start + 60], start), spec(TIMED))
+        batch = take_micro_batch(frame(spark, EVENTS[start : start + 60], start), spec(pattern))
         before = STATE_SCHEMA.empty_table().from_pylist([known[key] for key in batch.keys if key in known], STATE_SCHEMA)
-        found = batch.step(before)
-        known |= {row["key"]: row for row in found.states.to_pylist()}
-        outputs += [tuple(row.values()) for row in found.outputs.to_pylist()]
-    assert sorted(outputs, key=_order) == expected(monkeypatch, TIMED, keyed=True)
+        stepped = batch.step(before)
+        known |= {row["key"]: row for row in stepped.states.to_pylist()}
+        outputs += [tuple(row.values()) for row in stepped.outputs.to_pylist()]
+    assert sorted(outputs, key=_order) == expected(monkeypatch, pattern, keyed=True)
 
 
 @pytest.mark.parametrize("pattern", [SIMPLE, TWOS], ids=["simple", "twos"])
@@ -115,11 +106,11 @@ def test_stream_without_key_is_exact_whatever_its_partitions(spark: Any, monkeyp
     wanted = expected(monkeypatch, pattern, keyed=False)
     assert len(wanted) > 10
     shuffled = frame(spark, EVENTS).repartition(3, "event_id")
-    assert told(correlate(shuffled, spec(pattern, key=None))) == wanted
+    assert output_rows(correlate(shuffled, spec(pattern, key=None))) == wanted
 
 
 def test_timed_pattern_without_key_runs_in_one_task(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(correlate(frame(spark, EVENTS), spec(TIMED, key=None))) == expected(monkeypatch, TIMED, keyed=False)
+    assert output_rows(correlate(frame(spark, EVENTS), spec(TIMED, key=None))) == expected(monkeypatch, TIMED, keyed=False)
 
 
 def test_key_is_one_value_of_the_condition_language() -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
-from headrace.spark.correlate import frames
+from headrace.spark.correlate.chunks import driver
 from headrace.spark.correlate.chunks.stream import PIECE_BYTES_MAX, Files, packed, stream_of
 from tests.builders import drain, topic
 from tests.spark.frames import load, publish_numbers, secret_file
 
-from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, spec, told
+from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, output_rows, spec
 
 TYPES = "repeat{push(x){do{accumulate{a, b}}unless{c}}}"
 
@@ -27,8 +27,19 @@ def written(df: Any, place: Path, **options: str) -> Any:
     return df.sparkSession.read.parquet(str(place))
 
 
-def plain(pattern: str, **given: Any) -> CorrelatorSpec:
-    return CorrelatorSpec(name="c", pattern=pattern, evidence_max=3, **given)
+def plain(pattern: str, **options: Any) -> CorrelatorSpec:
+    return CorrelatorSpec(name="c", pattern=pattern, evidence_max=3, **options)
+
+
+def let_only_tasks_read(patch: pytest.MonkeyPatch) -> None:
+    """No rows go through Spark, except for those of heads."""
+    map_rows = driver.map_rows
+
+    def map_heads(rows: Any, work: Any) -> Any:
+        assert "kind" in rows.columns
+        return map_rows(rows, work)
+
+    patch.setattr(driver, "map_rows", map_heads)
 
 
 @pytest.mark.parametrize("pattern", [TYPES, TWOS], ids=["types", "twos"])
@@ -38,17 +49,17 @@ def test_files_read_by_tasks_give_what_the_table_gives(
     wanted = expected(monkeypatch, pattern, keyed=False)
     assert len(wanted) > 10
     df = written(frame(spark, EVENTS), tmp_path / "events")
-    monkeypatch.setattr(frames, "FrameRows", None)
-    assert told(correlate(df, spec(pattern, key=None))) == wanted
+    let_only_tasks_read(monkeypatch)
+    assert output_rows(correlate(df, spec(pattern, key=None))) == wanted
 
 
 def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = frame(spark, EVENTS).selectExpr("*", "if(`offset` % 5 = 0, 'other', topic) as t2").drop("topic")
     df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
-    asked = plain(TYPES, topic="t", since_offset=40)
-    found = told(correlate(df, asked))
-    monkeypatch.setattr(frames, "stream_of", lambda *_: None)
-    assert found == told(correlate(df, asked))
+    correlator = plain(TYPES, topic="t", since_offset=40)
+    found = output_rows(correlate(df, correlator))
+    monkeypatch.setattr(driver, "stream_of", lambda *_: None)
+    assert found == output_rows(correlate(df, correlator))
     assert found
 
 
@@ -56,7 +67,7 @@ def test_overlapping_files_are_left_to_spark(spark: Any, tmp_path: Path, monkeyp
     frame(spark, EVENTS).repartition(3, "event_id").write.parquet(str(tmp_path / "events"))
     df = spark.read.parquet(str(tmp_path / "events"))
     assert stream_of(df, plain(TYPES), "appended_at") is not None
-    assert told(correlate(df, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
+    assert output_rows(correlate(df, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
 def test_file_that_is_not_what_the_frame_says_is_left_to_spark(
@@ -68,7 +79,7 @@ def test_file_that_is_not_what_the_frame_says_is_left_to_spark(
     )
     read = spark.read.schema(df.schema).parquet(str(tmp_path / "events"))
     assert stream_of(read, plain(TYPES), "appended_at") is not None
-    assert told(correlate(read, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
+    assert output_rows(correlate(read, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
 def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
@@ -115,14 +126,14 @@ def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
         publish_numbers(conn, 2, first=start)
         publish_numbers(conn, 1, type="paid", first=start + 2)
     drain(conn)
-    asked = plain("repeat{push(x){sequential{placed,placed,paid}}}", topic="orders")
+    correlator = plain("repeat{push(x){sequential{placed,placed,paid}}}", topic="orders")
     df = load(spark, secret_file(tmp_path, database), minPartitions=4)
-    by_spark = told(correlate(df.where("true or type = ''").union(df.limit(0)), asked))
+    by_spark = output_rows(correlate(df.where("true or type = ''").union(df.limit(0)), correlator))
     with monkeypatch.context() as patch:
-        patch.setattr(frames, "FrameRows", None)
-        found = correlate(df, asked)
+        let_only_tasks_read(patch)
+        found = correlate(df, correlator)
     publish_numbers(conn, 2, first=31)
     publish_numbers(conn, 1, type="paid", first=33)
     drain(conn)
-    assert told(found) == by_spark
+    assert output_rows(found) == by_spark
     assert len(by_spark) == 10

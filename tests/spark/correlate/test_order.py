@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.spark.correlate import order as order
-from headrace.spark.correlate.layers import Layers
-from headrace.spark.correlate.order import EXACT_BELOW, FINE_BELOW, OFFSET_BITS, by_key, in_order, steps_of
+from headrace.spark.correlate.order import EXACT_BELOW, FINE_BELOW, OFFSET_BITS, Layers, by_key, in_order, steps_of
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA, STATE_SCHEMA, Rows, Stepped
 
 EDGES = [-1, 0, 1, EXACT_BELOW - 1, EXACT_BELOW, EXACT_BELOW + 1, FINE_BELOW - 1, FINE_BELOW, (1 << 63) - 1]

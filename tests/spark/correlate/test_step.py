@@ -30,7 +30,7 @@ from headrace.spark.correlate.stepping import make_run, step
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
 
 Keyed = list[tuple[str, Event]]
-Told = list[tuple[object, ...]]
+OutputRows = list[tuple[object, ...]]
 EVIDENCE_MAX = 3
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 keyed_events = st.lists(event_lists(max_size=8), min_size=1, max_size=4)
@@ -62,7 +62,7 @@ class Reference:
         self.table = table
         self.states: dict[str, TableState] = {}
         self.evidence: dict[str, list[int]] = {}
-        self.outputs: Told = []
+        self.outputs: OutputRows = []
 
     def take(self, key: str, offset: int, event: Event) -> None:
         self.states.setdefault(key, start_state(self.table, event.time))
@@ -98,7 +98,7 @@ def referred(table: Table, events: Keyed, until: int | None) -> Reference:
     return reference
 
 
-def told(outputs: pa.Table) -> Told:
+def output_rows(outputs: pa.Table) -> OutputRows:
     return sorted((tuple(row.values()) for row in outputs.to_pylist()), key=_order)
 
 
@@ -112,7 +112,7 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
     wanted = sorted(expected.outputs, key=_order)
     early = step(rows_of(table, events[:cut]), STATE_SCHEMA.empty_table(), table, evidence_max=EVIDENCE_MAX)
     late = step(rows_of(table, events[cut:], cut), early.states, table, evidence_max=EVIDENCE_MAX, until=until)
-    assert told(pa.concat_tables([early.outputs, late.outputs])) == wanted
+    assert output_rows(pa.concat_tables([early.outputs, late.outputs])) == wanted
     states = {row["key"]: row for row in [*early.states.to_pylist(), *late.states.to_pylist()]}
     for key, state in expected.states.items():
         if key not in states:
@@ -125,7 +125,7 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
     whole = rows_of(table, events).sort_by([("key", "ascending"), ("offset", "ascending")])
     for start in range(0, whole.num_rows, 3):
         found.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
-    assert told(pa.concat_tables([*found, run.finish().outputs])) == wanted
+    assert output_rows(pa.concat_tables([*found, run.finish().outputs])) == wanted
 
 
 @given(patterns(), keyed_events, st.integers(0, 20), st.booleans())

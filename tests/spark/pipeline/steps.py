@@ -81,7 +81,7 @@ async def run_database(target: Target, *, most: int | None = None, batches: int 
             pass
         for watched in await rules.watched():
             left = batches
-            while left and await rules.react_once(watched):
+            while left and await rules.fire_once(watched):
                 left -= 1
         for watched in await correlators.watched():
             left = batches

@@ -60,5 +60,5 @@ def test_stream_keeps_a_position_per_shard(shards: list[tuple[Target, Connection
     publish_numbers(shards[0][1], 2, first=4)
     drain(shards[0][1])
     end = stream.latestOffset(start, ReadAllAvailable())
-    assert [(split.range.shard, split.range.first, split.range.until) for split in stream.partitions(start, end)] == [("a", 4, 6)]
+    assert [(split.value.shard, split.value.first, split.value.until) for split in stream.partitions(start, end)] == [("a", 4, 6)]
     stream.stop()

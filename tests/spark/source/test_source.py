@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
 from headrace.log import read_log
-from headrace.spark import Extract, event_schema, extract_option
+from headrace.spark import event_schema
 from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic
 from tests.spark.frames import load, publish_numbers, read_numbers, read_rows, secret_file
@@ -125,7 +125,7 @@ def test_extract_takes_fields_out_of_the_payload_in_postgresql(conn: Connection,
     for payload in ('{"a": {"b": "5"}, "it\'s": true}', '{"a": {"b": 5}}', '{"a": 1}', "7"):
         conn.execute("select headrace.publish('orders', 'placed', %s::jsonb)", (payload,))
     drain(conn)
-    extract = extract_option([Extract("b", ("a", "b")), Extract("b_json", ("a", "b"), as_json=True), Extract("its", ("it's",))])
+    extract = """{"b": "a.b", "b_json": {"path": ["a", "b"], "as": "json"}, "its": ["it's"]}"""
     rows = read_rows(secret, extract=extract, columns="offset")
     assert [tuple(row.values()) for row in rows] == [
         (1, "5", '"5"', "true"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.archive import StoredRange
 from headrace.db import Connection, map_database_errors, query
+from headrace.lang.condition import spark_literal
 from headrace.spark import CorrelatorSpec, RuleSpec, correlate, match
 
 if TYPE_CHECKING:
@@ -110,14 +111,8 @@ def compare(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _outputs(frame: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
-    from pyspark.sql import functions
-
-    return frame.select(
-        *_COLUMNS,
-        functions.lit(part.shard).alias("shard"),
-        functions.lit(int(not live)).alias("would"),
-        functions.lit(int(live)).alias("live"),
-    )
+    origin = (f"{spark_literal(part.shard)} as shard", f"{int(not live)} as would", f"{int(live)} as live")
+    return frame.selectExpr(*_COLUMNS, *origin)
 
 
 def _read_live(name: str, part: TopicRange, names: Sequence[str], namespace: str | None) -> list[tuple[object, ...]]:

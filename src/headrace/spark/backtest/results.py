@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EvidenceByPosition = dict[tuple[str, int], Evidence]
 """By shard and position."""
 EVIDENCE_MAX = 10
-"""A sample shows this many events, the newest ones."""
+"""A sample shows this many events, the newest."""
 _EPOCH = date(1970, 1, 1)
 _COUNTS = ("sum(would) as would", "sum(live) as live", "sum(would * live) as both")
 _STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'would' else 'live' end"
@@ -48,9 +48,11 @@ def build_results(
 ) -> tuple[Result, ...]:
     """One result per subject, in their order."""
     # Days in UTC, whatever the time zone of the session.
-    by_day = _count_by(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").collect()
+    by_day = (
+        _count_by(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").sort("day").collect()
+    )
     by_key = _top_rows(_count_by(compared, "key"), "name", "greatest(would, live) desc, key", keys)
-    by_token = _count_by(compared.where("token is not null"), "token").collect()
+    by_token = _count_by(compared.where("token is not null"), "token").sort("token").collect()
     sample_rows = _top_rows(
         compared.selectExpr("*", f"{_STATUS} as status", "unix_micros(time) as micros"),
         "name, status",
@@ -66,11 +68,9 @@ def build_results(
             topic=subject.topic,
             definition=subject.definition,
             compared=subject.live,
-            days=tuple(sorted((_day(row) for row in _of(by_day, subject)), key=lambda day: day.day)),
+            days=tuple(DayCounts(*_counts(row), _EPOCH + timedelta(days=row.day)) for row in _of(by_day, subject)),
             keys=tuple(KeyCounts(*_counts(row), row.key) for row in _of(by_key, subject)),
-            tokens=tuple(
-                sorted((TokenCounts(*_counts(row), row.token) for row in _of(by_token, subject)), key=lambda counts: counts.token)
-            ),
+            tokens=tuple(TokenCounts(*_counts(row), row.token) for row in _of(by_token, subject)),
             samples=_samples(_of(sample_rows, subject), subject, evidence[subject.topic]),
         )
         for subject in subjects
@@ -94,10 +94,6 @@ def _of(rows: Iterable[Row], subject: BacktestSubject) -> list[Row]:
 
 def _counts(row: Row) -> tuple[int, int, int]:
     return row.would, row.live, row.both
-
-
-def _day(row: Row) -> DayCounts:
-    return DayCounts(*_counts(row), _EPOCH + timedelta(days=row.day))
 
 
 def _evidence(row: Row) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace.archive import StoredRange, find_stored_range, read_stored_events
+from headrace.archive import StoredRange, find_stored_range, read_stored_events_at
 from headrace.core import Invalid
 from headrace.db import Connection, Target, connect
 from headrace.spark import CorrelatorSpec, RuleSpec
@@ -97,12 +97,8 @@ def _ranges(
 
 def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str | None) -> datetime:
     """The log's time at a position."""
-    if len(stored):
-        single = replace(stored, first=position, until=position + 1)
-        for batch in read_stored_events(conn, single, folder=folder):
-            for event in batch:
-                return event.appended_at
-    return datetime(1970, 1, 1, tzinfo=UTC)
+    events = read_stored_events_at(conn, stored, {position} if len(stored) else (), folder=folder)
+    return events[position].appended_at if events else datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _frames(

@@ -1,1 +1,8 @@
-"""Correlate: patterns over DataFrames."""
+"""Correlate: patterns over DataFrames, in batches and micro-batches.
+
+Promises: outputs, evidence and order of the database's engine. Importing this room imports neither pyspark nor pyarrow."""
+
+from headrace.spark.correlate.frames import MicroBatch, correlate, state_schema, take_micro_batch
+from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier
+
+__all__ = ["CorrelatorSpec", "MicroBatch", "build_classifier", "correlate", "state_schema", "take_micro_batch"]

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.lang.condition import Field, Subject, jsonb_text, moment_of
 from headrace.lang.ecl import Case, Observation, Table, TableState, outputs_by_event, start_state, status_of
-from headrace.spark.correlate.rows import BOTH_DDL, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Stepped, concatenate, tagged
+from headrace.spark.correlate.rows import BOTH_SCHEMA, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Stepped, concatenate, tagged
 from headrace.spark.correlate.stepping import step
 from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier, extractions
-from headrace.spark.match.matching import with_emitted_at
+from headrace.spark.match import with_emitted_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ class _Corpus:
                 yield from tagged(OUTPUT, stepped.outputs).to_batches()
                 yield from tagged(STATE, stepped.states).to_batches()
 
-        both = self._classify(frame).repartition("key").mapInArrow(run, BOTH_DDL).toArrow()
+        both = self._classify(frame).repartition("key").mapInArrow(run, from_arrow_schema(BOTH_SCHEMA)).toArrow()
         kind = both["kind"].to_numpy()
         outputs, states = (both.filter(pa.array(kind == wanted)) for wanted in (OUTPUT, STATE))
         return Stepped(outputs.select(OUTPUT_SCHEMA.names), states.select(STATE_SCHEMA.names))

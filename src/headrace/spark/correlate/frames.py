@@ -11,30 +11,50 @@ from typing import TYPE_CHECKING
 
 from headrace.lang.condition import micros_of, spark_literal
 from headrace.lang.ecl import SimpleTable, Table
-from headrace.spark.correlate.chunks.driver import FrameRows, TaskRows, correlate_chunks
-from headrace.spark.correlate.chunks.stream import stream_of
-from headrace.spark.correlate.order import by_key
 from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
-from headrace.spark.match.matching import check_columns, with_emitted_at
+from headrace.spark.match import check_columns, with_emitted_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from headrace.spark.correlate.rows import Stepped
+
 NEEDED = ("type", "payload", "offset", "event_id")
-_STATE = ("key", "units", "deadlines", "evidence", "evidence_total", "started_at", "seen_at")
 
 
 @dataclass(frozen=True)
-class CorrelatedBatch:
-    """The `outputs` of a batch, and `states`, the rows of the keys that changed. Both are cached until `release`."""
+class MicroBatch:
+    """The classified events of a micro-batch: key, symbol, offset, time, event_id.
 
-    outputs: DataFrame
-    states: DataFrame
-    _cached: DataFrame
+    The caller reads the states of `keys`, calls `step`, and writes outputs, states and cursor in one transaction. So a batch that
+    runs again after a crash finds either all of it done or nothing."""
 
-    def release(self) -> None:
-        self._cached.unpersist()
+    spec: CorrelatorSpec
+    events: pa.Table
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys whose states are needed, each once."""
+        return list(self.events["key"].unique().to_pylist())
+
+    def step(self, states: pa.Table) -> Stepped:
+        """Outputs and changed states, from the stored states (STATE_SCHEMA; a key without one starts at its first event)."""
+        from headrace.spark.correlate.stepping import step
+
+        return step(self.events, states, self.spec.table, evidence_max=self.spec.evidence_max, forgets=self.spec.forgets)
+
+
+def state_schema() -> pa.Schema:
+    """The columns of an instance state in `MicroBatch.step`."""
+    from headrace.spark.correlate.rows import STATE_SCHEMA
+
+    return STATE_SCHEMA
+
+
+def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
+    """Classifies a micro-batch in parallel, and collects the events that can matter."""
+    return MicroBatch(spec, classify_events(df, spec, build_classifier(spec)).toArrow())
 
 
 def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
@@ -46,30 +66,10 @@ def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = N
     classifier = build_classifier(spec)
     rows = classify_events(df, spec, classifier)
     if spec.key is not None or not classifier.table.simple:
-        return present_outputs(run_rows(rows, spec, classifier.table, until=until, with_states=False), spec)
-    stream = stream_of(df, spec, _time_column(df.columns))
-    outputs = None
-    if stream is not None:
-        outputs = correlate_chunks(TaskRows(df.sparkSession, stream), classifier.table, evidence_max=spec.evidence_max)
-    if outputs is None:
-        outputs = correlate_chunks(FrameRows(rows), classifier.table, evidence_max=spec.evidence_max)
-    assert outputs is not None
-    return present_outputs(outputs, spec)
+        return present_outputs(run_rows(rows, spec, classifier.table, until=until), spec)
+    from headrace.spark.correlate.chunks.driver import correlate_chunks
 
-
-def correlate_batch(
-    df: DataFrame, spec: CorrelatorSpec, states: DataFrame | None = None, *, until: datetime | None = None
-) -> CorrelatedBatch:
-    """The same from stored states (key, units, deadlines, evidence, evidence_total, started_at, seen_at; times in microseconds)
-    and with the states at the end. A key without a state starts at its first event."""
-    classifier = build_classifier(spec)
-    rows = classify_events(df, spec, classifier)
-    if states is not None:
-        symbols = [f"-1 as {name}" for name in classifier.symbol_names]
-        event = ("-1L as offset", "started_at as time", "string(null) as event_id")
-        rows = rows.unionByName(states.selectExpr(*_STATE, *symbols, *event), allowMissingColumns=True)
-    both = run_rows(rows, spec, classifier.table, until=until, with_states=True).persist()
-    return CorrelatedBatch(present_outputs(both.where("kind = 0"), spec), both.where("kind = 1").select(*_STATE), both)
+    return present_outputs(correlate_chunks(df, rows, spec, time=_time_column(df.columns)), spec)
 
 
 def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier) -> DataFrame:
@@ -95,30 +95,25 @@ def _time_column(columns: Sequence[str]) -> str:
     return "appended_at" if "appended_at" in columns else "timestamp"
 
 
-def run_rows(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime | None, with_states: bool) -> DataFrame:
-    """Steps classified rows by a table: outputs and, if asked for, states, as rows of one schema."""
-    from headrace.spark.correlate.rows import BOTH_DDL
+def run_rows(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime | None) -> DataFrame:
+    """Steps classified rows by a table; returns the outputs."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from headrace.spark.correlate.order import by_key
+    from headrace.spark.correlate.rows import OUTPUT_SCHEMA
+    from headrace.spark.correlate.stepping import step_batches
 
     last = None if until is None else micros_of(until)
-    evidence_max, forgets = spec.evidence_max, spec.forgets
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from headrace.spark.correlate.stepping import step_batches
-
-        return step_batches(batches, table, evidence_max=evidence_max, until=last, with_states=with_states, forgets=forgets)
+        return step_batches(batches, table, evidence_max=spec.evidence_max, until=last, forgets=spec.forgets)
 
     ordered = rows.repartition(1).sortWithinPartitions("offset") if spec.key is None else by_key(rows)
-    return ordered.mapInArrow(step, BOTH_DDL)
+    return ordered.mapInArrow(step, from_arrow_schema(OUTPUT_SCHEMA))
 
 
 def present_outputs(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
     """Output rows as the caller sees them."""
-    from pyspark.sql import functions
-
-    return outputs.select(
-        functions.lit(spec.name).alias("correlator"),
-        functions.lit(spec.version).alias("version"),
-        *("key", "token", "offset"),
-        functions.expr("timestamp_micros(time)").alias("time"),
-        *("place", "evidence", "evidence_total", "event_id"),
-    )
+    names = (f"{spark_literal(spec.name)} as correlator", f"{spec.version} as version")
+    time = "timestamp_micros(time) as time"
+    return outputs.selectExpr(*names, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id")

@@ -36,26 +36,26 @@ def compiled(loop: Loop) -> Loop:
 @compiled
 def step_rows(first: Flags, symbols: Ints, states: Ints, following: Ints, width: int) -> Ints:
     """The cell of each row, -1 for a row that only sets a state. `first` marks the first row of a key, which starts in state 0."""
-    found = np.empty(symbols.size, np.int64)
+    cells = np.empty(symbols.size, np.int64)
     state = 0
     for row in range(symbols.size):
         if first[row]:
             state = 0
         if symbols[row] < 0:
             state = states[row]
-            found[row] = -1
+            cells[row] = -1
         else:
             cell = state * width + symbols[row]
-            found[row] = cell
+            cells[row] = cell
             state = following[cell]
-    return found
+    return cells
 
 
 @compiled
 def step_states(states: Ints, symbols: Ints, following: Ints, width: int) -> tuple[int, Ints, Ints]:
     """Steps all states through the symbols, merging those that become equal, until all are the start state.
 
-    Returns the row at which they are (-1: never), the distinct states that are left, and for each given state its index in these."""
+    Returns the row at which they are (-1: never), the distinct states that are left, and for each state at the start its index in these."""
     now = states.copy()
     count = now.size
     index = np.arange(count)

@@ -42,10 +42,6 @@ of that event or deadline; `time` is that of the event or the deadline."""
 BOTH_SCHEMA = pa.schema(
     [("kind", pa.int32()), *OUTPUT_SCHEMA, *(column for column in STATE_SCHEMA if column.name not in OUTPUT_SCHEMA.names)]
 )
-BOTH_DDL = (
-    "kind int, key string, token string, `offset` bigint, time bigint, place int, evidence array<bigint>,"
-    " evidence_total bigint, event_id string, units array<int>, deadlines array<bigint>, started_at bigint, seen_at bigint"
-)
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,12 @@ class SimpleRun:
         states = np.zeros(len(rows.key), np.int64)
         if rows.states is not None:
             states[is_state] = pc.list_element(rows.states["units"], 0).to_numpy()
-        found = self._arrays.cells(first, rows.symbol, states)
-        marks = np.where(is_state, 0, self._arrays.marks[found])
+        cells = self._arrays.cells(first, rows.symbol, states)
+        marks = np.where(is_state, 0, self._arrays.marks[cells])
         trail = _Trail.of(rows, first, is_state, marks)
         begins = np.flatnonzero(first)
         ends = np.append(begins[1:], first.size) - 1
-        state = np.where(is_state[ends], states[ends], self._arrays.following[found[ends]])
+        state = np.where(is_state[ends], states[ends], self._arrays.following[cells[ends]])
         changed = np.add.reduceat(marks & CHANGES, begins) > 0
         changed[0] |= was_changed
         changed |= self._forgets
@@ -164,16 +164,16 @@ class _Trail:
     def of(cls, rows: Rows, first: np.ndarray, is_state: np.ndarray, marks: np.ndarray) -> _Trail:
         counts = (marks & CHANGES).astype(np.int64)
         cut = np.zeros(counts.size, np.int64)
-        kept = np.array([], np.int64)
+        stored = np.array([], np.int64)
         if rows.states is not None:
             lists = rows.states["evidence"].combine_chunks()
-            kept = np.asarray(lists.flatten().to_numpy(zero_copy_only=False), np.int64)
+            stored = np.asarray(lists.flatten().to_numpy(zero_copy_only=False), np.int64)
             counts[is_state] = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
             cut[is_state] = rows.states["evidence_total"].to_numpy() - counts[is_state]
         end = np.cumsum(counts)
         positions = np.empty(int(end[-1]), np.int64)
         from_state = np.repeat(is_state, counts)
-        positions[from_state] = kept
+        positions[from_state] = stored
         positions[~from_state] = rows.offset[(marks & CHANGES) != 0]
         anew = first.copy()
         anew[1:] |= (marks[:-1] & TO_START) != 0

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.general import GeneralRun
-from headrace.spark.correlate.layers import Layers, Run
-from headrace.spark.correlate.order import in_order
-from headrace.spark.correlate.rows import OUTPUT, STATE, STATE_ROW, STATE_SCHEMA, Rows, Stepped, tagged
+from headrace.spark.correlate.order import Layers, Run, in_order
+from headrace.spark.correlate.rows import STATE_ROW, STATE_SCHEMA, Rows, Stepped
 from headrace.spark.correlate.simple import SimpleRun
 
 
@@ -25,21 +24,13 @@ def make_run(table: Table, *, evidence_max: int, until: int | None = None, forge
 
 
 def step_batches(
-    batches: Iterable[pa.RecordBatch],
-    table: Table,
-    *,
-    evidence_max: int,
-    until: int | None,
-    with_states: bool,
-    forgets: bool = False,
+    batches: Iterable[pa.RecordBatch], table: Table, *, evidence_max: int, until: int | None, forgets: bool
 ) -> Iterator[pa.RecordBatch]:
-    """A partition, sorted by bucket and offset → its outputs and, if asked for, states, as rows of one schema."""
+    """A partition, sorted by bucket and offset → its outputs."""
     layers = Layers(lambda: make_run(table, evidence_max=evidence_max, until=until, forgets=forgets))
     pieces = (stepped for piece in in_order(batches) for stepped in layers.feed(piece))
     for stepped in chain(pieces, layers.finish()):
-        yield from tagged(OUTPUT, stepped.outputs).to_batches()
-        if with_states:
-            yield from tagged(STATE, stepped.states).to_batches()
+        yield from stepped.outputs.to_batches()
 
 
 def step(
@@ -65,12 +56,11 @@ def _sorted(events: pa.Table, states: pa.Table) -> pa.Table:
 
 def as_rows(states: pa.Table, schema: pa.Schema) -> pa.Table:
     """States as rows that sort before the events of their keys."""
-    none = np.full(states.num_rows, -1, np.int64)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {name: states[name] for name in STATE_SCHEMA.names}
     columns["time"] = states["started_at"]
     for name in schema.names:
         if name.startswith("symbol"):
             columns[name] = pa.array(np.full(states.num_rows, STATE_ROW), schema.field(name).type)
-    columns["offset"] = pa.array(none)
+    columns["offset"] = pa.array(np.full(states.num_rows, -1, np.int64))
     columns["event_id"] = pa.nulls(states.num_rows, pa.string())
     return pa.table(columns)

@@ -1,1 +1,6 @@
-"""Match: rules over DataFrames."""
+"""Match: rules over DataFrames. Each field of an event is extracted once, whatever the number of rules."""
+
+from headrace.spark.match.matching import COLUMN_OF, cached_plan, check_columns, match, with_emitted_at
+from headrace.spark.match.plan import RuleSpec
+
+__all__ = ["COLUMN_OF", "RuleSpec", "cached_plan", "check_columns", "match", "with_emitted_at"]

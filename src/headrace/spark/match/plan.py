@@ -34,7 +34,7 @@ PREFIX = "_headrace_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
-    """A rule version as Spark runs it: on events of a type (and topic, if given) from a position on, if the condition is true."""
+    """A rule version as Spark runs it: on events of a type (and topic, unless it is None) from a position on, if the condition is true."""
 
     name: str
     event_type: str

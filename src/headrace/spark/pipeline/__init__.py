@@ -6,11 +6,10 @@ is handled once; a topic moves from one engine to the other and back without los
 
 from headrace.spark.pipeline.runner import Pipeline
 from headrace.spark.pipeline.topic_pipeline import BatchDone, TopicPipeline
-from headrace.spark.pipeline.topics import Engine, LedgerRow, PipelineState, list_batches, list_pipelines, set_engine
+from headrace.spark.pipeline.topics import LedgerRow, PipelineState, list_batches, list_pipelines, set_engine
 
 __all__ = [
     "BatchDone",
-    "Engine",
     "LedgerRow",
     "Pipeline",
     "PipelineState",

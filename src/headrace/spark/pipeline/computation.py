@@ -9,11 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.spark.correlate.micro_batch import MicroBatch, take_micro_batch
-from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch, build_classifier, take_micro_batch
 from headrace.spark.credentials import Access
-from headrace.spark.match.matching import COLUMN_OF, cached_plan, match
-from headrace.spark.match.plan import RuleSpec
+from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
@@ -51,13 +49,38 @@ class Computed:
     micro_batch: MicroBatch | None = None
 
 
+class BatchLimits:
+    """The most events a consumer gets in a batch: half as many after a failure, twice as many after a success. So a binary search
+    finds the event that makes the database reject a batch."""
+
+    def __init__(self, events_max: int) -> None:
+        self._events_max = events_max
+        self._limits: dict[int, int] = {}
+
+    def limit(self, snapshot: ConsumerSnapshot) -> int:
+        if snapshot.single_to > snapshot.position:
+            return 1
+        return self._limits.get(snapshot.consumer_id, self._events_max)
+
+    def record_failure(self, part: Part) -> bool:
+        """True if the failing event is found: it was alone."""
+        if part.events > 1:
+            self._limits[part.snapshot.consumer_id] = part.events // 2
+        return part.events <= 1
+
+    def record_success(self, part: Part) -> None:
+        limit = self._limits.pop(part.snapshot.consumer_id, self._events_max)
+        if limit * 2 < self._events_max:
+            self._limits[part.snapshot.consumer_id] = limit * 2
+
+
 class BatchComputer:
     """Computes the parts of a topic's batches, one batch ahead where it can."""
 
     def __init__(self, session: SparkSession, access: Access, *, shard: str, topic: str, topic_id: int, events_max: int) -> None:
         self._session = session
         self._access = access
-        self._log = Range(shard, topic, topic_id, 0, 0)
+        self._log = Range(topic_id, topic, 0, 0, 0, shard)
         self._events_max = events_max
         self._next: Future[list[Computed]] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"next batch of {topic}")

@@ -181,20 +181,12 @@ def _heartbeat(conn: Connection, pipeline: TopicPipeline, *, error: str | None =
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether to retry: the database is unreachable, or a Spark job failed, perhaps for the same reason."""
-    retry = isinstance(error, (DatabaseUnavailable, *_spark_errors())) or is_transient(error)
+    """True for errors to retry: the database is unreachable, or a Spark job failed, perhaps for the same reason. A JVM that is
+    gone raises another error of py4j, which waiting cannot mend. (With Spark Connect there may be no py4j.)"""
+    from pyspark.errors import PySparkException
+
+    is_spark_error = isinstance(error, PySparkException) or type(error).__name__ == "Py4JJavaError"
+    retry = is_spark_error or isinstance(error, DatabaseUnavailable) or is_transient(error)
     if retry:
         logger.warning("%s: %s; retrying", threading.current_thread().name, str(error).strip().partition("\n")[0])
     return retry
-
-
-def _spark_errors() -> tuple[type[Exception], ...]:
-    """What a failed job raises: Spark's own errors, and those of its JVM that have no class in pyspark. With Spark Connect there
-    is no JVM on this side, and perhaps no py4j. A JVM that is gone raises another error, which waiting cannot mend."""
-    from pyspark.errors import PySparkException
-
-    try:
-        from py4j.protocol import Py4JJavaError
-    except ImportError:
-        return (PySparkException,)
-    return (PySparkException, Py4JJavaError)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row, kwargs_row
 
 from headrace.db import Connection, query
 from headrace.lang.ecl import from_json
-from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.match.plan import RuleSpec
+from headrace.spark.correlate import CorrelatorSpec
+from headrace.spark.match import RuleSpec
 
 
 @dataclass(frozen=True)
@@ -55,33 +55,24 @@ class ActiveVersions:
 
     def __init__(self, topic_id: int) -> None:
         self._topic_id = topic_id
-        self._rules: tuple[int, tuple[RuleSpec, ...]] | None = None
-        self._correlators: dict[int, tuple[int, CorrelatorSpec]] = {}
+        self._rules: dict[int, tuple[RuleSpec, ...]] = {}
+        self._correlators: dict[int, CorrelatorSpec] = {}
 
-    def rules(self, conn: Connection, snapshot: ConsumerSnapshot) -> tuple[RuleSpec, ...]:
+    def rules(self, conn: Connection, version_id: int) -> tuple[RuleSpec, ...]:
         """The topic's rules, each named by its version_id."""
-        if self._rules is None or self._rules[0] != snapshot.version_id:
-            rows = conn.execute(query("spark/pipeline/rules"), {"topic_id": self._topic_id}).fetchall()
-            specs = tuple(
-                RuleSpec(name=str(version_id), event_type=type_, condition=condition, action=action, since_offset=since)
-                for version_id, type_, condition, action, since in rows
-            )
-            self._rules = (snapshot.version_id, specs)
-        return self._rules[1]
+        if version_id not in self._rules:
+            with conn.cursor(row_factory=kwargs_row(RuleSpec)) as cursor:
+                rules = cursor.execute(query("spark/pipeline/rules"), {"topic_id": self._topic_id}).fetchall()
+            self._rules = {version_id: tuple(rules)}
+        return self._rules[version_id]
 
     def correlator(self, conn: Connection, snapshot: ConsumerSnapshot) -> CorrelatorSpec | None:
         """The version of the snapshot's correlator; None if another version is active by now."""
-        assert snapshot.correlator_id is not None
-        cached = self._correlators.get(snapshot.correlator_id)
-        if cached is None or cached[0] != snapshot.version_id:
+        if snapshot.version_id not in self._correlators:
             parameters = {"correlator_id": snapshot.correlator_id, "version_id": snapshot.version_id}
-            row = conn.execute(query("spark/pipeline/correlator"), parameters).fetchone()
+            with conn.cursor(row_factory=dict_row) as cursor:
+                row = cursor.execute(query("spark/pipeline/correlator"), parameters).fetchone()
             if row is None:
                 return None
-            name, version, pattern, key, compiled, evidence_max, forgets = row
-            spec = CorrelatorSpec(
-                name=name, version=version, pattern=pattern, key=key,
-                compiled=from_json(compiled), evidence_max=evidence_max, forgets=forgets,
-            )  # fmt: skip
-            cached = self._correlators[snapshot.correlator_id] = (snapshot.version_id, spec)
-        return cached[1]
+            self._correlators[snapshot.version_id] = CorrelatorSpec(**row | {"compiled": from_json(row["compiled"])})
+        return self._correlators[snapshot.version_id]

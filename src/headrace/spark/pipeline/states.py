@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.db import Connection, query
-from headrace.spark.correlate.rows import STATE_SCHEMA
+from headrace.spark.correlate import state_schema
 
+STATE_SCHEMA = state_schema()
 LISTS = ("units", "deadlines", "evidence")
 _COLUMNS = (*LISTS, "evidence_total", "started_at", "seen_at")
 """As queries/spark/pipeline/read_states.sql returns them, after the numbers of the keys."""

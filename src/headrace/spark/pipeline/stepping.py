@@ -12,8 +12,7 @@ from headrace.correlators import deliver_correlations, instance_of, read_instanc
 from headrace.db import Connection, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Batch, Correlation, TimerFlood
-from headrace.spark.correlate.micro_batch import MicroBatch
-from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch
 from headrace.spark.pipeline.states import read_states, write_states
 
 KEYS_MAX = 1_000

@@ -18,10 +18,9 @@ import psycopg
 
 from headrace.core import UnknownTopic
 from headrace.db import Connection, is_transient, map_database_errors, query
-from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.credentials import Access
-from headrace.spark.pipeline.batch_limits import BatchLimits
-from headrace.spark.pipeline.computation import BatchComputer, Computed, Part
+from headrace.spark.pipeline.computation import BatchComputer, BatchLimits, Computed, Part
 from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, read_snapshots, read_topic
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class TopicPipeline:
             if upto <= snapshot.position:
                 continue
             if snapshot.correlator_id is None:
-                parts.append(Part(snapshot, upto, rules=self._versions.rules(self._conn, snapshot)))
+                parts.append(Part(snapshot, upto, rules=self._versions.rules(self._conn, snapshot.version_id)))
             elif (spec := self._versions.correlator(self._conn, snapshot)) is not None:
                 parts.append(Part(snapshot, upto, correlator=spec))
         return parts
@@ -220,13 +219,11 @@ class TopicPipeline:
 
     def _record(self, done: BatchDone) -> None:
         """Writes a batch into the ledger, in the batch's transaction."""
+        place, counts = (done.from_position, done.upto), (done.firings, done.outputs, done.timers)
         self._conn.execute(
             "select headrace_internal.record_pipeline_batch(p_topic_id => %s, p_run_id => %s, p_from_position => %s, p_upto => %s,"
             " p_firings => %s, p_outputs => %s, p_timers => %s, p_took_ms => %s)",
-            (
-                *(self.topic_id, self.run_id, done.from_position, done.upto),
-                *(done.firings, done.outputs, done.timers, 1000 * done.took_s),
-            ),
+            (self.topic_id, self.run_id, *place, *counts, 1000 * done.took_s),
         )
 
     def _fail(self, part: Part, error: str) -> None:

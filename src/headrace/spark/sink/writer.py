@@ -128,31 +128,20 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(options: SinkOptions, chunk: pa.RecordBatch, first: int) -> list[Row]:
-    """In the order of COLUMNS. An option counts for every row and wins over a column."""
-    count = chunk.num_rows
-    empty: list[object] = [None] * count
+    """In the order of COLUMNS. An option counts for every row and wins over a column; a column may have another name."""
+    sources = {"type": "action"} if options.actions else {}
+    sources["emitted_at"] = "timestamp"
+    constants: dict[str, object] = {"type": options.name, "topic": options.topic, "producer": options.producer}
+    ignored = {"topic", "headers"} if options.actions else {"priority"}
 
-    def values(column: str, option: str | None = None) -> list[object]:
-        if option is None and column in chunk.schema.names:
-            return list(chunk.column(column).to_pylist())
-        return [option] * count
+    def values(name: str) -> list[object]:
+        source = sources.get(name, name)
+        if name in ignored or constants.get(name) is not None or source not in chunk.schema.names:
+            return [constants.get(name)] * chunk.num_rows
+        return list(chunk.column(source).to_pylist())
 
-    name = values("action" if options.actions else "type", options.name)
-    topic, headers = (empty, empty) if options.actions else (values("topic", options.topic), values("headers"))
-    priority = values("priority") if options.actions else empty
-    producer = values("producer", options.producer)
-    columns = (
-        topic,
-        name,
-        values("key"),
-        values("payload"),
-        headers,
-        values("event_id"),
-        values("timestamp"),
-        producer,
-        priority,
-    )
-    return list(zip(range(first, first + count), *columns, strict=True))
+    places = range(first, first + chunk.num_rows)
+    return list(zip(places, *(values(name) for name in COLUMNS[1:]), strict=True))
 
 
 def _route(shards: Shards, rows: list[Row]) -> Iterator[tuple[Target, list[Row]]]:

@@ -6,24 +6,20 @@ Promises: a split that is read again gives the same rows; events that retention 
 from typing import TYPE_CHECKING
 
 from headrace.spark.source.arrow_reader import read_batches
-from headrace.spark.source.extract import Extract, extract_option
-from headrace.spark.source.frames import SHORT_MAX, read_range
+from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
-    from headrace.spark.source.planner import Split
     from headrace.spark.source.readers import EventReader, EventStreamReader
 
 __all__ = [
     "SHORT_MAX",
     "EventReader",
     "EventStreamReader",
-    "Extract",
     "Range",
     "SourceOptions",
-    "Split",
-    "extract_option",
+    "map_numbers",
     "read_batches",
     "read_range",
 ]
@@ -31,7 +27,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # These extend classes of pyspark, which is imported only when Spark is used.
-    if name in ("EventReader", "EventStreamReader", "Split"):
+    if name in ("EventReader", "EventStreamReader"):
         from headrace.spark.source import readers
 
         return getattr(readers, name)

@@ -9,9 +9,8 @@ import msgspec
 import pyarrow as pa
 
 from headrace.archive import FileRange, read_archive_file
-from headrace.spark.source.extract import Extract
 from headrace.spark.source.offsets import Range
-from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.options import Extract, SourceOptions
 
 _ARCHIVE_NAMES = {"offset": "position", "timestamp": "emitted_at"}
 

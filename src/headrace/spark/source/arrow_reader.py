@@ -6,13 +6,14 @@ import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import get_ident
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from headrace.archive import file_ranges_statement
-from headrace.db import connect_arrow, map_connection_errors, map_database_errors, query
+from headrace.archive import FileRange, literal_query
+from headrace.db import connect_arrow, map_connection_errors, map_database_errors
 from headrace.spark.credentials import Access
 from headrace.spark.source.offsets import Range, data_loss
 from headrace.spark.source.options import SourceOptions
@@ -57,8 +58,8 @@ def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range
     ]
     names = [sql.Identifier(name) for name in columns if name not in range_.constants]
     rows = options.rows
-    return _format(
-        query("spark/read"),
+    return literal_query(
+        "spark/read",
         # A read of constant columns alone still counts rows.
         columns=sql.SQL(", ").join(names or [sql.Identifier("offset")]),
         extracts=sql.Composed(extracts),
@@ -70,11 +71,6 @@ def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range
         from_time=rows.from_time and rows.from_time.isoformat(),
         to_time=rows.to_time and rows.to_time.isoformat(),
     )
-
-
-def _format(text: LiteralString, **parts: object) -> str:
-    composed = {name: part if isinstance(part, sql.Composable) else sql.Literal(part) for name, part in parts.items()}
-    return sql.SQL(text).format(**composed).as_string(None)
 
 
 @contextmanager
@@ -100,13 +96,15 @@ def _lock(key: _Key, options: SourceOptions, range_: Range) -> tuple[Connection,
     try:
         with conn.cursor() as cursor:
             # Lock before looking: retention that comes later waits for us, retention that came earlier is visible.
-            cursor.execute(_format(query("spark/lock_log"), topic_id=range_.topic_id))
+            cursor.execute(literal_query("spark/lock_log", topic_id=range_.topic_id))
             cursor.fetchall()
-            cursor.execute(_format(query("spark/dropped_to"), topic_id=range_.topic_id))
+            cursor.execute(literal_query("spark/dropped_to", topic_id=range_.topic_id))
             row = cursor.fetchone()
             logged = range_.until if row is None else min(int(row[0]) + 1, range_.until)
-            cursor.execute(file_ranges_statement(range_.topic_id, range_.first, logged if options.use_archive else range_.first))
-            archived = range_.in_files(cursor.fetchall(), logged, options.archive_folder)
+            dropped = replace(range_, until=logged if options.use_archive else range_.first)
+            span = {"topic_id": range_.topic_id, "first": range_.first, "until": dropped.until}
+            cursor.execute(literal_query("archive/files", **span))
+            archived = range_.in_files(FileRange.of(row, dropped, options.archive_folder) for row in cursor.fetchall())
     except _driver_error():
         del _open[key]
         if not is_old:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
 
 from headrace.core import Invalid
 
@@ -14,6 +16,7 @@ Positions = dict[tuple[str, str], int]
 """Positions by shard and topic."""
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers for both in an offset."""
+_Position = Annotated[int, msgspec.Meta(ge=EARLIEST)]
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,14 @@ def _parse_positions(text: str, option: str) -> Positions:
     """From {"shard": {"topic": position}}, or {"topic": position} for a single shard, which then has the name ''."""
     advice = f'{option} takes earliest, latest, or JSON such as {{"orders": 100}} or {{"shard_a": {{"orders": 100}}}}'
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"{advice}; the text is neither: {error.msg}") from None
-    if isinstance(value, dict) and value and all(map(_is_position, value.values())):
-        value = {"": value}
-    if not isinstance(value, dict) or not all(isinstance(topics, dict) for topics in value.values()):
+        value = msgspec.json.decode(text, type=dict[str, _Position | dict[str, _Position]])
+    except msgspec.DecodeError as error:
+        raise Invalid(f"{advice}; a position is at least 0, {EARLIEST} for earliest or {LATEST} for latest: {error}") from None
+    topics = {name: position for name, position in value.items() if isinstance(position, int)}
+    shards = {name: positions for name, positions in value.items() if isinstance(positions, dict)}
+    if topics and shards:
         raise Invalid(advice)
-    positions = from_offset(value)
-    if not all(map(_is_position, positions.values())):
-        raise Invalid(f"{advice}; a position is a whole number of at least 0, {EARLIEST} for earliest or {LATEST} for latest")
-    return positions
+    return from_offset(shards or {"": topics})
 
 
 def from_offset(offset: Mapping[str, Mapping[str, int]]) -> Positions:
@@ -70,10 +70,6 @@ def to_offset(positions: Positions) -> dict[str, dict[str, int]]:
     for (shard, topic), position in sorted(positions.items()):
         offset.setdefault(shard, {})[topic] = position
     return offset
-
-
-def _is_position(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= EARLIEST
 
 
 def parse_moment(text: str | None, option: str) -> datetime | None:

@@ -5,7 +5,7 @@ read a long one, in as many splits as the cluster has cores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.spark.credentials import Access
@@ -17,6 +17,7 @@ from headrace.spark.source.options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SHORT_MAX = 20_000
 """Positions that the driver reads itself."""
@@ -24,33 +25,32 @@ SHORT_MAX = 20_000
 
 def read_range(session: SparkSession, access: Access, range_: Range, columns: Sequence[str]) -> DataFrame:
     """The events of a range. The other columns of events exist but are null: nothing may read them."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     options = SourceOptions.of({**access.options(), "subscribe": range_.topic, "columns": ",".join(columns)})
-    read = _read_by_driver if len(range_) <= SHORT_MAX else _read_by_tasks
-    frame = read(session, options, range_, columns)
+    schema = event_schema(columns)
+    if len(range_) <= SHORT_MAX:
+        batches = list(read_batches(options, schema, range_))
+        frame = session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
+    else:
+        # The range is known, so nothing has to be planned, for which Spark would start two Python processes in every batch.
+        # Through Spark Connect there is no context to ask for the number of cores.
+        context = getattr(session, "_sc", None)
+        parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
+        frame = map_numbers(session, len(parts), lambda number: read_batches(options, schema, parts[number]), schema)
     missing = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
     return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in missing))
 
 
-def _read_by_driver(session: SparkSession, options: SourceOptions, range_: Range, columns: Sequence[str]) -> DataFrame:
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
+def map_numbers(
+    session: SparkSession, count: int, read: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """The rows that tasks read by themselves: one task per number below `count`."""
 
-    schema = event_schema(columns)
-    batches = list(read_batches(options, schema, range_))
-    return session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
-
-
-def _read_by_tasks(session: SparkSession, options: SourceOptions, range_: Range, columns: Sequence[str]) -> DataFrame:
-    """One split per core. The range is known, so nothing has to be planned, for which Spark would start two Python processes
-    in every batch."""
-    schema = event_schema(columns)
-    # Through Spark Connect there is no context to ask.
-    context = getattr(session, "_sc", None)
-    parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_batches(options, schema, parts[number])
+                yield from read(number)
 
-    return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+    return session.range(0, count, 1, count).mapInArrow(run, schema)

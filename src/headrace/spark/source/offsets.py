@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from headrace.archive import FileRange
+from headrace.archive import FileRange, StoredRange
 from headrace.core import Invalid, PositionOutOfRange
 from headrace.spark.source.bounds import EARLIEST, LATEST, Bound, Positions
+from headrace.spark.source.options import SourceOptions
 
 SPLIT_POSITIONS_MAX = 1_000_000
 """A task holds one connection and is repeated as a whole: long enough to hide its start, short enough to spread."""
@@ -18,88 +19,69 @@ _ADVICE = "begin at earliest with a new checkpoint, or set failOnDataLoss to fal
 
 
 @dataclass(frozen=True)
-class Log:
-    """A topic's log on one shard: positions from `first` to before `until` exist, those before `logged` only in the archive."""
+class Range(StoredRange):
+    """A range of positions of one log: all of them, a part, or with `file` a part in one file of its archive."""
 
     shard: str
-    topic: str
-    topic_id: int
-    first: int
-    until: int
-    logged: int = 0
-
-    @property
-    def name(self) -> tuple[str, str]:
-        return self.shard, self.topic
-
-
-@dataclass(frozen=True)
-class Range:
-    """A range of positions of one log; with `file`, in one file of its archive."""
-
-    shard: str
-    topic: str
-    topic_id: int
-    first: int
-    until: int
     file: str | None = None
 
-    def __len__(self) -> int:
-        return max(0, self.until - self.first)
+    @property
+    def log(self) -> tuple[str, str]:
+        return self.shard, self.topic
 
     @property
     def constants(self) -> dict[str, str]:
         """Columns with one value for the whole range: they are not read."""
         return {"topic": self.topic, "shard": self.shard}
 
-    def in_files(self, rows: Iterable[Sequence[object]], logged: int, folder: str | None) -> list[Range]:
-        """The parts before position `logged` that the archive holds; rows of queries/archive/files.sql."""
-        files = [FileRange.of(row, self.first, logged, folder) for row in rows]
+    def in_files(self, files: Iterable[FileRange]) -> list[Range]:
+        """The parts of the range that are in these files."""
         return [replace(self, first=file.first, until=file.until, file=file.path) for file in files]
 
 
-def positions_of(logs: Sequence[Log], bound: Bound) -> Positions:
+def positions_of(logs: Sequence[Range], bound: Bound) -> Positions:
     """The positions that earliest, latest or JSON mean. A log that the JSON leaves out starts at its beginning."""
     _check_names(bound.positions, logs)
     default = LATEST if bound.word == "latest" else EARLIEST
     positions: Positions = {}
     for log in logs:
-        position = bound.positions.get(log.name, bound.positions.get(("", log.topic), default))
-        positions[log.name] = {EARLIEST: log.first, LATEST: log.until}.get(position, position)
+        position = bound.positions.get(log.log, bound.positions.get(("", log.topic), default))
+        positions[log.log] = {EARLIEST: log.first, LATEST: log.until}.get(position, position)
     return positions
 
 
-def _check_names(positions: Positions, logs: Sequence[Log]) -> None:
+def _check_names(positions: Positions, logs: Sequence[Range]) -> None:
     shards = sorted({log.shard for log in logs})
     if any(shard == "" for shard, _ in positions) and len(shards) > 1:
         raise Invalid(f"there are several shards ({', '.join(shards)}); give positions per shard and topic")
     if unknown := _unknown(positions, logs):
-        raise Invalid(f"positions are given for topics that are not subscribed: {', '.join(unknown)}")
+        raise Invalid(f"there are positions for topics that are not subscribed: {', '.join(unknown)}")
 
 
-def _unknown(positions: Positions, logs: Iterable[Log]) -> list[str]:
+def _unknown(positions: Positions, logs: Iterable[Range]) -> list[str]:
     known = {(shard, log.topic) for log in logs for shard in (log.shard, "")}
     return [f"{topic} on shard {shard}" if shard else topic for shard, topic in positions if (shard, topic) not in known]
 
 
-def ranges_between(logs: Sequence[Log], start: Positions, end: Positions, *, fail_on_data_loss: bool) -> list[Range]:
-    """From start to end of every log, within what exists; raises PositionOutOfRange if some of it does not exist any more.
-
-    A log without a start is new, and is read from its beginning."""
-    if fail_on_data_loss and (gone := _unknown(end, logs)):
+def ranges_between(logs: Sequence[Range], start: Positions, end: Positions, options: SourceOptions) -> list[Range]:
+    """From start to end of every log, within what exists and the options want; raises PositionOutOfRange if some of it does not
+    exist any more. A log without a start is new, and is read from its beginning."""
+    if options.fail_on_data_loss and (gone := _unknown(end, logs)):
         raise PositionOutOfRange(f"a topic that was read is gone: {', '.join(gone)}; {_ADVICE}")
     ranges = []
     for log in logs:
-        first, until = start.get(log.name, log.first), end.get(log.name, log.first)
+        first, until = start.get(log.log, log.first), end.get(log.log, log.first)
         if first >= until:
             continue
-        if fail_on_data_loss:
+        if options.fail_on_data_loss:
             _check_complete(log, first, until)
-        ranges.append(Range(log.shard, log.topic, log.topic_id, max(first, log.first), min(until, log.until)))
+        to_position = log.until if options.to_position is None else options.to_position
+        first, until = max(first, log.first, options.from_position), min(until, log.until, to_position)
+        ranges.append(replace(log, first=first, until=until))
     return [range_ for range_ in ranges if len(range_)]
 
 
-def _check_complete(log: Log, first: int, until: int) -> None:
+def _check_complete(log: Range, first: int, until: int) -> None:
     if first < log.first:
         raise data_loss(log.shard, log.topic, first, log.first)
     if until > log.until:
@@ -115,19 +97,6 @@ def data_loss(shard: str, topic: str, first: int, until: int) -> PositionOutOfRa
         f"topic {topic!r} on shard {shard!r}: positions {first} to {until - 1} have been dropped by retention, "
         f"{until - first} events are lost to this read; {_ADVICE}"
     )
-
-
-def clip_ranges(ranges: Sequence[Range], from_position: int, to_position: int | None) -> list[Range]:
-    """The parts of the ranges from one position to before another."""
-    clipped = [
-        replace(
-            range_,
-            first=max(range_.first, from_position),
-            until=range_.until if to_position is None else min(range_.until, to_position),
-        )
-        for range_ in ranges
-    ]
-    return [range_ for range_ in clipped if len(range_)]
 
 
 def split_ranges(ranges: Sequence[Range], *, partitions_min: int) -> list[Range]:

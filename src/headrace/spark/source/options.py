@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
 
 from headrace.archive import RowFilter
 from headrace.core import Invalid
 from headrace.spark.credentials import OPTIONS, Access
+from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source.bounds import Bound, parse_bound, parse_moment
-from headrace.spark.source.extract import Extract, parse_extracts
 
 KNOWN = OPTIONS | {
     *("subscribe", "subscribepattern", "namespace", "startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
@@ -19,6 +21,24 @@ KNOWN = OPTIONS | {
     *("types", "keys", "fromtime", "totime", "fromposition", "toposition"),
 }
 """Names in lower case."""
+_ADVICE = 'write {"city": "address.city"}, {"city": ["address", "city"]} or {"city": {"path": ["address", "city"], "as": "json"}}'
+
+
+@dataclass(frozen=True)
+class Extract:
+    """A column from the payload: the text that `#>>` gives, or with `as_json` the value's JSON text, so that "5" and 5 differ."""
+
+    name: str
+    path: tuple[str, ...]
+    as_json: bool = False
+
+
+_Steps = str | tuple[str, ...]
+
+
+class _Path(msgspec.Struct, forbid_unknown_fields=True):
+    path: _Steps
+    kind: Literal["text", "json"] = msgspec.field(default="text", name="as")
 
 
 @dataclass(frozen=True)
@@ -70,7 +90,7 @@ class SourceOptions:
             from_position=_number(options, "fromPosition", least=0) or 0,
             to_position=_number(options, "toPosition", least=0),
             columns=_list(options.get("columns"), "columns") or (),
-            extracts=parse_extracts(options.get("extract")),
+            extracts=_parse_extracts(options.get("extract")),
             offsets_per_trigger_max=_number(options, "maxOffsetsPerTrigger", least=1),
             partitions_min=_number(options, "minPartitions", least=1) or 1,
             fail_on_data_loss=_flag(options, "failOnDataLoss"),
@@ -89,12 +109,9 @@ def _list(text: str | None, option: str) -> tuple[str, ...] | None:
     if not text.lstrip().startswith("["):
         return tuple(word.strip() for word in text.split(",") if word.strip())
     try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"option {option} starts like a JSON array but is not one: {error.msg}") from None
-    if not all(isinstance(value, str) for value in values):
-        raise Invalid(f"option {option} holds a value that is not a string")
-    return tuple(values)
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError as error:
+        raise Invalid(f"option {option} starts like a JSON array but is none of strings: {error}") from None
 
 
 def _number(options: Mapping[str, str], option: str, *, least: int) -> int | None:
@@ -119,3 +136,23 @@ def _check_pattern(text: str | None) -> str | None:
     except re.error as error:
         raise Invalid(f"subscribePattern is not a regular expression: {error}") from None
     return text
+
+
+def _parse_extracts(text: str | None) -> tuple[Extract, ...]:
+    """Reads the option: a JSON object of names and paths; a path is `a.b`, a list, or an object with `path` and `as`."""
+    if text is None:
+        return ()
+    try:
+        paths = msgspec.json.decode(text, type=dict[str, _Steps | _Path])
+    except msgspec.DecodeError as error:
+        raise Invalid(f"option extract cannot be read: {error}; {_ADVICE}") from None
+    if clashes := {column.name for column in EVENT_COLUMNS} & paths.keys():
+        raise Invalid(f"option extract names {', '.join(sorted(clashes))}, which events have already; choose another name")
+    return tuple(_extract(name, path if isinstance(path, _Path) else _Path(path)) for name, path in paths.items())
+
+
+def _extract(name: str, path: _Path) -> Extract:
+    steps = tuple(path.path.removeprefix("$.").split(".")) if isinstance(path.path, str) else path.path
+    if not steps or not all(steps):
+        raise Invalid(f"option extract has no path for {name!r}; {_ADVICE}")
+    return Extract(name, steps, path.kind == "json")

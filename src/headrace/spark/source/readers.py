@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -16,9 +17,9 @@ from headrace.spark.source.arrow_reader import read_batches
 from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
 from headrace.spark.source.offsets import limit_positions, positions_of
 from headrace.spark.source.options import SourceOptions
-from headrace.spark.source.planner import Planner, Split
+from headrace.spark.source.planner import Planner
 
-__all__ = ["EventReader", "EventStreamReader", "Split"]
+Offset = dict[str, Any]
 
 
 class EventReader(DataSourceReader):
@@ -40,7 +41,7 @@ class EventReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # An empty read is a task too, with nothing to do.
-        return read_batches(self._options, self._schema, partition.range) if isinstance(partition, Split) else iter(())
+        return iter(()) if partition.value is None else read_batches(self._options, self._schema, partition.value)
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,13 +68,13 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> Planner:
         return Planner(self._options)
 
-    def initialOffset(self) -> dict[str, object]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         logs = self._planner.logs()
         start = self._planner.positions(logs, self._options.starting or Bound("latest"))
         return {"next": to_offset(start), "initial": True}
 
-    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
-        began = _positions(start, "next")
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        began = from_offset(start["next"])
         heads = self._target or self._heads()
         # A topic that appeared while the stream runs starts at its beginning.
         known = positions_of(self._planner.logs(), Bound("earliest")) | began
@@ -85,19 +86,18 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self._options.offsets_per_trigger_max
         return super().getDefaultReadLimit() if limit is None else ReadMaxRows(limit)
 
-    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
         return {"next": to_offset(self._heads())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._heads()
 
-    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        began = _positions(end, "from") if "from" in end else _positions(start, "next")
-        return self._planner.splits(began, _positions(end, "next"))
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        began = from_offset(end["from"]) if "from" in end else from_offset(start["next"])
+        return self._planner.splits(began, from_offset(end["next"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Split)
-        return read_batches(self._options, self._schema, partition.range)
+        return read_batches(self._options, self._schema, partition.value)
 
     def stop(self) -> None:
         if "_planner" in vars(self):
@@ -105,9 +105,3 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _heads(self) -> Positions:
         return positions_of(self._planner.logs(), Bound("latest"))
-
-
-def _positions(offset: dict[str, object], name: str) -> Positions:
-    positions = offset[name]
-    assert isinstance(positions, dict)
-    return from_offset(positions)

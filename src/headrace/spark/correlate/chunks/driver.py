@@ -6,38 +6,36 @@ before. The rows before that point (its head) are left for one short task, which
 Where chunks do not settle soon (a pattern that counts in twos never does), their maps state → state are composed to the state in
 which each one begins, and a second pass starts from those. Nothing is approximate, and no row is sorted or sent between workers.
 
-There are two sources of rows: a DataFrame of classified events, and tasks that read files or the log themselves."""
+The rows come from tasks that read files or the log themselves, or else from a DataFrame of classified events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.core import Invalid
 from headrace.lang.ecl import SimpleTable, Table
-from headrace.spark.correlate.chunks.stream import Stream, Unfit
+from headrace.spark.correlate.chunks.stream import Stream, Unfit, stream_of
+from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
+from headrace.spark.correlate.rows import OUTPUT_SCHEMA
+from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.spark.source import map_numbers
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    Batches = Iterable[pa.RecordBatch]
-    Work = Callable[[Batches], Iterator[pa.RecordBatch]]
-
-HEAD, CHUNK = 2, 3
-CHUNK_DDL = (
-    "kind int, key string, token string, `offset` bigint, time bigint, place int, evidence array<bigint>,"
-    " evidence_total bigint, event_id string, units array<int>, deadlines array<bigint>, started_at bigint, seen_at bigint,"
-    " symbol bigint, first bigint, last bigint, map array<int>, settled boolean, whole boolean"
-)
-_OUTPUTS = ("key", "token", "`offset`", "time", "place", "evidence", "evidence_total", "event_id")
+Batches = Iterable[pa.RecordBatch]
+Work = Callable[[Batches], Iterator[pa.RecordBatch]]
+RowSource = Callable[[Work], DataFrame]
+"""Runs work on every partition of a stream's rows: symbol, offset, time, event_id."""
 
 
 @dataclass(frozen=True)
 class ChunkSummary:
-    """What the driver learns of a chunk: its offsets, its map state → state, and whether its whole head is there."""
+    """What the driver learns of a chunk: its offsets and its map state → state. `whole`: its whole head is there."""
 
     first: int
     last: int
@@ -45,70 +43,38 @@ class ChunkSummary:
     whole: bool
 
 
-class RowSource(Protocol):
-    """The rows of one stream: symbol, offset, time, event_id."""
-
-    def map(self, work: Work) -> DataFrame:
-        """Runs `work` on the rows of every partition."""
-        ...
-
-    def by_range(self) -> RowSource | None:
-        """The same rows in partitions that are ranges of offsets; None where the source cannot do that."""
-        ...
-
-
-@dataclass(frozen=True)
-class FrameRows:
-    """Rows that go through Spark."""
-
-    frame: DataFrame
-
-    def map(self, work: Work) -> DataFrame:
-        return self.frame.mapInArrow(work, CHUNK_DDL)
-
-    def by_range(self) -> RowSource:
-        return FrameRows(self.frame.repartitionByRange("offset").sortWithinPartitions("offset"))
-
-
-@dataclass(frozen=True)
-class TaskRows:
-    """Rows that tasks read by themselves: each gets the number of its piece."""
-
-    session: SparkSession
-    stream: Stream
-
-    def map(self, work: Work) -> DataFrame:
-        stream, count = self.stream, len(self.stream.pieces)
-
-        def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from work(stream.rows(number))
-
-        return self.session.range(0, count, 1, count).mapInArrow(run, CHUNK_DDL)
-
-    def by_range(self) -> None:
-        return None
-
-
-def correlate_chunks(source: RowSource, table: Table, *, evidence_max: int) -> DataFrame | None:
-    """The outputs of a simple table over one stream; None where the source cannot give its rows in order. Runs its first pass at
-    once."""
-    result = _run_pass(source, table, evidence_max, None)
-    chunks = _summaries(result)
-    if chunks and overlap(chunks):
-        ranges = source.by_range()
-        if ranges is None:
-            return None
-        source = ranges
-        result = _run_pass(source, table, evidence_max, None)
+def correlate_chunks(df: DataFrame, rows: DataFrame, spec: CorrelatorSpec, *, time: str) -> DataFrame:
+    """The outputs of a simple table over one stream: a frame, or where tasks cannot read it in order, its classified rows. Runs
+    its first pass at once."""
+    by_range = rows.repartitionByRange("offset").sortWithinPartitions("offset")
+    sources: list[RowSource] = [partial(map_rows, rows), partial(map_rows, by_range)]
+    if (stream := stream_of(df, spec, time)) is not None:
+        sources.insert(0, partial(map_pieces, df, stream))
+    for source in sources:
+        result = _run_pass(source, spec, None)
         chunks = _summaries(result)
-    if chunks is None:
-        return None
+        if chunks is None:
+            continue
+        if source is sources[-1] or all(before.last < after.first for before, after in pairwise(chunks)):
+            break
+    assert chunks is not None
     if not all(chunk.whole for chunk in chunks):
-        result = _run_pass(source, table, evidence_max, compose(chunks))
-    outputs = result.where("kind = 0").selectExpr(*_OUTPUTS)
-    return outputs.unionByName(_correlate_heads(result, table, evidence_max).selectExpr(*_OUTPUTS))
+        result = _run_pass(source, spec, compose(chunks))
+    heads = result.where(f"kind in ({HEAD}, {CHUNK})").repartition(1).sortWithinPartitions("first", "kind", "offset")
+    # One task, from chunk to chunk.
+    head_outputs = map_rows(heads, partial(run_heads, table=spec.table, evidence_max=spec.evidence_max))
+    return result.where("kind = 0").union(head_outputs).select(*OUTPUT_SCHEMA.names)
+
+
+def map_rows(rows: DataFrame, work: Work) -> DataFrame:
+    """Runs work on rows that go through Spark."""
+    return rows.mapInArrow(work, from_arrow_schema(CHUNK_SCHEMA))
+
+
+def map_pieces(df: DataFrame, stream: Stream, work: Work) -> DataFrame:
+    """Runs work on rows that tasks read by themselves: each gets the number of its piece."""
+    schema = from_arrow_schema(CHUNK_SCHEMA)
+    return map_numbers(df.sparkSession, len(stream.pieces), lambda number: work(stream.rows(number)), schema)
 
 
 def compose(chunks: Sequence[ChunkSummary]) -> dict[int, int]:
@@ -119,10 +85,6 @@ def compose(chunks: Sequence[ChunkSummary]) -> dict[int, int]:
         begins[chunk.first] = state
         state = chunk.map[state]
     return begins
-
-
-def overlap(chunks: Sequence[ChunkSummary]) -> bool:
-    return any(before.last >= after.first for before, after in pairwise(chunks))
 
 
 def start_states(table: Table, begins: Mapping[int, int] | None) -> Callable[[int], list[int]]:
@@ -139,12 +101,12 @@ def start_states(table: Table, begins: Mapping[int, int] | None) -> Callable[[in
     return states
 
 
-def _run_pass(source: RowSource, table: Table, evidence_max: int, begins: Mapping[int, int] | None) -> DataFrame:
+def _run_pass(source: RowSource, spec: CorrelatorSpec, begins: Mapping[int, int] | None) -> DataFrame:
+    # Here, so that tasks get the table: they need not compile the pattern.
+    table, evidence_max = spec.table, spec.evidence_max
     states = start_states(table, begins)
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from headrace.spark.correlate.chunks.worker import run_chunks, unreadable
-
         try:
             yield from run_chunks(batches, table, states, evidence_max=evidence_max, is_first_pass=begins is None)
         except Unfit:
@@ -153,7 +115,7 @@ def _run_pass(source: RowSource, table: Table, evidence_max: int, begins: Mappin
             yield unreadable()
 
     # Kept, since it is read three times; a local checkpoint is dropped with the frame.
-    return source.map(run).localCheckpoint()
+    return source(run).localCheckpoint()
 
 
 def _summaries(result: DataFrame) -> list[ChunkSummary] | None:
@@ -163,15 +125,3 @@ def _summaries(result: DataFrame) -> list[ChunkSummary] | None:
         return None
     chunks = [ChunkSummary(first, last, tuple(map_), whole) for first, last, map_, whole in rows]
     return sorted(chunks, key=lambda chunk: chunk.first)
-
-
-def _correlate_heads(result: DataFrame, table: Table, evidence_max: int) -> DataFrame:
-    """The outputs of the heads: one task, from chunk to chunk."""
-
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        from headrace.spark.correlate.chunks.worker import run_heads
-
-        return run_heads(batches, table, evidence_max=evidence_max)
-
-    rows = result.where(f"kind in ({HEAD}, {CHUNK})").repartition(1).sortWithinPartitions("first", "kind", "offset")
-    return rows.mapInArrow(run, CHUNK_DDL)

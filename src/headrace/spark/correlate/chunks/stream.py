@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
 from headrace.core import HeadraceError
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.source.offsets import Range
-from headrace.spark.source.options import SourceOptions
+from headrace.spark.schema import event_schema
+from headrace.spark.source import EventReader, Range, SourceOptions, read_batches
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame
+    from py4j.java_gateway import JavaObject  # There may be none with Spark Connect.
 
 PIECE_BYTES_MAX = 256 << 20
 """A task in Python costs a tenth of a second before it begins, which is worth 20 MB of reading."""
@@ -36,12 +39,6 @@ _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyIN
 
 class Unfit(HeadraceError):
     """A file does not match the schema of its frame, so only Spark can read it."""
-
-
-class Piece(Protocol):
-    """What one task reads."""
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,11 @@ class Positions:
     span: Range
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        from headrace.spark.schema import event_schema
-        from headrace.spark.source.arrow_reader import read_batches
-
         return read_batches(self.options, event_schema(columns), self.span)
+
+
+Piece = Files | Positions
+"""What one task reads."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,6 @@ class Stream:
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that the correlator reads: symbol, offset, time in microseconds, event_id."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         columns = ["type", "offset", self.time, "event_id", *(["topic"] if self.topic is not None else [])]
         for batch in self.pieces[number].batches(columns):
             if self.topic is not None:
@@ -104,9 +99,6 @@ class Stream:
 
     def _symbols_of(self, types: pa.Array) -> pa.Array:
         """The symbols of a column of types; an event without a type has that of any other."""
-        import numpy as np
-        import pyarrow as pa
-
         coded = types if isinstance(types, pa.DictionaryArray) else types.dictionary_encode()
         symbols = [self.symbols.get(name, self.other) for name in coded.dictionary.to_pylist()]
         places = coded.indices.fill_null(len(symbols)).to_numpy(zero_copy_only=False)
@@ -184,20 +176,14 @@ def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
     return cut + [Files(tuple(paths)) for paths in together.values()]
 
 
-def _positions(df: DataFrame, given: Mapping[str, str]) -> Sequence[Positions]:
-    from headrace.spark.source.planner import Split
-    from headrace.spark.source.readers import EventReader
-
-    options = SourceOptions.of(given)
+def _positions(df: DataFrame, read_options: Mapping[str, str]) -> Sequence[Positions]:
+    options = SourceOptions.of(read_options)
     # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
-    return [Positions(options, split.range) for split in splits if isinstance(split, Split)]
+    return [Positions(options, split.value) for split in splits if split.value is not None]
 
 
 def _open(path: str, columns: Sequence[str]) -> pq.ParquetFile:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         # Types and topics are few: as dictionaries they are classified once, not row by row.
         read_dictionary = [name for name in columns if name in ("type", "topic")]
@@ -213,18 +199,16 @@ def _open(path: str, columns: Sequence[str]) -> pq.ParquetFile:
 
 
 def _check(path: str, file: pq.ParquetFile, name: str) -> None:
-    import pyarrow as pa
-
     place = file.schema_arrow.get_field_index(name)
     if place < 0:
         raise Unfit(f"{path} has no column {name}, or several")
-    found = file.schema_arrow.field(place).type
+    type_ = file.schema_arrow.field(place).type
     if name == "offset":
-        fits = pa.types.is_int64(found)
+        fits = pa.types.is_int64(type_)
     elif name in _TYPES:
-        fits = pa.types.is_string(found.value_type if pa.types.is_dictionary(found) else found)
+        fits = pa.types.is_string(type_.value_type if pa.types.is_dictionary(type_) else type_)
     else:
         int96 = next(c for c in map(file.schema.column, range(len(file.schema))) if c.path == name).physical_type == "INT96"
-        fits = int96 or found in (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"))
+        fits = int96 or type_ in (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"))
     if not fits:
-        raise Unfit(f"{path} has {name} as {found}")
+        raise Unfit(f"{path} has {name} as {type_}")

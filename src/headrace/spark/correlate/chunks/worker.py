@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.lang.ecl import CHANGES, Table
-from headrace.spark.correlate.chunks.driver import CHUNK, HEAD
 from headrace.spark.correlate.kernel import Flags, step_states
 from headrace.spark.correlate.rows import BOTH_SCHEMA, OUTPUT, STATE_ROW, STATE_SCHEMA, Rows, numbers, tagged
 from headrace.spark.correlate.simple import CellArrays, SimpleRun
 
+HEAD, CHUNK = 2, 3
+"""Kinds of rows, beside OUTPUT and STATE."""
 HEAD_ROWS_MAX = 20_000
 """Of a chunk that settles later than this, the first pass makes only the map."""
 CHUNK_SCHEMA = pa.schema(

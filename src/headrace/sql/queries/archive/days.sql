@@ -1,5 +1,5 @@
 -- A time partition by day: positions, times, number of events, and a checksum that the file must have too.
--- The hashed text of a row is unambiguous: free text is preceded by its length in characters, and - stands for null.
+-- The hashed text of a row is unambiguous: free text is preceded by its length in characters, and - means null.
 select (l.appended_at at time zone 'UTC')::date as day, min(l.position) as first_position, max(l.position) as last_position,
     min(l.appended_at) as first_at, max(l.appended_at) as last_at, count(*) as events,
     sum(('x' || left(encode(sha256(convert_to(concat_ws(' ',

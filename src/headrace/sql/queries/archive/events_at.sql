@@ -1,4 +1,4 @@
--- Events of the log at given positions, with JSON as text. Index: log_position.
+-- Events of the log at some positions, with JSON as text. Index: log_position.
 select l.position, l.event_id, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at,
     l.producer
 from headrace.log l
