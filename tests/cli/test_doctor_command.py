@@ -11,6 +11,7 @@ from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, free_port, migrate
 from headrace.observe import Check, compare_shards, examine
+from headrace.observe.doctor.examination import LIMITS
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.builders import fill, own_database, topic
@@ -120,7 +121,7 @@ def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connect
 
 
 def test_open_transaction_is_found(database: Target, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.observe.doctor.server.TRANSACTION_MAX_S", 0.0)
+    monkeypatch.setitem(LIMITS, "transaction_max_s", 0.0)
     with conn.transaction():
         conn.execute("create table held ()")
         [check] = problems(database, "open transactions", "warning")
@@ -129,9 +130,9 @@ def test_open_transaction_is_found(database: Target, conn: Connection, monkeypat
 
 def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
     conn.execute("create index half_built on headrace.consumer (created_at)")
-    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace_internal.half_built'::regclass")
+    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
     [check] = problems(database, "indexes")
-    assert check.advice == "run: reindex index headrace_internal.half_built"
+    assert check.advice == "run: reindex index headrace.half_built"
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
