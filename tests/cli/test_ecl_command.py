@@ -36,7 +36,7 @@ def test_case_that_differs_is_named(tmp_path: Path, engine: str) -> None:
     assert (answer.code, answer.json["as_expected"]) == (6, 1)
     what = {one["name"]: one["what"] for one in answer.json["differ"]}
     assert what["wrong"] == f"{engine}: event 2 (a): expected y at 1 s, got x at 1 s"
-    assert what["no pattern"].startswith("rejected: line 1, column 6")
+    assert what["no pattern"].startswith("invalid pattern: line 1, column 6")
     assert "wrong, no pattern" in answer.error["message"]
     told = call("ecl", "test", str(path), "--engine", engine)
     assert (told.code, "2 differ" in told.out) == (6, True)
@@ -118,7 +118,7 @@ def test_pattern_is_drawn(tmp_path: Path, what: str) -> None:
 
 def test_run_steps_through() -> None:
     ran = call("ecl", "run", GOOD, "--events", "a c a b", "--json").json
-    assert [(one["type"], one["outputs"], one["changed"]) for one in ran["steps"]] == [
+    assert [(one["type"], one["outputs"], one["moved"]) for one in ran["steps"]] == [
         ("a", [], True), ("c", [], True), ("a", [], True), ("b", ["x"], True),
     ]  # fmt: skip
     assert (ran["waits_for"], ran["shortest"]) == (["a", "b"], "a, b → x"), "c changes nothing at the start"

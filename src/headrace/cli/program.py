@@ -7,11 +7,11 @@ import sys
 from types import FrameType
 from typing import Annotated, NoReturn
 
-import typer
+from typer import Exit, Option, Typer
 
 from headrace.cli.lazy_group import Program
 
-app = typer.Typer(
+app = Typer(
     name="headrace",
     cls=Program,
     epilog="The database comes from --dsn, HEADRACE_DSN or DATABASE_URL; without them, headrace starts an embedded PostgreSQL. "
@@ -28,14 +28,12 @@ def _print_version(wanted: bool) -> None:
         from importlib.metadata import version
 
         sys.stdout.write(f"headrace {version('headrace')}\n")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def root(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    _version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """An event platform that runs inside your PostgreSQL."""
 
