@@ -21,7 +21,7 @@ LATE_ID = "01890000-0000-7000-8000-000000000001"
 """A version 7 id of 2023: an event with it has waited long."""
 
 
-def found(answer: Answer, check: str) -> list[str]:
+def levels(answer: Answer, check: str) -> list[str]:
     return [one["level"] for one in answer.json if one["check"] == check]
 
 
@@ -54,7 +54,7 @@ def test_healthy_server_exits_with_0(tmp_path_factory: pytest.TempPathFactory, s
             migrate(conn)
         answer = call("doctor", "--dsn", server.dsn(), "--json")
         assert answer.code == 0, answer.out
-        assert found(answer, "sequencer") == ["warning"]
+        assert levels(answer, "sequencer") == ["warning"]
         assert call("doctor", "--dsn", server.dsn(), "--strict").code == 6
     finally:
         server.stop()
@@ -63,7 +63,7 @@ def test_healthy_server_exits_with_0(tmp_path_factory: pytest.TempPathFactory, s
 def test_unreachable_server_is_a_problem() -> None:
     answer = call("doctor", "--dsn", f"postgresql://nobody@127.0.0.1:{free_port()}/none", "--json")
     assert answer.code == 6
-    assert found(answer, "reachable") == ["problem"]
+    assert levels(answer, "reachable") == ["problem"]
 
 
 def test_unmigrated_database_is_a_problem(empty: Target) -> None:

@@ -55,7 +55,7 @@ def backtest_(
     Examples: headrace backtest --rule rules.yaml --from 2026-01-01 --html report.html
     """
     if (rule is None) == (correlator is None):
-        raise BadParameter("give one of --rule and --correlator")
+        raise BadParameter("add either --rule or --correlator")
     if html is not None:
         require_charts()
     subjects = _subjects(session, rule, correlator, topic, key, name)

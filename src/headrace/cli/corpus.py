@@ -13,7 +13,7 @@ NAMED_MAX = 5
 
 
 def print_corpus_result(session: Session, engine: str, names: Sequence[str], differences: Sequence[str | None]) -> None:
-    """Prints the result, given the names of the cases and how each differs; raises ProblemsFound if one does."""
+    """Prints the result of the named cases with the difference of each; raises ProblemsFound if a case differs."""
     cases = len(names)
     differ = [{"name": name, "what": what} for name, what in zip(names, differences, strict=True) if what is not None]
     tables = [table([("case", "name"), ("difference", "what")], differ)] if differ else []

@@ -52,8 +52,8 @@ def apply_(
 ) -> None:
     """Apply the rules, correlators and schedules of a file, after showing what changes.
 
-    On each shard it applies all changes or none. Definitions of another source are left alone, unless the file has one of the same name, which it takes over. A schedule
-    is on one shard, rules and correlators are on every shard.
+    On each shard it applies all changes or none. Definitions of another source are left alone, unless the file has one of the
+    same name, which it takes over. A schedule is on one shard, rules and correlators are on every shard.
 
     Example: headrace apply definitions.yaml --yes
     """

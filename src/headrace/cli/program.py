@@ -44,7 +44,7 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Runs the program and exits with its exit code."""
-    # SIGTERM ends the program like Ctrl-C, through every `finally`, so that servers and folders a command made are removed.
+    # SIGTERM ends the program like Ctrl-C, through every `finally`, so that the servers and folders of a command are removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     # The name is set here, so that help and completion are the same for `python -m headrace`.
     app(prog_name="headrace")

@@ -1,4 +1,4 @@
-"""`headrace prove`: tries to break every promise, and says whether it could."""
+"""`headrace prove`: tries to break every promise, and reports the result."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def prove_(
     """
     for path in report or []:
         if path.suffix not in (".html", ".json") or not path.parent.is_dir():
-            raise Invalid(f"cannot write a report to {path}; give a file that ends in .html or .json, in an existing folder")
+            raise Invalid(f"cannot write a report to {path}; name a file that ends in .html or .json, in an existing folder")
         if path.suffix == ".html":
             require_charts()
     if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise Invalid(f"{keep} is not empty; give a new folder, so that the histories of two runs do not mix")
+        raise Invalid(f"{keep} is not empty; name a new folder, so that the histories of two runs do not mix")
     options = Options(
         minutes=minutes,
         faults=None if faults is None else [name for name in faults.split(",") if name],
