@@ -97,5 +97,5 @@ def test_ecl_corpus_runs_on_the_database(cli: Cli, conn: Connection, tmp_path: P
     assert answer.code == 0 and answer.json["as_expected"] == answer.json["cases"] > 50
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('[[case]]\nname = "odd"\npattern = "push(x) {a}"\nevents = "a"\noutputs = "."\nstatus = "success"\n')
-    told = cli("ecl", "test", str(wrong), "--engine", "database")
-    assert told.code == 6 and "odd" in told.out + told.err
+    answer = cli("ecl", "test", str(wrong), "--engine", "database")
+    assert answer.code == 6 and "odd" in answer.out + answer.err

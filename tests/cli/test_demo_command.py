@@ -24,6 +24,7 @@ from headrace.demo.flights import Flight, events_in_order, last_minute, read_fli
 from headrace.demo.rules import ExpectedFirings, expected_firings
 from headrace.lang import ecl
 from headrace.lang.condition import Sample
+from headrace.lang.ecl.table import TableEngine
 from tests.cli.conftest import call
 
 pytestmark = pytest.mark.lane("pg18")
@@ -107,7 +108,7 @@ def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
     table = ecl.compile(ecl.parse(correlator.pattern))
     end = max(int(event.emitted_at.timestamp()) * 1_000_000 for event in events if event.emitted_at)
     tokens: Counter[str] = Counter()
-    engine = ecl.TableEngine(table)
+    engine = TableEngine(table)
     for run in by_key.values():
         state = engine.start(run[0].time)
         for event in run:

@@ -12,6 +12,7 @@ from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.db.server import free_port
 from headrace.observe import Check, compare_shards, examine
+from headrace.observe.doctor.examination import LIMITS
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.builders import fill, own_database, topic
@@ -21,7 +22,7 @@ LATE_ID = "01890000-0000-7000-8000-000000000001"
 """A version 7 id of 2023: an event with it has waited long."""
 
 
-def found(answer: Answer, check: str) -> list[str]:
+def levels(answer: Answer, check: str) -> list[str]:
     return [one["level"] for one in answer.json if one["check"] == check]
 
 
@@ -54,7 +55,7 @@ def test_healthy_server_exits_with_0(tmp_path_factory: pytest.TempPathFactory, s
             migrate(conn)
         answer = call("doctor", "--dsn", server.dsn(), "--json")
         assert answer.code == 0, answer.out
-        assert found(answer, "sequencer") == ["warning"]
+        assert levels(answer, "sequencer") == ["warning"]
         assert call("doctor", "--dsn", server.dsn(), "--strict").code == 6
     finally:
         server.stop()
@@ -63,7 +64,7 @@ def test_healthy_server_exits_with_0(tmp_path_factory: pytest.TempPathFactory, s
 def test_unreachable_server_is_a_problem() -> None:
     answer = call("doctor", "--dsn", f"postgresql://nobody@127.0.0.1:{free_port()}/none", "--json")
     assert answer.code == 6
-    assert found(answer, "reachable") == ["problem"]
+    assert levels(answer, "reachable") == ["problem"]
 
 
 def test_unmigrated_database_is_a_problem(empty: Target) -> None:
@@ -121,7 +122,7 @@ def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connect
 
 
 def test_open_transaction_is_found(database: Target, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.observe.doctor.server.TRANSACTION_MAX_S", 0.0)
+    monkeypatch.setitem(LIMITS, "transaction_max_s", 0.0)
     with conn.transaction():
         conn.execute("create table held ()")
         [check] = problems(database, "open transactions", "warning")
@@ -130,9 +131,9 @@ def test_open_transaction_is_found(database: Target, conn: Connection, monkeypat
 
 def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
     conn.execute("create index half_built on headrace.consumer (created_at)")
-    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace_internal.half_built'::regclass")
+    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
     [check] = problems(database, "indexes")
-    assert check.advice == "run: reindex index headrace_internal.half_built"
+    assert check.advice == "run: reindex index headrace.half_built"
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:

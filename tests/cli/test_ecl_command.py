@@ -36,10 +36,10 @@ def test_case_that_differs_is_named(tmp_path: Path, engine: str) -> None:
     assert (answer.code, answer.json["as_expected"]) == (6, 1)
     what = {one["name"]: one["what"] for one in answer.json["differ"]}
     assert what["wrong"] == f"{engine}: event 2 (a): expected y at 1 s, got x at 1 s"
-    assert what["no pattern"].startswith("rejected: line 1, column 6")
+    assert what["no pattern"].startswith("invalid pattern: line 1, column 6")
     assert "wrong, no pattern" in answer.error["message"]
-    told = call("ecl", "test", str(path), "--engine", engine)
-    assert (told.code, "2 differ" in told.out) == (6, True)
+    printed = call("ecl", "test", str(path), "--engine", engine)
+    assert (printed.code, "2 differ" in printed.out) == (6, True)
 
 
 def test_file_that_is_no_corpus_is_invalid(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_file_that_is_no_corpus_is_invalid(tmp_path: Path) -> None:
 def test_check_passes_a_good_pattern_with_witnesses() -> None:
     answer = call("ecl", "check", GOOD, "--json")
     assert answer.code == 0
-    found = {one["check"]: (one["level"], one["witness"]) for one in answer.json["findings"]}
-    assert found == {"vacuity": ("ok", "a, b → x"), "triviality": ("ok", "other"), "liveness": ("ok", None)}
+    findings = {one["check"]: (one["level"], one["witness"]) for one in answer.json["findings"]}
+    assert findings == {"vacuity": ("ok", "a, b → x"), "triviality": ("ok", "other"), "liveness": ("ok", None)}
     assert answer.json["tokens"] == ["x"]
 
 
@@ -92,15 +92,15 @@ def test_patterns_are_compared() -> None:
     assert (
         call("ecl", "compare", "repeat {push(x) {a or b}}", "repeat {push(x) {a}}", "--json").json["relation"] == "a contains b"
     )
-    told = call("ecl", "compare", "repeat {push(x) {a}}", "repeat {push(x) {a or b}}").out
-    assert "B contains A" in told and "first difference" in told
+    printed = call("ecl", "compare", "repeat {push(x) {a}}", "repeat {push(x) {a or b}}").out
+    assert "B contains A" in printed and "first difference" in printed
     different = call("ecl", "compare", "push(x) {a}", "push(y) {a}", "--json").json
     assert (different["relation"], different["outputs_a"], different["outputs_b"]) == ("different", ["x"], ["y"])
 
 
-def test_dependencies_are_told() -> None:
-    [found] = call("ecl", "deps", "push(x) {within 5 s {sequential {a, <key = 'k'>}}}", "--json").json
-    assert (found["token"], found["predicates"], found["timers"]) == ("x", ["a", "<key = 'k'>"], True)
+def test_dependencies_are_listed() -> None:
+    [dependency] = call("ecl", "deps", "push(x) {within 5 s {sequential {a, <key = 'k'>}}}", "--json").json
+    assert (dependency["token"], dependency["predicates"], dependency["timers"]) == ("x", ["a", "<key = 'k'>"], True)
     assert "yes" in call("ecl", "deps", "push(x) {within 5 s {a}}").out
 
 
@@ -118,7 +118,7 @@ def test_pattern_is_drawn(tmp_path: Path, what: str) -> None:
 
 def test_run_steps_through() -> None:
     ran = call("ecl", "run", GOOD, "--events", "a c a b", "--json").json
-    assert [(one["type"], one["outputs"], one["changed"]) for one in ran["steps"]] == [
+    assert [(one["type"], one["outputs"], one["moved"]) for one in ran["steps"]] == [
         ("a", [], True), ("c", [], True), ("a", [], True), ("b", ["x"], True),
     ]  # fmt: skip
     assert (ran["waits_for"], ran["shortest"]) == (["a", "b"], "a, b → x"), "c changes nothing at the start"

@@ -114,7 +114,7 @@ def test_command_on_unmigrated_database_says_what_to_run(empty: Target, words: l
 
 def test_every_error_has_a_documented_exit_code() -> None:
     def tree(root: type[HeadraceError]) -> list[type[HeadraceError]]:
-        return [root, *(found for child in root.__subclasses__() for found in tree(child))]
+        return [root, *(error for child in root.__subclasses__() for error in tree(child))]
 
     assert {error.exit_code for error in tree(HeadraceError)} == {1, 3, 4, 5, 6}
 

@@ -14,8 +14,8 @@ from tests.cli.conftest import Cli, call
 
 
 def test_topic_is_created_changed_and_dropped(cli: Cli) -> None:
-    made = cli("topic", "create", "orders", "--partitions", "2", "--retention", "30 days", "--time-partition", "day", "--json")
-    assert made.json == {"topic": "orders", "created_on": ["main"]}
+    created = cli("topic", "create", "orders", "--partitions", "2", "--retention", "30 days", "--time-partition", "day", "--json")
+    assert created.json == {"topic": "orders", "created_on": ["main"]}
     shown = cli("topic", "show", "orders", "--json").json[0]
     assert (shown["partitions"], shown["retention"], shown["time_partition"]) == (2, "P30D", "day")
     assert (shown["events"], shown["waiting"], shown["cursors"]) == (0, 0, [])
@@ -64,9 +64,9 @@ def test_maintain_tells_what_was_dropped_and_for_whom_it_was_kept(cli: Cli, conn
         conn.execute("select headrace.alter_topic(%s, p_retention => '1 day')", (name,))
     create_consumer(conn, Consumer(topic="held", name="slow", handler=lambda event, tx: None))
     months_later(conn)
-    found = cli("topic", "maintain", "--json").json
-    assert sum(one["events"] for one in found if one["topic"] == "done" and one["dropped"]) == 5
-    assert [(one["dropped"], one["kept_for"]) for one in found if one["topic"] == "held"][-1] == (False, "slow")
+    expired = cli("topic", "maintain", "--json").json
+    assert sum(one["events"] for one in expired if one["topic"] == "done" and one["dropped"]) == 5
+    assert [(one["dropped"], one["kept_for"]) for one in expired if one["topic"] == "held"][-1] == (False, "slow")
     assert "slow" in cli("topic", "maintain").out
 
 

@@ -6,7 +6,4 @@ or one per line for a stream), everything else to standard error; exit codes 0 o
 
 from headrace.cli.program import app, main
 
-__all__ = [
-    "app",
-    "main",
-]
+__all__ = ["app", "main"]

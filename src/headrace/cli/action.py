@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from headrace.actions import queue_state, send_action
 from headrace.cli.publish import raw_json
@@ -13,25 +12,20 @@ from headrace.cli.session import Session, command
 from headrace.db import Shards, connect, parse_interval
 from headrace.definitions import list_actions, register_action, unregister_action
 
-group = typer.Typer(help="Actions: commands that wait in a queue until a node with a handler runs them.")
+group = Typer(help="Actions: commands that wait in a queue until a node with a handler runs them.")
 
-Name = Annotated[str, typer.Argument(metavar="ACTION", help="Name of the action.", show_default=False)]
+Name = Annotated[str, Argument(metavar="ACTION", help="Name of the action.", show_default=False)]
 
 
 @command(group, "list")
 def list_(session: Session) -> None:
     """List actions: registered ones, and names that only rules or nodes use."""
     actions = session.collect(lambda conn: list_actions(conn, namespace=session.namespace))
-    columns = ["action", "registered", "rules", "nodes that handle it", "description"]
-    session.show(columns, actions, attrgetter("name", "registered", "rules", "nodes", "description"))
+    session.show([("action", "name"), "registered", "rules", ("nodes that handle it", "nodes"), "description"], actions)
 
 
 @command(group, "create")
-def create(
-    session: Session,
-    name: Name,
-    description: Annotated[str | None, typer.Option(help="What the action does.")] = None,
-) -> None:
+def create(session: Session, name: Name, description: Annotated[str | None, Option(help="What the action does.")] = None) -> None:
     """Register the name of an action, on every shard.
 
     If the name is registered already, its description is replaced.
@@ -56,10 +50,10 @@ def drop(session: Session, name: Name) -> None:
 def send(
     session: Session,
     name: Name,
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON.", show_default="null")] = None,
-    key: Annotated[str | None, typer.Option(help="Ordered handlers keep the order of actions with the same key.")] = None,
-    priority: Annotated[int, typer.Option(help="Higher priorities are handled first.")] = 0,
-    delay: Annotated[str | None, typer.Option(help="Delay before delivery, for example '5 minutes'.")] = None,
+    payload: Annotated[str | None, Argument(metavar="PAYLOAD", help="JSON.", show_default="null")] = None,
+    key: Annotated[str | None, Option(help="Ordered handlers keep the order of actions with the same key.")] = None,
+    priority: Annotated[int, Option(help="Higher priorities are handled first.")] = 0,
+    delay: Annotated[str | None, Option(help="Delay before delivery, for example '5 minutes'.")] = None,
 ) -> None:
     """Send an action to the queue.
 
@@ -80,5 +74,4 @@ def send(
 def queue(session: Session) -> None:
     """Show the state of the queue: due, in flight, delayed and dead actions."""
     states = session.collect(lambda conn: [queue_state(conn, namespace=session.namespace)])
-    columns = ["due", "in flight", "delayed", "dead", "oldest due (s)"]
-    session.show(columns, states, attrgetter("due", "in_flight", "delayed", "dead", "oldest_due_s"))
+    session.show(["due", "in_flight", "delayed", "dead", "oldest_due_s"], states)

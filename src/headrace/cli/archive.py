@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
+from typer import BadParameter, Option, Typer
 from typer.core import TyperGroup
 
-from headrace.archive import ArchivedFile, ArchiveProgress, archive_topic, list_archive, list_closed_partitions, verify_archive
+from headrace.archive import ArchiveProgress, archive_topic, list_archive, list_closed_partitions, verify_archive
 from headrace.cli.options import ArchiveFolder, DryRun, OptionalTopic, TopicName
-from headrace.cli.output import json_line, progress_bar
+from headrace.cli.output import Column, progress_bar
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import Connection, Target, connect, parse_time
@@ -29,7 +29,7 @@ class TopicOrCommand(TyperGroup):
         return super().resolve_command(ctx, args if known else ["run", *args])
 
 
-group = typer.Typer(help="The archive: closed time partitions of the log as Parquet files.", cls=TopicOrCommand)
+group = Typer(help="The archive: closed time partitions of the log as Parquet files.", cls=TopicOrCommand)
 
 
 @command(group, "run")
@@ -37,9 +37,7 @@ def run(
     session: Session,
     name: TopicName,
     folder: ArchiveFolder = None,
-    before: Annotated[
-        str | None, typer.Option(help="Only time partitions that ended before this time.", show_default="all closed ones")
-    ] = None,
+    before: Annotated[str | None, Option(help="Only what ended before this time.", show_default="all closed ones")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Write closed time partitions to Parquet files, check and record them.
@@ -56,26 +54,21 @@ def run(
             partitions = list_closed_partitions(conn, name, before=until, namespace=session.namespace)
             due = [partition for partition in partitions if not partition.archived]
             # Without work no folder is needed.
-            root = None if dry_run or not due else _folder(session, conn, name, folder)
-        result = {"shard": target.name, "partitions": len(due), "events": sum(partition.events for partition in due)}
+            root = None if dry_run or not due else folder or _recorded_folder(session, conn, name)
+        result: dict[str, object] = {"partitions": len(due), "events": sum(partition.events for partition in due)}
         if root is not None:
             end = _archive(session, target, name, root, until)
             result |= {"files": end.files, "file_bytes": end.file_bytes, "folder": str(root)}
         results.append((target, result))
-    if session.json:
-        json_line([result for _, result in results])
-        return
-    columns = ["time partitions", "events to archive" if dry_run else "events archived", "files", "bytes"]
-    fields = ("partitions", "events", "files", "file_bytes")
-    session.rows(columns, ((target, [result.get(field) for field in fields]) for target, result in results))
+    events = "events to archive" if dry_run else "events archived"
+    columns: list[Column] = [("time partitions", "partitions"), (events, "events"), "files", ("bytes", "file_bytes")]
+    session.show(columns, results, facts=dict)
 
 
-def _folder(session: Session, conn: Connection, topic: str, folder: Path | None) -> Path:
-    if folder is not None:
-        return folder
+def _recorded_folder(session: Session, conn: Connection, topic: str) -> Path:
     files = list_archive(conn, topic, namespace=session.namespace)
     if not files:
-        raise typer.BadParameter("set the folder of the archive with --folder or HEADRACE_ARCHIVE", param_hint="--folder")
+        raise BadParameter("set the folder of the archive with --folder or HEADRACE_ARCHIVE", param_hint="--folder")
     return Path(files[-1].folder)
 
 
@@ -92,14 +85,17 @@ def _archive(session: Session, target: Target, topic: str, folder: Path, before:
 def list_(session: Session, name: OptionalTopic = None) -> None:
     """List archived files by topic and day."""
     files = session.collect(lambda conn: list_archive(conn, name, namespace=session.namespace))
-    columns = ["topic", "day", "positions", "events", "bytes", "in the log too", "archived at", "file"]
-    session.show(columns, files, _row)
-
-
-def _row(file: ArchivedFile) -> list[object]:
-    positions = f"{file.first_position} to {file.last_position}"
-    counts = [positions, file.events, file.file_bytes, file.in_log, file.archived_at]
-    return [file.topic, file.day.isoformat(), *counts, str(Path(file.folder) / file.file)]
+    columns: list[Column] = [
+        "topic",
+        ("day", lambda file: file.day.isoformat()),
+        ("positions", lambda file: f"{file.first_position} to {file.last_position}"),
+        "events",
+        ("bytes", "file_bytes"),
+        ("in the log too", "in_log"),
+        "archived_at",
+        ("file", lambda file: str(Path(file.folder) / file.file)),
+    ]
+    session.show(columns, files)
 
 
 @command(group, "verify")
@@ -112,7 +108,7 @@ def verify(session: Session, name: OptionalTopic = None, folder: ArchiveFolder =
     problems = [result.problem for _, result in results if result.problem]
     events = sum(result.archived.events for _, result in results if not result.problem)
     session.print(
-        [{"shard": target.name, **msgspec.to_builtins(one.archived), "problem": one.problem} for target, one in results],
+        [{"shard": target.name, **msgspec.to_builtins(result.archived), "problem": result.problem} for target, result in results],
         f"{len(results) - len(problems)} of {len(results)} files are as recorded: {events} events",
     )
     if problems:

@@ -2,64 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
+from rich.table import Table
 from rich.text import Text
+from typer import BadParameter, Option, Typer
 
-from headrace.cli.output import console, json_line, note, table
+from headrace.cli.options import ArchiveFolder, From, To
+from headrace.cli.output import Column, note, table
 from headrace.cli.session import Session, command
 from headrace.db import connect
 from headrace.report import require_charts
+from headrace.spark import backtest
 from headrace.spark import session as spark_session
-from headrace.spark.backtest import (
-    BacktestSubject,
-    DayCounts,
-    Report,
-    Result,
-    backtest,
-    correlator_subject,
-    html_report,
-    read_only,
-    rule_subjects,
-)
+
+group = Typer()
 
 BARS_MAX = 40
 BAR_WIDTH = 40
+LABELS = {"both": "both", "would": "would fire", "live": "fires now"}
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "backtest")(backtest_)
-
-
+@command(group, "backtest")
 def backtest_(
     session: Session,
-    rule: Annotated[str | None, typer.Option(help="Name of a rule, or a file of rules.", show_default=False)] = None,
-    correlator: Annotated[
-        str | None, typer.Option(help="Name of a correlator, or a file with a pattern.", show_default=False)
-    ] = None,
-    start: Annotated[str, typer.Option("--from", help="earliest, a position or a time.")] = "earliest",
-    end: Annotated[str, typer.Option("--to", help="latest, a position or a time; the range ends before it.")] = "latest",
-    topic: Annotated[str | None, typer.Option(help="Topic of a pattern in a file.", show_default="the live one's")] = None,
-    key: Annotated[str | None, typer.Option(help="Key of a pattern in a file.", show_default="the live one's")] = None,
+    rule: Annotated[str | None, Option(help="Name of a rule, or a file of rules.", show_default=False)] = None,
+    correlator: Annotated[str | None, Option(help="Name of a correlator, or a file with a pattern.", show_default=False)] = None,
+    start: From = "earliest",
+    end: To = "latest",
+    topic: Annotated[str | None, Option(help="Topic of a pattern in a file.", show_default="the live one's")] = None,
+    key: Annotated[str | None, Option(help="Key of a pattern in a file.", show_default="the live one's")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Correlator to compare a pattern in a file with.", show_default="name of the file")
+        str | None, Option(help="Correlator to compare a file's pattern with.", show_default="name of the file")
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, max=1000, help="Outputs to show, of each kind.")] = 5,
-    keys: Annotated[int, typer.Option(min=0, max=1000, help="Keys to show.")] = 10,
-    html: Annotated[Path | None, typer.Option(help="Write a report with charts to this file.", show_default=False)] = None,
-    master: Annotated[str, typer.Option(help="Where Spark runs: local[2], spark://…, sc://…")] = "local[2]",
+    samples: Annotated[int, Option(min=0, max=1000, help="Outputs to show, of each kind.")] = 5,
+    keys: Annotated[int, Option(min=0, max=1000, help="Keys to show.")] = 10,
+    html: Annotated[Path | None, Option(help="Write a report with charts to this file.", show_default=False)] = None,
+    master: Annotated[str, Option(help="Where Spark runs: local[2], spark://…, sc://…")] = "local[2]",
     secret: Annotated[
-        str | None, typer.Option(help="Secret by which a cluster finds the databases.", show_default="created for a local run")
+        str | None, Option(help="Secret with the databases, for a cluster.", show_default="created if local")
     ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(envvar="HEADRACE_ARCHIVE", help="Folder of the archive.", show_default="where it was written"),
-    ] = None,
+    folder: ArchiveFolder = None,
 ) -> None:
     """Run a rule or a pattern over archive and log, and compare it with what the live one did.
 
@@ -68,11 +55,11 @@ def backtest_(
     Examples: headrace backtest --rule rules.yaml --from 2026-01-01 --html report.html
     """
     if (rule is None) == (correlator is None):
-        raise typer.BadParameter("give one of --rule and --correlator")
+        raise BadParameter("add either --rule or --correlator")
     if html is not None:
         require_charts()
     subjects = _subjects(session, rule, correlator, topic, key, name)
-    report = backtest(
+    report = backtest.backtest(
         spark_session(master=master),
         session.targets,
         subjects,
@@ -85,53 +72,48 @@ def backtest_(
         namespace=session.namespace,
     )
     if html is not None:
-        html.write_text(html_report(report), encoding="utf-8")
+        html.write_text(backtest.html_report(report), encoding="utf-8")
         note(f"report written to {html}")
-    if session.json:
-        json_line(_as_json(report))
-        return
-    _print(report)
+    session.print(_as_json(report), *_parts(report))
 
 
 def _subjects(
     session: Session, rule: str | None, correlator: str | None, topic: str | None, key: str | None, name: str | None
-) -> list[BacktestSubject]:
-    with connect(read_only(session.targets[0])) as conn:
-        if rule is not None:
-            return rule_subjects(conn, rule, namespace=session.namespace)
-        assert correlator is not None
-        return [correlator_subject(conn, correlator, topic=topic, key=key, name=name, namespace=session.namespace)]
+) -> list[backtest.BacktestSubject]:
+    with connect(backtest.read_only(session.targets[0])) as conn:
+        if correlator is not None:
+            return [backtest.correlator_subject(conn, correlator, topic=topic, key=key, name=name, namespace=session.namespace)]
+        return backtest.rule_subjects(conn, str(rule), namespace=session.namespace)
 
 
-def _as_json(report: Report) -> dict[str, object]:
+def _as_json(report: backtest.Report) -> dict[str, object]:
     totals = [{"would": result.would, "live": result.live, "both": result.both} for result in report.results]
     results = [msgspec.to_builtins(result) | total for result, total in zip(report.results, totals, strict=True)]
     summary: dict[str, object] = msgspec.to_builtins(report)
     return summary | {"results": results}
 
 
-def _print(report: Report) -> None:
-    out = console()
+def _parts(report: backtest.Report) -> Iterator[str | Text | Table]:
+    counts: list[Column] = [("would fire", "would"), ("fires now", "live"), "both"]
     for result in report.results:
-        out.print(f"{result.kind} {result.name} on {result.topic}", style="bold", markup=False)
-        out.print(result.definition, markup=False, soft_wrap=True)
-        out.print(table(["", "outputs"], result.totals))
+        yield Text(f"{result.kind} {result.name} on {result.topic}", style="bold")
+        yield result.definition
+        yield table(["", "outputs"], result.totals)
         if result.days:
-            out.print(table(["from", "both", "only would fire", "only fires now", ""], _days(result.days)))
-        counts = ["would fire", "fires now", "both"]
+            yield table(["from", "both", "only would fire", "only fires now", ""], _days(result.days))
         if result.tokens:
-            out.print(table(["token", *counts], [(row.token, row.would, row.live, row.both) for row in result.tokens]))
+            yield table(["token", *counts], result.tokens)
         if result.keys:
-            out.print(table(["key", *counts], [(row.key, row.would, row.live, row.both) for row in result.keys]))
+            yield table(["key", *counts], result.keys)
         if result.samples:
-            out.print(table(["sample", "position", "time", "key", "token", "evidence"], _samples(result)))
-    for line in report.notes:
-        out.print(line, markup=False)
+            label: Column = ("sample", lambda sample: LABELS[sample.status])
+            yield table([label, "position", "time", "key", "token", ("evidence", _evidence)], result.samples)
+    yield from report.notes
     archived = f", {report.archived} of them archived" if report.archived else ""
-    out.print(f"{report.events} events{archived} in {report.seconds:.1f} s; nothing was fired.", markup=False)
+    yield f"{report.events} events{archived} in {report.seconds:.1f} s; nothing was fired."
 
 
-def _days(days: Sequence[DayCounts]) -> list[tuple[str, int, int, int, Text]]:
+def _days(days: Sequence[backtest.DayCounts]) -> list[tuple[str, int, int, int, Text]]:
     """A row per day, or per several days if there are too many: both, only would fire, only fires now, and a bar of all."""
     width = max(1, -(-((days[-1].day - days[0].day).days + 1) // BARS_MAX))
     rows: dict[date, list[int]] = {}
@@ -147,10 +129,5 @@ def _days(days: Sequence[DayCounts]) -> list[tuple[str, int, int, int, Text]]:
     ]
 
 
-def _samples(result: Result) -> list[tuple[object, ...]]:
-    labels = {"both": "both", "would": "would fire", "live": "fires now"}
-    rows: list[tuple[object, ...]] = []
-    for sample in result.samples:
-        evidence = "\n".join(f"{event.position} {event.type} {event.payload[:200]}" for event in sample.evidence)
-        rows.append((labels[sample.status], sample.position, sample.time, sample.key, sample.token, evidence))
-    return rows
+def _evidence(sample: backtest.Sample) -> str:
+    return "\n".join(f"{event.position} {event.type} {event.payload[:200]}" for event in sample.evidence)

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Literal
 
 import msgspec
-import typer
+from typer import Argument, Option, Typer
 
 from headrace import consume
 from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
-from headrace.cli.output import console, json_line, note
+from headrace.cli.output import Column, console, json_line, last_line, note
 from headrace.cli.session import Session, command
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, Target
 from headrace.log import get_topic
 
-group = typer.Typer(help="Consumers: named readers of a topic, each with its cursors.")
+group = Typer(help="Consumers: named readers of a topic, each with its cursors.")
 
-Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="Name of the consumer.", show_default=False)]
-OptionalName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="Only this consumer.", show_default=False)]
+Name = Annotated[str, Argument(metavar="CONSUMER", help="Name of the consumer.", show_default=False)]
+OptionalName = Annotated[str | None, Argument(metavar="CONSUMER", help="Only this consumer.", show_default=False)]
 Start = Literal["earliest", "latest"]
 OrderedBy = Literal["partition", "topic"]
 OnFailure = Literal["retry", "stop", "dead-letter"]
+PARTITION: Column = ("partition", lambda cursor: "all" if cursor.partition < 0 else cursor.partition)
 
 
 @command(group, "list")
 def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List consumers with their lag over all partitions."""
-    summaries = session.collect(lambda conn: _summaries(_lags(session, conn, topic, None)))
-    columns = ["topic", "consumer", "cursors", "lag (events)", "lag (s)", "state"]
-    session.show(columns, summaries, lambda summary: list(summary.values()), facts=lambda summary: summary)
-
-
-def _summaries(lags: Sequence[consume.ConsumerLag]) -> list[dict[str, object]]:
-    return [_summary(list(cursors)) for _, cursors in groupby(lags, key=lambda lag: (lag.topic, lag.consumer))]
+    summaries = session.collect(
+        lambda conn: [
+            _summary(list(cursors))
+            for _, cursors in groupby(_lags(session, conn, topic, None), key=attrgetter("topic", "consumer"))
+        ]
+    )
+    session.show(["topic", "consumer", "cursors", "lag_events", "lag_s", "state"], summaries, facts=dict)
 
 
 def _summary(cursors: Sequence[consume.ConsumerLag]) -> dict[str, object]:
@@ -58,8 +61,8 @@ def lag_(session: Session, topic: OptionalTopic = None, consumer: OptionalName =
     lags = session.collect(lambda conn: _lags(session, conn, topic, consumer))
     if consumer and not lags:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
-    columns = ["topic", "consumer", "partition", "position", "lag (events)", "lag (s)", "state", "attempts", "retry at", "error"]
-    session.show(columns, lags, _lag_row)
+    place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s"]
+    session.show([*place, "state", "attempts", "retry_at", ("error", lambda lag: last_line(lag.error))], lags)
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[consume.ConsumerLag]:
@@ -68,25 +71,15 @@ def _lags(session: Session, conn: Connection, topic: str | None, consumer: str |
     return consume.consumer_lag(conn, topic=topic, consumer=consumer, namespace=session.namespace)
 
 
-def _lag_row(lag: consume.ConsumerLag) -> list[object]:
-    last_line = lag.error.strip().rsplit("\n", 1)[-1] if lag.error else None
-    place = [lag.topic, lag.consumer, _partition(lag.partition), lag.position, lag.lag_events, lag.lag_s]
-    return [*place, lag.state, lag.attempts, lag.retry_at, last_line]
-
-
-def _partition(partition: int) -> str | int:
-    return "all" if partition < 0 else partition
-
-
 @command(group, "create")
 def create(
     session: Session,
     topic: TopicName,
     name: Name,
-    start: Annotated[Start, typer.Option(help="Where it starts.")] = "earliest",
-    ordered_by: Annotated[OrderedBy, typer.Option(help="One cursor per partition, or one for the topic.")] = "partition",
-    on_failure: Annotated[OnFailure, typer.Option(help="What happens when its handler fails.")] = "retry",
-    attempts: Annotated[int | None, typer.Option(help="Attempts per event.", show_default="set by the policy")] = None,
+    start: Annotated[Start, Option(help="Where it starts.")] = "earliest",
+    ordered_by: Annotated[OrderedBy, Option(help="One cursor per partition, or one for the topic.")] = "partition",
+    on_failure: Annotated[OnFailure, Option(help="What happens when its handler fails.")] = "retry",
+    attempts: Annotated[int | None, Option(help="Attempts per event.", show_default="set by the policy")] = None,
 ) -> None:
     """Create a consumer before a node runs it, on every shard.
 
@@ -125,9 +118,7 @@ def seek_(
     session: Session,
     topic: TopicName,
     name: Name,
-    to: Annotated[
-        str, typer.Argument(metavar="TO", help="earliest, latest, the position to handle next, or a time.", show_default=False)
-    ],
+    to: Annotated[str, Argument(metavar="TO", help="earliest, latest, the next position, or a time.", show_default=False)],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -137,23 +128,18 @@ def seek_(
 
     Examples: headrace consumer seek orders billing 2026-01-31T12:00:00Z · headrace consumer seek orders billing latest --yes
     """
-    preview = _seek(session, topic, name, to, preview=True)
+    seek = partial(consume.seek_consumer, topic=topic, consumer=name, target=to, namespace=session.namespace)
+    preview = session.collect(partial(seek, preview=True))
     if dry_run or not session.json:
         _print_seek(session, preview, moved=False)
     if dry_run:
         return
     session.confirm(f"Move consumer {name} of topic {topic}?", yes=yes)
-    moves = _seek(session, topic, name, to, preview=False)
+    moves = session.collect(seek)
     if session.json:
         _print_seek(session, moves, moved=True)
     else:
         note(f"consumer {name} of topic {topic} moved")
-
-
-def _seek(session: Session, topic: str, name: str, to: str, *, preview: bool) -> list[tuple[Target, consume.Seek]]:
-    return session.collect(
-        lambda conn: consume.seek_consumer(conn, topic, name, to, preview=preview, namespace=session.namespace)
-    )
 
 
 def _print_seek(session: Session, moves: list[tuple[Target, consume.Seek]], *, moved: bool) -> None:
@@ -163,14 +149,10 @@ def _print_seek(session: Session, moves: list[tuple[Target, consume.Seek]], *, m
         partitions = [{"shard": target.name} | msgspec.to_builtins(move) for target, move in moves]
         json_line({"moved": moved, "handled_again": again, "skipped": skipped, "partitions": partitions})
         return
-    columns = ["partition", "from position", "to position", "events", ""]
-    session.rows(columns, ((target, _seek_row(move)) for target, move in moves))
+    events: Column = ("events", lambda move: abs(move.events))
+    meaning: Column = ("", lambda move: "handled again" if move.events > 0 else "skipped" if move.events < 0 else "unchanged")
+    session.show([PARTITION, "from_position", "to_position", events, meaning], moves)
     console().print(f"{again} events will be handled again, {skipped} skipped")
-
-
-def _seek_row(move: consume.Seek) -> list[object]:
-    meaning = "handled again" if move.events > 0 else "skipped" if move.events < 0 else "unchanged"
-    return [_partition(move.partition), move.from_position, move.to_position, abs(move.events), meaning]
 
 
 @command(group, "resume")

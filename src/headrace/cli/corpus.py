@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headrace.cli.output import table
 from headrace.cli.session import Session
@@ -13,23 +12,18 @@ NAMED_MAX = 5
 """The error names at most this many cases; the table lists all."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A case for which an engine gave another answer than expected."""
-
-    name: str
-    what: str
-
-
-def print_corpus_result(session: Session, engine: str, cases: int, differ: Sequence[Difference]) -> None:
-    """Prints the result; raises ProblemsFound with the names of the cases that differ."""
-    tables = [table(["case", "difference"], [[case.name, case.what] for case in differ])] if differ else []
+def print_corpus_result(session: Session, engine: str, names: Sequence[str], differences: Sequence[str | None]) -> None:
+    """Prints the result of the named cases with the difference of each; raises ProblemsFound if a case differs."""
+    cases = len(names)
+    differ = [{"name": name, "what": what} for name, what in zip(names, differences, strict=True) if what is not None]
+    tables = [table([("case", "name"), ("difference", "what")], differ)] if differ else []
     session.print(
-        {"engine": engine, "cases": cases, "as_expected": cases - len(differ), "differ": list(differ)},
+        {"engine": engine, "cases": cases, "as_expected": cases - len(differ), "differ": differ},
         *tables,
         f"{cases} cases on engine {engine}: {cases - len(differ)} as expected, {len(differ)} differ",
     )
     if differ:
         more = f" and {len(differ) - NAMED_MAX} more" if len(differ) > NAMED_MAX else ""
-        names = ", ".join(case.name for case in differ[:NAMED_MAX])
-        raise ProblemsFound(f"{len(differ)} of {cases} cases differ: {names}{more}")
+        raise ProblemsFound(
+            f"{len(differ)} of {cases} cases differ: {', '.join(case['name'] for case in differ[:NAMED_MAX])}{more}"
+        )

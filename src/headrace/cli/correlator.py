@@ -5,50 +5,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, TypedDict, Unpack
 
 import msgspec
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace import correlators
-from headrace.cli.definition import state_facts, status_and_remark
+from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
+from headrace.cli.output import Column
 from headrace.cli.pattern import read_text
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator
 
-group = typer.Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
+group = Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
 
-Name = Annotated[str, typer.Argument(metavar="CORRELATOR", help="Name of the correlator.", show_default=False)]
-Actions = Annotated[
-    list[str] | None, typer.Option("--action", metavar="TOKEN=NAME", help="Send the token as this action; repeatable.")
-]
+Name = Annotated[str, Argument(metavar="CORRELATOR", help="Name of the correlator.", show_default=False)]
+Actions = Annotated[list[str] | None, Option("--action", metavar="TOKEN=NAME", help="Send the token as this action; repeatable.")]
 Events = Annotated[
-    list[str] | None, typer.Option("--event", metavar="TOKEN=TOPIC/TYPE", help="Publish the token as this event; repeatable.")
+    list[str] | None, Option("--event", metavar="TOKEN=TOPIC/TYPE", help="Publish the token as this event; repeatable.")
 ]
 KEY = "What events are grouped by, such as key or object ->> 'account'."
 EVIDENCE_MAX = "Positions kept as evidence of an output."
-ForgetDays = Annotated[float | None, typer.Option(help="Forget a key after this many days without an event.")]
-AllowFeedback = Annotated[bool, typer.Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")]
+ForgetDays = Annotated[float | None, Option(help="Forget a key after this many days without an event.")]
+FEEDBACK = Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")
 
 
 @command(group, "list")
 def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List correlators with their status: pending, valid or invalid."""
     states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
-    columns = ["correlator", "topic", "key", "pattern", "outputs", "version", "status", ""]
-    session.show(columns, states, _row, facts=state_facts)
+    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key", "pattern")]
+    columns: list[Column] = [("correlator", attrgetter("correlator.name")), *definition, ("outputs", _outputs_text)]
+    session.show([*columns, *STATE_COLUMNS], states, facts=state_facts)
 
 
-def _row(state: correlators.CorrelatorState) -> list[object]:
-    correlator = state.correlator
-    outputs = ", ".join(f"{token} → {_output_name(output)}" for token, output in correlator.outputs.items())
-    definition = [correlator.name, correlator.topic, correlator.key, correlator.pattern, outputs]
-    return [*definition, state.version, *status_and_remark(state)]
-
-
-def _output_name(output: correlators.Output) -> str:
-    return output.action if isinstance(output, correlators.ActionOutput) else f"{output.topic}/{output.event}"
+def _outputs_text(state: correlators.CorrelatorState) -> str:
+    return ", ".join(
+        f"{token} → {output.action if isinstance(output, correlators.ActionOutput) else f'{output.topic}/{output.event}'}"
+        for token, output in state.correlator.outputs.items()
+    )
 
 
 @command(group, "show")
@@ -63,14 +60,14 @@ def show(session: Session, name: Name) -> None:
 def create(
     session: Session,
     name: Name,
-    topic: Annotated[str, typer.Option(help="Topic whose events it reads.", show_default=False)],
-    pattern: Annotated[str, typer.Option(help="ECL pattern, or @FILE.", show_default=False)],
-    key: Annotated[str | None, typer.Option(help=KEY, show_default="all events together")] = None,
+    topic: Annotated[str, Option(help="Topic whose events it reads.", show_default=False)],
+    pattern: Annotated[str, Option(help="ECL pattern, or @FILE.", show_default=False)],
+    key: Annotated[str | None, Option(help=KEY, show_default="all events together")] = None,
     action: Actions = None,
     event: Events = None,
     forget_days: ForgetDays = None,
-    evidence_max: Annotated[int, typer.Option(help=EVIDENCE_MAX)] = 100,
-    allow_feedback: AllowFeedback = False,
+    evidence_max: Annotated[int, Option(help=EVIDENCE_MAX)] = 100,
+    allow_feedback: Annotated[bool, FEEDBACK] = False,
 ) -> None:
     """Create a correlator, on every shard.
 
@@ -85,7 +82,7 @@ def create(
         pattern=read_text(pattern),
         key=key,
         outputs=_outputs(action, event),
-        forget_after=_days(forget_days),
+        forget_after=None if forget_days is None else timedelta(days=forget_days),
         evidence_max=evidence_max,
         allow_feedback=allow_feedback,
     )
@@ -93,19 +90,25 @@ def create(
     session.done(f"correlator {name} created; a running node activates it within a second", {"correlator": name})
 
 
+class Changes(TypedDict, total=False):
+    """Options of `correlator alter` that are fields of a correlator."""
+
+    key: Annotated[str | None, Option(help=KEY)]
+    evidence_max: Annotated[int | None, Option(help=EVIDENCE_MAX)]
+    active: Annotated[bool | None, Option("--active/--no-active", help="Run the correlator.")]
+    allow_feedback: Annotated[bool | None, FEEDBACK]
+
+
 @command(group, "alter")
 def alter(
     session: Session,
     name: Name,
-    pattern: Annotated[str | None, typer.Option(help="ECL pattern, or @FILE.")] = None,
-    key: Annotated[str | None, typer.Option(help=KEY)] = None,
+    pattern: Annotated[str | None, Option(help="ECL pattern, or @FILE.")] = None,
     action: Actions = None,
     event: Events = None,
     forget_days: ForgetDays = None,
-    evidence_max: Annotated[int | None, typer.Option(help=EVIDENCE_MAX)] = None,
-    active: Annotated[bool | None, typer.Option("--active/--no-active", help="Whether it runs.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Restart all keys.")] = False,
-    allow_feedback: AllowFeedback = False,
+    restart: Annotated[bool, Option("--restart", help="Restart all keys.")] = False,
+    **changes: Unpack[Changes],
 ) -> None:
     """Change a correlator, on every shard; each change is a new version.
 
@@ -114,28 +117,22 @@ def alter(
 
     Example: headrace correlator alter fraud --pattern @fraud.ecl
     """
-    options: dict[str, object] = {
-        "pattern": None if pattern is None else read_text(pattern),
-        "key": key,
-        "forget_after": _days(forget_days),
-        "evidence_max": evidence_max,
-        "active": active,
-        "allow_feedback": allow_feedback or None,
-    }
-    changes = {field: value for field, value in options.items() if value is not None}
+    fields: dict[str, object] = dict(changes)
+    if pattern is not None:
+        fields["pattern"] = read_text(pattern)
+    if forget_days is not None:
+        fields["forget_after"] = timedelta(days=forget_days)
     outputs = _outputs(action, event)
-    if not changes and not outputs and not restart:
-        raise typer.BadParameter("nothing to change; add an option such as --pattern")
+    if not fields and not outputs and not restart:
+        raise BadParameter("nothing to change; add an option such as --pattern")
     carried = restarted = 0
     for _, conn in session.shards():
         state = correlators.get_correlator(conn, name, namespace=session.namespace)
-        after = replace(state.correlator, **changes, outputs={**state.correlator.outputs, **outputs})  # type: ignore[arg-type]
+        after = replace(state.correlator, **fields, outputs={**state.correlator.outputs, **outputs})  # type: ignore[arg-type]
         keys = correlators.alter_correlator(conn, after, namespace=session.namespace, source=state.source, restart=restart)
         carried, restarted = carried + keys.carried, restarted + keys.restarted
-    session.done(
-        f"correlator {name} changed: {carried} keys keep their state, {restarted} restart",
-        {"correlator": name, "carried": carried, "restarted": restarted},
-    )
+    message = f"correlator {name} changed: {carried} keys keep their state, {restarted} restart"
+    session.done(message, {"correlator": name, "carried": carried, "restarted": restarted})
 
 
 @command(group, "drop")
@@ -153,27 +150,23 @@ def drop(session: Session, name: Name, yes: Yes = False) -> None:
 def outputs(
     session: Session,
     name: Name,
-    key: Annotated[str | None, typer.Option(help="Only this key.")] = None,
-    limit: Annotated[int, typer.Option(help="Show at most this many.")] = 20,
+    key: Annotated[str | None, Option(help="Only this key.")] = None,
+    limit: Annotated[int, Option(help="Show at most this many.")] = 20,
 ) -> None:
     """Show the newest outputs of a correlator with their evidence."""
     outputs = session.collect(
         lambda conn: correlators.list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace)
     )
-    columns = ["at", "key", "token", "position", "became", "evidence", "version"]
-    session.show(columns, outputs, _output_row)
-
-
-def _output_row(output: correlators.PastOutput) -> list[object]:
-    place = [output.output_at, output.key, output.token, output.position or "timer", output.name]
-    return [*place, _positions(output.evidence), output.version]
+    position = ("position", lambda output: output.position or "timer")
+    evidence = ("evidence", lambda output: _positions(output.evidence))
+    session.show([("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version"], outputs)
 
 
 @command(group, "state")
 def state(
     session: Session,
     name: Name,
-    key: Annotated[str, typer.Option(help="The key.", show_default="the only one, without a key")] = "",
+    key: Annotated[str, Option(help="The key.", show_default="the only one, without a key")] = "",
 ) -> None:
     """Show the state of a key, and the shortest way to its next output.
 
@@ -215,22 +208,18 @@ def _positions(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:8])) + (", …" if len(positions) > 8 else "")
 
 
-def _days(days: float | None) -> timedelta | None:
-    return None if days is None else timedelta(days=days)
-
-
 def _outputs(actions: list[str] | None, events: list[str] | None) -> dict[str, correlators.Output]:
     """The options `--action TOKEN=NAME` and `--event TOKEN=TOPIC/TYPE`."""
     outputs: dict[str, correlators.Output] = {}
     for option in actions or ():
         token, _, action = option.partition("=")
         if not (token and action):
-            raise typer.BadParameter(f"{option!r} is not TOKEN=NAME", param_hint="--action")
+            raise BadParameter(f"{option!r} is not TOKEN=NAME", param_hint="--action")
         outputs[token] = correlators.ActionOutput(action=action)
     for option in events or ():
         token, _, target = option.partition("=")
         topic, _, type = target.partition("/")
         if not (token and topic and type):
-            raise typer.BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
+            raise BadParameter(f"{option!r} is not TOKEN=TOPIC/TYPE", param_hint="--event")
         outputs[token] = correlators.EventOutput(event=type, topic=topic)
     return outputs

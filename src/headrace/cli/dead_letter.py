@@ -6,34 +6,24 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
-from headrace.actions import (
-    DeadLetter,
-    DeadLetterId,
-    discard,
-    edit_dead_letter,
-    get_dead_letter,
-    group_dead_letters,
-    list_dead_letters,
-    redrive,
-)
+from headrace import actions
 from headrace.cli.options import Yes
-from headrace.cli.output import console, format_value, json_line, table, to_json
+from headrace.cli.output import Column, last_line
 from headrace.cli.publish import raw_json
-from headrace.cli.session import Session, command
+from headrace.cli.session import Session, command, facts_table
 from headrace.core import Invalid, NotFound, UnknownDeadLetter
-from headrace.db import Target
 
-group = typer.Typer(help="Dead letters: actions and events that could not be handled.")
+group = Typer(help="Dead letters: actions and events that could not be handled.")
 
 LETTER_HELP = "A number for an action, TOPIC/CONSUMER/POSITION for an event, TOPIC/CONSUMER for all events of a consumer."
-Letter = Annotated[str, typer.Argument(metavar="LETTER", help=LETTER_HELP, show_default=False)]
-SomeLetters = Annotated[list[str] | None, typer.Argument(metavar="LETTER…", help=LETTER_HELP, show_default=False)]
-OfAction = Annotated[str | None, typer.Option("--action", help="Only of this action.")]
-OfConsumer = Annotated[str | None, typer.Option("--consumer", metavar="TOPIC[/CONSUMER]", help="Only of this topic's consumers.")]
-OfError = Annotated[str | None, typer.Option("--error", help="Only actions with this kind of error, as `groups` shows it.")]
-All = Annotated[bool, typer.Option("--all", help="All of the action queue.")]
+Letter = Annotated[str, Argument(metavar="LETTER", help=LETTER_HELP, show_default=False)]
+SomeLetters = Annotated[list[str] | None, Argument(metavar="LETTER…", help=LETTER_HELP, show_default=False)]
+OfAction = Annotated[str | None, Option("--action", help="Only of this action.")]
+OfConsumer = Annotated[str | None, Option("--consumer", metavar="TOPIC[/CONSUMER]", help="Only of this topic's consumers.")]
+OfError = Annotated[str | None, Option("--error", help="Only actions with this kind of error, as `groups` shows it.")]
+All = Annotated[bool, Option("--all", help="All of the action queue.")]
 
 ACTION_FIELDS = ("key", "payload", "edited", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
 EVENT_FIELDS = ("key", "payload", "headers", "state", "reason", "error", "attempts", "buried_at")
@@ -45,34 +35,33 @@ def list_(
     action: OfAction = None,
     consumer: OfConsumer = None,
     error: OfError = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Also those redriven or discarded.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many of each kind per shard.")] = 100,
+    ended: Annotated[bool, Option("--ended", help="Also those redriven or discarded.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="At most this many of each kind per shard.")] = 100,
 ) -> None:
-    """List dead letters: actions that failed for good or that no node handles, and events that a consumer could not handle.
+    """List dead letters of actions and of consumers.
 
+    They are actions that failed for good or that no node handles, and events that a consumer could not handle.
     An event with reason `behind` waits for an earlier event of its key.
     """
     letters = session.collect(
-        lambda conn: list_dead_letters(
+        lambda conn: actions.list_dead_letters(
             conn, action=action, consumer=consumer, error=error, ended=ended, limit=limit, namespace=session.namespace
         )
     )
     letters.sort(key=lambda pair: pair[1].kind)  # With several shards: all actions, then all events.
-    columns = ["dead letter", "of", "key", "reason", "attempts", "since", "error"]
-    session.show(columns, letters, _row, facts=_facts)
+    of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
+    error_line: Column = ("error", lambda letter: last_line(letter.error))
+    columns = [("dead letter", "id"), of, "key", ("reason", _reason), "attempts", ("since", "buried_at"), error_line]
+    session.show(columns, letters, facts=_facts)
 
 
-def _row(letter: DeadLetter) -> list[object]:
-    reason = letter.reason
-    if letter.kind == "action" and letter.redriven_at:
-        reason = f"{reason}, redriven"
-    elif letter.kind == "event" and letter.state != "dead":
-        reason = letter.state
-    error = letter.error.strip().rsplit("\n", 1)[-1] if letter.error else None
-    return [letter.id, f"{letter.kind} {letter.name}", letter.key, reason, letter.attempts, letter.buried_at, error]
+def _reason(letter: actions.DeadLetter) -> str:
+    if letter.kind == "action":
+        return f"{letter.reason}, redriven" if letter.redriven_at else letter.reason
+    return letter.reason if letter.state == "dead" else letter.state
 
 
-def _facts(letter: DeadLetter) -> dict[str, object]:
+def _facts(letter: actions.DeadLetter) -> dict[str, object]:
     """The JSON of a dead letter: actions and events each have their own fields."""
     values = msgspec.to_builtins(letter)
     start: dict[str, object] = {"kind": letter.kind, "letter": letter.id}
@@ -87,12 +76,14 @@ def _facts(letter: DeadLetter) -> dict[str, object]:
 @command(group, "groups")
 def groups(session: Session) -> None:
     """Count dead letters by action or consumer, reason and kind of error, the largest groups first."""
-    rows: list[tuple[Target, list[object]]] = []
-    for target, counted in session.collect(lambda conn: group_dead_letters(conn, namespace=session.namespace)):
-        of = f"action {counted.name}" if counted.kind == "action" else f"events of {counted.source}"
-        rows.append((target, [of, counted.reason, counted.error_group, counted.dead, counted.example_id]))
-    names = ["of", "reason", "error", "dead", "example"]
-    session.show(names, rows, lambda row: row, facts=lambda row: dict(zip(names, row, strict=True)))
+    rows = session.collect(lambda conn: map(_group_facts, actions.group_dead_letters(conn, namespace=session.namespace)))
+    session.show(["of", "reason", "error", "dead", "example"], rows, facts=dict)
+
+
+def _group_facts(counted: actions.DeadLetterGroup) -> dict[str, object]:
+    of = f"action {counted.name}" if counted.kind == "action" else f"events of {counted.source}"
+    error, example = counted.error_group, counted.example_id
+    return {"of": of, "reason": counted.reason, "error": error, "dead": counted.dead, "example": example}
 
 
 @command(group, "show")
@@ -101,44 +92,28 @@ def show(session: Session, letter: Letter) -> None:
 
     Examples: headrace dead-letter show 17 · headrace dead-letter show orders/billing/4711
     """
-    (parsed,) = _parse(session, [letter])
-    if parsed.kind == "event" and parsed.position is None:
-        raise typer.BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
-    target, dead_letter = _find(session, letter)
+    if _kinds(session, [letter]) == {"event"} and actions.DeadLetterId.parse(letter).position is None:
+        raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
+    target, dead_letter = session.find(
+        UnknownDeadLetter, lambda conn: actions.get_dead_letter(conn, letter, namespace=session.namespace)
+    )
     facts = {"shard": target.name} | _facts(dead_letter)
-    if session.json:
-        json_line(facts)
-        return
-    rows = [
-        (name.replace("_", " "), to_json(value) if isinstance(value, dict | list) else format_value(value))
-        for name, value in facts.items()
-    ]
-    console().print(table(["dead letter", ""], rows))
-
-
-def _find(session: Session, letter: str) -> tuple[Target, DeadLetter]:
-    for target, conn in session.shards():
-        try:
-            return target, get_dead_letter(conn, letter, namespace=session.namespace)
-        except UnknownDeadLetter as error:
-            missing = error
-    raise missing
+    session.print(facts, facts_table("dead letter", None, facts))
 
 
 @command(group, "edit")
 def edit(
     session: Session,
     letter: Letter,
-    payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="JSON.", show_default=False)],
+    payload: Annotated[str, Argument(metavar="PAYLOAD", help="JSON.", show_default=False)],
 ) -> None:
     """Change the payload that a redrive of an action will send. The original payload is kept.
 
     Example: headrace dead-letter edit 17 '{"to": "ada@example.com"}'
     """
     if _kinds(session, [letter]) == {"event"}:
-        raise typer.BadParameter("an event is in the log and never changes; only the dead letter of an action can be edited")
-    for _, conn in session.shards():
-        edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace)
+        raise BadParameter("an event is in the log and never changes; only the dead letter of an action can be edited")
+    session.on_every_shard(lambda conn: actions.edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace))
     session.done(f"dead letter {letter} changed; redrive it: headrace dead-letter redrive {letter}", {"letter": letter})
 
 
@@ -146,9 +121,9 @@ def edit(
 def redrive_(
     session: Session, letters: SomeLetters = None, action: OfAction = None, error: OfError = None, all_: All = False
 ) -> None:
-    """Have dead letters handled again: those named, or actions by name or kind of error. The originals are kept.
+    """Send dead letters to their handlers again, and keep the originals.
 
-    An event is redriven with those that wait behind it, in order.
+    Choose them by LETTER, or actions by name or kind of error. An event is redriven with those that wait behind it, in order.
 
     Examples: headrace dead-letter redrive 17 18 · headrace dead-letter redrive --action MAIL ·
     headrace dead-letter redrive orders/billing
@@ -156,7 +131,8 @@ def redrive_(
     _kinds(session, letters)
     _require_selection(letters, action, error, all_=all_)
     count = sum(
-        redrive(conn, letters or None, action=action, error=error, namespace=session.namespace) for _, conn in session.shards()
+        actions.redrive(conn, letters or None, action=action, error=error, namespace=session.namespace)
+        for _, conn in session.shards()
     )
     _require_match(count, letters)
     session.done(f"{count} dead letters will be handled again", {"redriven": count})
@@ -164,14 +140,14 @@ def redrive_(
 
 @command(group, "discard")
 def discard_(session: Session, letters: SomeLetters = None, yes: Yes = False) -> None:
-    """Give up dead letters of consumers. They stay on record, and their keys go on.
+    """Discard dead letters of consumers. They stay on record, and later events of their keys are handled.
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard orders/billing --yes
     """
     if letters is None or _kinds(session, letters) != {"event"}:
-        raise typer.BadParameter("name events, as TOPIC/CONSUMER or TOPIC/CONSUMER/POSITION; delete actions with `purge`")
+        raise BadParameter("name events, as TOPIC/CONSUMER or TOPIC/CONSUMER/POSITION; delete actions with `purge`")
     session.confirm(f"Discard the dead letters {', '.join(letters)}?", yes=yes)
-    count = sum(discard(conn, letters, namespace=session.namespace) for _, conn in session.shards())
+    count = sum(actions.discard(conn, letters, namespace=session.namespace) for _, conn in session.shards())
     _require_match(count, letters)
     session.done(f"{count} dead letters discarded", {"discarded": count})
 
@@ -183,44 +159,40 @@ def purge(
     action: OfAction = None,
     error: OfError = None,
     all_: All = False,
-    redriven: Annotated[bool, typer.Option("--redriven", help="The originals kept after a redrive.")] = False,
+    redriven: Annotated[bool, Option("--redriven", help="The originals kept after a redrive.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete dead letters of actions for good: those named, by action, by kind of error, or all.
+    """Delete dead letters of actions for good: by LETTER, by action, by kind of error, or all.
 
     Examples: headrace dead-letter purge 17 --yes · headrace dead-letter purge --all --redriven
     """
     if "event" in _kinds(session, letters):
-        raise typer.BadParameter("events stay in the log; give them up with `discard`")
+        raise BadParameter("events stay in the log; discard them with `discard`")
     _require_selection(letters, action, error, all_=all_)
     session.confirm("Delete these dead letters for good?", yes=yes)
     count = sum(
-        discard(conn, letters or None, action=action, error=error, redriven=redriven, namespace=session.namespace)
+        actions.discard(conn, letters or None, action=action, error=error, redriven=redriven, namespace=session.namespace)
         for _, conn in session.shards()
     )
     _require_match(count, letters)
     session.done(f"{count} dead letters deleted", {"purged": count})
 
 
-def _parse(session: Session, letters: Sequence[str]) -> list[DeadLetterId]:
-    """Reads the ids of dead letters; an invalid one is wrong usage."""
-    try:
-        parsed = [DeadLetterId.parse(letter) for letter in letters]
-    except Invalid as error:
-        raise typer.BadParameter(str(error)) from None
-    if len(session.targets) > 1 and any(letter.kind == "action" for letter in parsed):
-        raise typer.BadParameter("each shard numbers the dead letters of its actions; choose one shard with --dsn")
-    return parsed
-
-
 def _kinds(session: Session, letters: Sequence[str] | None) -> set[str]:
-    return {letter.kind for letter in _parse(session, letters or [])}
+    """The kinds of dead letters, by their ids; an invalid id is wrong usage."""
+    try:
+        kinds = {actions.DeadLetterId.parse(letter).kind for letter in letters or ()}
+    except Invalid as error:
+        raise BadParameter(str(error)) from None
+    if len(session.targets) > 1 and "action" in kinds:
+        raise BadParameter("each shard numbers the dead letters of its actions; choose one shard with --dsn")
+    return set(kinds)
 
 
 def _require_selection(letters: list[str] | None, action: str | None, error: str | None, *, all_: bool) -> None:
     """A command without a selection must not act on everything."""
     if sum((bool(letters), bool(action or error), all_)) != 1:
-        raise typer.BadParameter("choose dead letters by LETTER, --action, --error or --all")
+        raise BadParameter("choose dead letters by LETTER, --action, --error or --all")
 
 
 def _require_match(count: int, letters: list[str] | None) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.cli.output import Column
 from headrace.correlators import CorrelatorState
 from headrace.rules import RuleState
 
+State = RuleState | CorrelatorState
 
-def state_facts(state: RuleState | CorrelatorState) -> dict[str, object]:
+
+def state_facts(state: State) -> dict[str, object]:
     """All fields of the definition and of its state, for JSON."""
     facts: dict[str, object] = msgspec.to_builtins(state)
     definition = facts.pop("rule" if isinstance(state, RuleState) else "correlator")
@@ -16,8 +19,14 @@ def state_facts(state: RuleState | CorrelatorState) -> dict[str, object]:
     return definition | facts
 
 
-def status_and_remark(state: RuleState | CorrelatorState) -> tuple[str, str]:
-    """The status, and the first line of the error or warning."""
+def _status(state: State) -> str:
     definition = state.rule if isinstance(state, RuleState) else state.correlator
-    status = state.status if definition.active else f"{state.status}, not active"
-    return status, state.error.splitlines()[0] if state.error else state.warning or ""
+    return state.status if definition.active else f"{state.status}, not active"
+
+
+STATE_COLUMNS: list[Column] = [
+    "version",
+    ("status", _status),
+    ("", lambda state: state.error.splitlines()[0] if state.error else state.warning or ""),
+]
+"""Version and status, and the first line of the error or the warning."""

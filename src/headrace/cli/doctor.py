@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+from typer import Typer
 
 from headrace.cli.options import Strict
 from headrace.cli.output import SIGNS, table
@@ -10,11 +10,10 @@ from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.observe import compare_shards, examine
 
-
-def register(app: typer.Typer) -> None:
-    command(app, "doctor", common=("dsn", "json"))(doctor)
+group = Typer()
 
 
+@command(group, "doctor", common=("dsn", "json"))
 def doctor(session: Session, strict: Strict = False) -> None:
     """Check every shard and report problems, with what to do about them.
 

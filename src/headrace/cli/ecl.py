@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option, Typer
 
-from headrace.cli.corpus import Difference, print_corpus_result
+from headrace.cli.corpus import print_corpus_result
 from headrace.cli.ecl_check import examine
 from headrace.cli.ecl_run import run_pattern
 from headrace.cli.options import Strict
-from headrace.cli.output import SIGNS, json_line, say, table
-from headrace.cli.pattern import PatternText, read_pattern
+from headrace.cli.output import SIGNS, Column, json_line, say, table
+from headrace.cli.pattern import PATTERN, PatternText, read_pattern
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.correlators import run_cases
 from headrace.db import connect_async
 from headrace.lang import ecl
 
-group = typer.Typer(help="ECL patterns: check, compare, draw and run them before you use them.")
+group = Typer(help="ECL patterns: check, compare, draw and run them before you use them.")
 
 TestEngine = Literal["interpreter", "machine", "table", "database", "spark", "spark-stream"]
 
@@ -29,7 +29,12 @@ TestEngine = Literal["interpreter", "machine", "table", "database", "spark", "sp
 def _differences(session: Session, name: TestEngine, cases: Sequence[ecl.Case]) -> list[str | None]:
     """Runs cases on an engine; returns the difference of each case, or None. Database and Spark run all cases together."""
     if name == "database":
-        return asyncio.run(_on_database(session, cases))
+
+        async def on_database() -> list[str | None]:
+            async with await connect_async(session.targets[0]) as conn:
+                return await run_cases(conn, cases)
+
+        return asyncio.run(on_database())
     if name == "spark" or name == "spark-stream":
         # Imported here: it takes a second, and Spark may not be installed.
         from headrace.spark import run_ecl_cases
@@ -39,16 +44,11 @@ def _differences(session: Session, name: TestEngine, cases: Sequence[ecl.Case]) 
     return [ecl.run_case(case, name) for case in cases]
 
 
-async def _on_database(session: Session, cases: Sequence[ecl.Case]) -> list[str | None]:
-    async with await connect_async(session.targets[0]) as conn:
-        return await run_cases(conn, cases)
-
-
 @command(group, "test", common=("dsn", "json"))
 def test(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file of cases.", show_default=False)],
-    engine: Annotated[TestEngine, typer.Option(help="Engine that runs the cases.")] = "table",
+    file: Annotated[Path, Argument(metavar="FILE", help="TOML file of cases.", show_default=False)],
+    engine: Annotated[TestEngine, Option(help="Engine that runs the cases.")] = "table",
 ) -> None:
     """Run a file of test cases on an engine.
 
@@ -62,13 +62,10 @@ def test(
     errors = [_pattern_error(case) for case in cases]
     valid = [case for case, error in zip(cases, errors, strict=True) if error is None]
     results = iter(_differences(session, engine, valid))
+    names = [case.name for case in cases]
     differences = [error or next(results) for error in errors]
-    differ = [
-        Difference(case.name, difference.removeprefix(f"{case.name}: "))
-        for case, difference in zip(cases, differences, strict=True)
-        if difference is not None
-    ]
-    print_corpus_result(session, engine, len(cases), differ)
+    texts = [text and text.removeprefix(f"{name}: ") for name, text in zip(names, differences, strict=True)]
+    print_corpus_result(session, engine, names, texts)
 
 
 def _pattern_error(case: ecl.Case) -> str | None:
@@ -103,8 +100,8 @@ def check(session: Session, pattern: PatternText, strict: Strict = False) -> Non
 @command(group, "compare", common=("json",))
 def compare_(
     session: Session,
-    a: Annotated[str, typer.Argument(metavar="A", help="ECL pattern, or @FILE.", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="ECL pattern, or @FILE.", show_default=False)],
+    a: Annotated[str, Argument(metavar="A", help=PATTERN, show_default=False)],
+    b: Annotated[str, Argument(metavar="B", help=PATTERN, show_default=False)],
 ) -> None:
     """Compare the outputs of two patterns on all sequences of events.
 
@@ -119,26 +116,16 @@ def compare_(
         ecl.Relation.B_CONTAINS_A: "B contains A: B produces every output of A",
         ecl.Relation.DIFFERENT: "different",
     }
-    facts: list[tuple[str, object]] = []
-    if comparison.difference is not None:
-        facts.append(("first difference", str(comparison.difference)))
-        facts.append(("output of A there", ", ".join(comparison.outputs_a) or "nothing"))
-        facts.append(("output of B there", ", ".join(comparison.outputs_b) or "nothing"))
-    witnesses = {
-        "output of A only": comparison.only_a,
-        "output of B only": comparison.only_b,
-        "other status": comparison.status_difference,
-    }
-    facts += [(label, str(witness)) for label, witness in witnesses.items() if witness is not None]
-    tables = [table(["", "after"], facts)] if facts else []
-    session.print(_comparison_json(comparison), meanings[comparison.relation], *tables)
-
-
-def _comparison_json(comparison: ecl.Comparison) -> dict[str, object]:
     traces = {name: getattr(comparison, name) for name in ("difference", "only_a", "only_b", "status_difference")}
     texts = {name: None if trace is None else str(trace) for name, trace in traces.items()}
     outputs = {"outputs_a": comparison.outputs_a, "outputs_b": comparison.outputs_b}
-    return {"relation": comparison.relation, **texts, **outputs}
+    rows = [("first difference", texts["difference"])]
+    if comparison.difference is not None:
+        rows += [(f"output of {name[-1].upper()} there", ", ".join(tokens) or "nothing") for name, tokens in outputs.items()]
+    rows += [("output of A only", texts["only_a"]), ("output of B only", texts["only_b"])]
+    rows = [row for row in [*rows, ("other status", texts["status_difference"])] if row[1] is not None]
+    tables = [table(["", "after"], rows)] if rows else []
+    session.print({"relation": comparison.relation, **texts, **outputs}, meanings[comparison.relation], *tables)
 
 
 @command(group, "deps", common=("json",))
@@ -148,30 +135,27 @@ def deps(session: Session, pattern: PatternText) -> None:
     Example: headrace ecl deps @fraud.ecl
     """
     tokens = ecl.dependencies(ecl.compile(read_pattern(pattern)))
-    rows = [
-        [token.token, ", ".join(token.predicates), ", ".join([*token.types, *["any other"] * token.any_type]), token.timers]
-        for token in tokens
-    ]
-    session.print(tokens, table(["token", "depends on", "event types", "timers"], rows))
+    depends_on: Column = ("depends on", lambda token: ", ".join(token.predicates))
+    types: Column = ("event types", lambda token: ", ".join([*token.types, *["any other"] * token.any_type]))
+    session.print(tokens, table(["token", depends_on, types, "timers"], tokens))
 
 
 @command(group, "draw", common=("json",))
 def draw(
     session: Session,
     pattern: PatternText,
-    what: Annotated[Literal["table", "machine"], typer.Option(help="Compiled table, or correlation machine.")] = "table",
-    form: Annotated[Literal["mermaid", "dot", "svg"], typer.Option("--as", help="Format; SVG needs Graphviz.")] = "mermaid",
-    output: Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")] = None,
+    what: Annotated[Literal["table", "machine"], Option(help="Compiled table, or correlation machine.")] = "table",
+    form: Annotated[Literal["mermaid", "dot", "svg"], Option("--as", help="Format; SVG needs Graphviz.")] = "mermaid",
+    output: Annotated[Path | None, Option(help="File to write.", show_default="standard output")] = None,
 ) -> None:
     """Draw a pattern as a graph with events on the edges.
 
     Examples: headrace ecl draw @fraud.ecl · headrace ecl draw @fraud.ecl --what machine --as svg --output fraud.svg
     """
     parsed = read_pattern(pattern)
+    as_table = what == "table"
     drawing = (
-        ecl.draw_table(ecl.compile(parsed), form=form)
-        if what == "table"
-        else ecl.draw_machine(ecl.build_machine(parsed), form=form)
+        ecl.draw_table(ecl.compile(parsed), form=form) if as_table else ecl.draw_machine(ecl.build_machine(parsed), form=form)
     )
     if output is not None:
         output.write_text(drawing, encoding="utf-8")
@@ -186,8 +170,8 @@ def draw(
 def run(
     session: Session,
     pattern: PatternText,
-    events: Annotated[str, typer.Option(help='As "a a b", one second apart, or as JSON.', show_default=False)],
-    until: Annotated[float | None, typer.Option(metavar="SECONDS", help="Advance the time to this point, for timers.")] = None,
+    events: Annotated[str, Option(help='As "a a b", one second apart, or as JSON.', show_default=False)],
+    until: Annotated[float | None, Option(metavar="SECONDS", help="Advance the time to this point, for timers.")] = None,
 ) -> None:
     """Run a pattern over events and show each step.
 
@@ -198,10 +182,10 @@ def run(
     headrace ecl run 'push(x) {after 5 s}' --events '[["a", 0], ["b", 2.5, {"amount": 3}]]' --until 10
     """
     result = run_pattern(read_pattern(pattern), ecl.parse_events(events), until_s=until)
-    rows = [[step.number, step.type, step.at_s, ", ".join(step.outputs) or ".", step.moved, step.status] for step in result.steps]
+    outputs: Column = ("outputs", lambda step: ", ".join(step.outputs) or ".")
     session.print(
         result,
-        table(["", "event", "at (s)", "outputs", "moved", "status"], rows),
+        table([("", "number"), ("event", "type"), "at_s", outputs, "moved", "status"], result.steps),
         f"waits for: {', '.join(result.waits_for) or 'nothing'}",
         *([] if result.deadline_s is None else [f"next timer at {result.deadline_s:g} s"]),
         "no further output is possible" if result.shortest is None else f"shortest way to an output: {result.shortest}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.lang.ecl import Pattern, StateLimitExceeded, Status, Table, liveness, overlapping_guards, triviality, vacuity
@@ -19,54 +19,53 @@ class Finding:
     witness: str | None = None
 
 
+Answer = tuple[Level, str, object]
+"""Level, message and witness of an analysis."""
+
+
 def examine(pattern: Pattern, table: Table) -> list[Finding]:
     """Runs all analyses; one that needs too many states is reported as undecided."""
-    checks: dict[str, Callable[[], Iterator[Finding]]] = {
-        "vacuity": lambda: _vacuity(table),
-        "triviality": lambda: _triviality(table),
-        "liveness": lambda: _liveness(table),
+    analyses: dict[str, Callable[[], Iterable[Answer]]] = {
+        "vacuity": lambda: [_vacuity(table)],
+        "triviality": lambda: [_triviality(table)],
+        "liveness": lambda: [_liveness(table)],
         "mode guards": lambda: _guards(pattern),
     }
     findings: list[Finding] = []
-    for name, check in checks.items():
+    for name, analyze in analyses.items():
         try:
-            findings += check()
+            for level, message, witness in analyze():
+                findings.append(Finding(name, level, message, None if witness is None else str(witness)))
         except StateLimitExceeded as error:
             findings.append(Finding(name, "info", f"undecided: {error}"))
     return findings
 
 
-def _vacuity(table: Table) -> Iterator[Finding]:
+def _vacuity(table: Table) -> Answer:
     answer = vacuity(table)
-    if answer.vacuous:
-        yield Finding("vacuity", "problem", "it never produces output")
-    else:
-        yield Finding("vacuity", "ok", "it can produce output", str(answer.witness))
+    return ("problem", "it never produces output", None) if answer.vacuous else ("ok", "it can produce output", answer.witness)
 
 
-def _triviality(table: Table) -> Iterator[Finding]:
+def _triviality(table: Table) -> Answer:
     answer = triviality(table)
     if answer.trivial:
-        yield Finding("triviality", "warning", "it produces output on every event")
-    else:
-        yield Finding("triviality", "ok", "some events produce no output", str(answer.witness))
+        return "warning", "it produces output on every event", None
+    return "ok", "some events produce no output", answer.witness
 
 
-def _liveness(table: Table) -> Iterator[Finding]:
+def _liveness(table: Table) -> Answer:
     answer = liveness(table)
     if answer.live:
-        yield Finding("liveness", "ok", "whatever happens, output stays possible")
-    elif answer.status is Status.WAITING:
-        yield Finding(
-            "liveness", "problem", "it can reach a state that waits forever and never produces output", str(answer.trap)
-        )
-    else:
-        yield Finding("liveness", "info", f"it can end, with {answer.status}; use repeat to continue", str(answer.trap))
+        return "ok", "whatever happens, output stays possible", None
+    if answer.status is Status.WAITING:
+        return "problem", "it can reach a state that waits forever and never produces output", answer.trap
+    return "info", f"it can end, with {answer.status}; use repeat to continue", answer.trap
 
 
-def _guards(pattern: Pattern) -> Iterator[Finding]:
+def _guards(pattern: Pattern) -> Iterator[Answer]:
     for overlap in overlapping_guards(pattern):
         both = f"{overlap.first} and {overlap.second} can hold on the same event"
-        consequence = "; the mode that is listed first wins" if overlap.decides else "; no third mode arms both"
-        level: Level = "warning" if overlap.decides else "info"
-        yield Finding("mode guards", level, both + consequence, str(overlap.witness))
+        if overlap.decides:
+            yield "warning", f"{both}; the mode that is listed first wins", overlap.witness
+        else:
+            yield "info", f"{both}; no third mode arms both", overlap.witness

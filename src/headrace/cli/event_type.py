@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from headrace.cli.session import Session, command
 from headrace.definitions import list_event_types, register_event_type, unregister_event_type
 
-group = typer.Typer(help="Event types: the names of events that a namespace knows.")
+group = Typer(help="Event types: the names of events that a namespace knows.")
 
-Name = Annotated[str, typer.Argument(metavar="TYPE", help="Event type.", show_default=False)]
+Name = Annotated[str, Argument(metavar="TYPE", help="Event type.", show_default=False)]
 
 
 @command(group, "list")
 def list_(session: Session) -> None:
     """List event types: registered ones, and names that only rules use."""
     types = session.collect(lambda conn: list_event_types(conn, namespace=session.namespace))
-    columns = ["event type", "registered", "rules", "description"]
-    session.show(columns, types, attrgetter("name", "registered", "rules", "description"))
+    session.show([("event type", "name"), "registered", "rules", "description"], types)
 
 
 @command(group, "create")
-def create(
-    session: Session,
-    name: Name,
-    description: Annotated[str | None, typer.Option(help="What the event means.")] = None,
-) -> None:
+def create(session: Session, name: Name, description: Annotated[str | None, Option(help="What the event means.")] = None) -> None:
     """Register an event type, on every shard.
 
     If the type is registered already, its description is replaced. `headrace namespace alter` sets what happens to rules with

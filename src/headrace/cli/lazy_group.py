@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -32,30 +32,25 @@ def load_command(name: str) -> Command:
     """Imports the module of a command and builds the command, or the group of commands."""
     module = import_module(f"headrace.cli.{MODULES.get(name, name).replace('-', '_')}")
     parent = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    if hasattr(module, "group"):
-        parent.add_typer(module.group, name=name, no_args_is_help=True)
-    else:
-        module.register(parent)
+    # A group without help is only a module's list of top-level commands.
+    parent.add_typer(module.group, name=name if module.group.info.help else None, no_args_is_help=True)
     return get_group(parent).commands[name]
 
 
-def command_names() -> Iterator[str]:
+def command_names() -> list[str]:
     """The names of the top-level commands, in the order of the help."""
-    for names in PANELS.values():
-        yield from names
+    return [name for names in PANELS.values() for name in names]
 
 
 class Program(TyperGroup):
     """The top-level commands."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return list(command_names())
+        return command_names()
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        for panel, names in PANELS.items():
-            if cmd_name in names:
-                return _described(cmd_name, cmd_name, panel)
-        return None
+        panel = next((panel for panel, names in PANELS.items() if cmd_name in names), None)
+        return _described(cmd_name, cmd_name, panel) if panel else None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         name = args[0]
@@ -64,11 +59,8 @@ class Program(TyperGroup):
             self.commands = {known: described for known in command_names() if (described := self.get_command(ctx, known))}
             return super().resolve_command(ctx, args)
         is_group = any(line.startswith(f"{name} ") for line in HELP_LINES)
-        return (
-            name,
-            LazyGroup(name=name, help=HELP_LINES[name], no_args_is_help=True) if is_group else load_command(name),
-            args[1:],
-        )
+        group = LazyGroup(name=name, help=HELP_LINES[name], no_args_is_help=True) if is_group else None
+        return name, group or load_command(name), args[1:]
 
 
 class LazyGroup(TyperGroup):

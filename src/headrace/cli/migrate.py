@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import typer
+from typer import BadParameter, Option, Typer
 
 from headrace.cli.output import json_line, say
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import MigrationStep, migrate, migration_script, pending_steps
 
-
-def register(app: typer.Typer) -> None:
-    command(app, "migrate", common=("dsn", "json"))(_migrate)
+group = Typer()
 
 
+@command(group, "migrate", common=("dsn", "json"))
 def _migrate(
     session: Session,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead of running it.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only list missing steps; exit with 6 if there are any.")] = False,
+    sql: Annotated[bool, Option("--sql", help="Print the SQL instead of running it.")] = False,
+    check: Annotated[bool, Option("--check", help="Only list missing steps; exit with 6 if there are any.")] = False,
 ) -> None:
     """Create or update the schema of headrace, on every shard.
 
@@ -29,11 +28,15 @@ def _migrate(
     Examples: headrace migrate · headrace migrate --check · headrace migrate --sql | psql mydb
     """
     if sql and check:
-        raise typer.BadParameter("use either --sql or --check")
+        raise BadParameter("use either --sql or --check")
     if sql:
         _print_script(session)
     elif check:
-        _check(session)
+        missing = {target.name: pending_steps(conn) for target, conn in session.shards()}
+        _print_steps(session, missing, "missing", "up to date")
+        if any(missing.values()):
+            shards = ", ".join(shard for shard, steps in missing.items() if steps)
+            raise ProblemsFound(f"{sum(map(len, missing.values()))} steps are missing on {shards}; run: headrace migrate")
     else:
         applied = {target.name: migrate(conn) for target, conn in session.shards()}
         _print_steps(session, applied, "applied", "already up to date")
@@ -50,18 +53,7 @@ def _print_script(session: Session) -> None:
         say(script)
 
 
-def _check(session: Session) -> None:
-    missing = {target.name: pending_steps(conn) for target, conn in session.shards()}
-    _print_steps(session, missing, "missing", "up to date")
-    if any(missing.values()):
-        shards = ", ".join(shard for shard, steps in missing.items() if steps)
-        raise ProblemsFound(f"{sum(map(len, missing.values()))} steps are missing on {shards}; run: headrace migrate")
-
-
 def _print_steps(session: Session, steps: Mapping[str, Sequence[MigrationStep]], verb: str, if_none: str) -> None:
-    if session.json:
-        json_line([{"shard": shard, verb: [step.name for step in of_shard]} for shard, of_shard in steps.items()])
-        return
-    for shard, of_shard in steps.items():
-        for message in [f"{verb} {step.name}" for step in of_shard] or [if_none]:
-            say(f"{shard}: {message}")
+    names = {shard: [step.name for step in of_shard] for shard, of_shard in steps.items()}
+    lines = [f"{shard}: {line}" for shard, of in names.items() for line in [f"{verb} {name}" for name in of] or [if_none]]
+    session.print([{"shard": shard, verb: of_shard} for shard, of_shard in names.items()], *lines)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from headrace import namespaces
 from headrace.cli.options import Yes
 from headrace.cli.session import Session, command
 
-group = typer.Typer(help="Namespaces: separate topics, rules, queues and schedules, with grants for roles.")
+group = Typer(help="Namespaces: separate topics, rules, queues and schedules, with grants for roles.")
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Name of the namespace.", show_default=False)]
-Role = Annotated[str, typer.Argument(metavar="ROLE", help="Database role.", show_default=False)]
+Name = Annotated[str, Argument(metavar="NAMESPACE", help="Name of the namespace.", show_default=False)]
+Role = Annotated[str, Argument(metavar="ROLE", help="Database role.", show_default=False)]
 COMMON = ("dsn", "json")
 
 
 @command(group, "list", common=COMMON)
 def list_(session: Session) -> None:
     """List the namespaces that your role may see."""
-    columns = ["namespace", "topics", "roles", "unknown names", "created at"]
-    row = attrgetter("namespace", "topics", "roles", "unknown_names", "created_at")
-    session.show(columns, session.collect(namespaces.list_namespaces), row)
+    columns = ["namespace", "topics", "roles", "unknown_names", "created_at"]
+    session.show(columns, session.collect(namespaces.list_namespaces))
 
 
 @command(group, "create", common=COMMON)
@@ -42,7 +40,7 @@ def alter(
     name: Name,
     unknown_names: Annotated[
         namespaces.UnknownNames,
-        typer.Option(help="What to do with a rule that uses a name that is not registered.", show_default=False),
+        Option(help="What to do with a rule that uses a name that is not registered.", show_default=False),
     ],
 ) -> None:
     """Change the settings of a namespace, on every shard.
@@ -56,11 +54,11 @@ def alter(
 @command(group, "grants", common=COMMON)
 def grants(
     session: Session,
-    name: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this namespace.", show_default=False)] = None,
+    name: Annotated[str | None, Argument(metavar="NAMESPACE", help="Only this namespace.", show_default=False)] = None,
 ) -> None:
     """List the grants: which role may do what."""
     rows = session.collect(lambda conn: namespaces.list_grants(conn, namespace=name))
-    session.show(["namespace", "role", "level", "granted at"], rows, attrgetter("namespace", "role", "level", "granted_at"))
+    session.show(["namespace", "role", "level", "granted_at"], rows)
 
 
 @command(group, "grant", common=COMMON)
@@ -68,9 +66,7 @@ def grant(
     session: Session,
     name: Name,
     role: Role,
-    level: Annotated[
-        namespaces.Level, typer.Argument(metavar="LEVEL", help="publish, consume, or admin (everything).", show_default=False)
-    ],
+    level: Annotated[namespaces.Level, Argument(metavar="LEVEL", help="publish, consume or admin (all).", show_default=False)],
 ) -> None:
     """Allow a role to publish, consume or administer, on every shard.
 
@@ -85,9 +81,7 @@ def revoke(
     session: Session,
     name: Name,
     role: Role,
-    level: Annotated[
-        namespaces.Level | None, typer.Argument(metavar="LEVEL", help="Only this level.", show_default="all levels")
-    ] = None,
+    level: Annotated[namespaces.Level | None, Argument(metavar="LEVEL", help="Only this level.", show_default="all")] = None,
 ) -> None:
     """Revoke one level or all levels of a role, on every shard."""
     session.on_every_shard(lambda conn: namespaces.revoke_namespace(conn, role, name, level))

@@ -10,15 +10,16 @@ import sys
 from typing import Annotated
 
 import structlog
-import typer
+from typer import Argument, Option, Typer
 
 from headrace.actions import LEASE_S, WORKERS
+from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending_steps
-from headrace.node import Headrace, Node, NodeState, WorkerSettings, list_nodes, run_loop
+from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
 
-group = typer.Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
+group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 
 logger = logging.getLogger("headrace.node")
 
@@ -26,43 +27,38 @@ logger = logging.getLogger("headrace.node")
 @command(group, "list")
 def list_(
     session: Session,
-    stopped: Annotated[bool, typer.Option("--stopped", help="Include nodes that have stopped.")] = False,
+    stopped: Annotated[bool, Option("--stopped", help="Include nodes that have stopped.")] = False,
 ) -> None:
     """List nodes with the actions they handle.
 
     A node is alive, or lost when it has sent no heartbeat for 90 seconds.
     """
     nodes = session.collect(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
-    columns = ["node", "state", "version", "started at", "heartbeat at", "handles", "description", "id"]
-    session.show(columns, nodes, _row)
-
-
-def _row(node: NodeState) -> list[object]:
-    times = [node.started_at, node.heartbeat_at]
-    return [node.name, node.state, node.version, *times, ", ".join(node.handlers) or None, node.description, node.node_id]
+    handles = ("handles", lambda node: ", ".join(node.handlers) or None)
+    times: list[Column] = ["started_at", "heartbeat_at"]
+    session.show([("node", "name"), "state", "version", *times, handles, "description", ("id", "node_id")], nodes)
 
 
 @command(group, "run", common=("dsn", "json"))
 def run(
     session: Session,
     app: Annotated[
-        str | None,
-        typer.Argument(metavar="MODULE:APP", help="The Headrace object.", show_default="no consumers and handlers"),
+        str | None, Argument(metavar="MODULE:APP", help="The Headrace object.", show_default="no consumers and handlers")
     ] = None,
     sequencer: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--sequencer/--no-sequencer",
             help="Also sequence events, run rules, correlators and schedules, and do maintenance; needs the owner's rights.",
         ),
     ] = True,
-    grace_s: Annotated[float, typer.Option(min=0, help="Seconds that running handlers have to finish.")] = 30,
+    grace_s: Annotated[float, Option(min=0, help="Seconds that running handlers have to finish.")] = 30,
     lease_s: Annotated[
-        float, typer.Option(min=1, help="Seconds until the actions of a dead node are retried; running handlers renew it.")
+        float, Option(min=1, help="Seconds until the actions of a dead node are retried; running handlers renew it.")
     ] = LEASE_S,
-    workers: Annotated[int, typer.Option(min=1, help="Batches of actions handled in parallel.")] = WORKERS,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log debug messages.")] = False,
+    workers: Annotated[int, Option(min=1, help="Batches of actions handled in parallel.")] = WORKERS,
+    log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.")] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Log debug messages.")] = False,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C; running handlers finish first.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from rich.box import SIMPLE_HEAD
@@ -24,13 +26,16 @@ SIGNS = {
 }
 """The sign of each level of a finding."""
 
+Column: TypeAlias = str | tuple[str, str | Callable[[Any], object]]
+"""A column of a table: the name of a field, or a heading with the name of a field or a function of the value."""
+
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the current stream; tests and pipes replace the streams."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PIPE_COLUMNS, highlight=False)
+    return Console(file=stream, width=None if stream.isatty() else PIPE_COLUMNS, highlight=False, emoji=False)
 
 
 def progress_bar(*, hide: bool, count: Literal["percent", "numbers"] = "numbers") -> Progress:
@@ -57,21 +62,36 @@ def json_line(value: object) -> None:
     say(to_json(value))
 
 
+def last_line(text: str | None) -> str | None:
+    """The last line of an error, which says what happened."""
+    return text.strip().rsplit("\n", 1)[-1] if text else None
+
+
 def to_json(value: object) -> str:
     return _encode(value).decode()
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table of values; numbers are aligned to the right."""
-    listed = [list(row) for row in rows]
+def table(columns: Sequence[Column], values: Iterable[object], *, title: str | None = None) -> Table:
+    """A table with a row for each value: an object, a mapping, or the cells themselves. Numbers are aligned to the right."""
+    rows = [cells(columns, value) for value in values]
     result = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[index], int | float | None) for row in listed)
-        result.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in listed:
+        numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
+        heading = re.sub(r"_(s|ms|events)$", r" (\1)", column).replace("_", " ") if isinstance(column, str) else column[0]
+        result.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
         # As Text, not as markup: a payload may contain square brackets.
         result.add_row(*(value if isinstance(value, Text) else Text(format_value(value)) for value in row))
     return result
+
+
+def cells(columns: Sequence[Column], value: Any) -> list[object]:
+    """The cells of a row."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    sources = [column if isinstance(column, str) else column[1] for column in columns]
+    get = value.get if isinstance(value, Mapping) else partial(getattr, value)
+    return [get(source) if isinstance(source, str) else source(value) for source in sources]
 
 
 def format_value(value: object) -> str:

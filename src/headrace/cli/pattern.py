@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from headrace.core import Invalid
 from headrace.lang.ecl import Pattern, PatternError, parse
 
-PatternText = Annotated[str, typer.Argument(metavar="PATTERN", help="ECL pattern, or @FILE.", show_default=False)]
+PATTERN = "ECL pattern, or @FILE."
+PatternText = Annotated[str, Argument(metavar="PATTERN", help=PATTERN, show_default=False)]
 
 
 def read_pattern(argument: str) -> Pattern:

@@ -8,23 +8,23 @@ import signal
 import sys
 import time
 from collections import deque
-from operator import attrgetter
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-import typer
 from rich.live import Live
 from rich.table import Table
+from typer import Option, Typer
 
 from headrace.cli.node import log_to_stderr
-from headrace.cli.output import console, json_line, note, table
+from headrace.cli.output import Column, console, json_line, note, table
 from headrace.cli.session import Session, command
 from headrace.core import Invalid
 from headrace.spark import Access
 from headrace.spark import session as spark_session
 from headrace.spark.pipeline import BatchDone, Pipeline, list_batches, list_pipelines
 
-group = typer.Typer(help="Pipelines: run the rules and correlators of topics with engine spark.")
+group = Typer(help="Pipelines: run the rules and correlators of topics with engine spark.")
 
 NOTE_S = 5.0
 """Seconds between two lines of progress when there is no terminal."""
@@ -35,12 +35,12 @@ RATE_S = 10.0
 @command(group, "run")
 def run(
     session: Session,
-    topics: Annotated[list[str], typer.Option("--topic", help="Topic to run; repeatable.", show_default=False)],
-    master: Annotated[str, typer.Option(help="Spark master, or a Spark Connect address (sc://…).")] = "local[2]",
-    once: Annotated[bool, typer.Option("--once", help="Stop when all current events are handled.")] = False,
-    events_max: Annotated[int, typer.Option("--max-events-per-trigger", min=1, help="Events per batch.")] = 500_000,
-    secret: Annotated[str | None, typer.Option(help="File with the address, on driver and executors.")] = None,
-    service: Annotated[str | None, typer.Option(help="Entry of libpq's service file, on driver and executors.")] = None,
+    topics: Annotated[list[str], Option("--topic", help="Topic to run; repeatable.", show_default=False)],
+    master: Annotated[str, Option(help="Spark master, or a Spark Connect address (sc://…).")] = "local[2]",
+    once: Annotated[bool, Option("--once", help="Stop when all current events are handled.")] = False,
+    events_max: Annotated[int, Option("--max-events-per-trigger", min=1, help="Events per batch.")] = 500_000,
+    secret: Annotated[str | None, Option(help="File with the address, on driver and executors.")] = None,
+    service: Annotated[str | None, Option(help="Entry of libpq's service file, on driver and executors.")] = None,
 ) -> None:
     """Run topics on Spark until SIGTERM or Ctrl-C; a running batch finishes first.
 
@@ -50,12 +50,11 @@ def run(
     Examples: headrace pipeline run --topic orders · headrace pipeline run --topic orders --master spark://head:7077 --secret shop
     """
     log_to_stderr(as_json=session.json, level=logging.WARNING)
-    access = _access(session, secret, service)
     progress = _Progress(as_json=session.json)
     pipeline = Pipeline(
         spark_session(master=master),
         topics,
-        access=access,
+        access=_access(session, secret, service),
         namespace=session.namespace,
         events_max=events_max,
         once=once,
@@ -122,33 +121,28 @@ class _Progress:
 
     def _note(self) -> None:
         self._noted_at = time.monotonic()
-        for (shard, topic), recent in list(self._recent.items()):
-            events, firings, outputs = self._totals[shard, topic]
-            _, last = recent[-1]
+        for topic, shard, position, lag, rate, batch_ms, events, firings, outputs in self._rows():
             note(
-                f"{topic} on {shard}: {events} events, {firings} firings, {outputs} outputs; position {last.upto}, "
-                f"{last.lag_events} behind, {_rate(recent):.0f} events/s, last batch {1000 * last.took_s:.0f} ms"
+                f"{topic} on {shard}: {events} events, {firings} firings, {outputs} outputs; position {position}, "
+                f"{lag} behind, {rate:.0f} events/s, last batch {batch_ms:.0f} ms"
             )
 
     def _table(self) -> Table:
-        rows = []
+        columns = ["topic", "shard", "position", "lag_events", "events/s", "batch_ms", "events", "firings", "outputs"]
+        return table(columns, self._rows())
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
         for (shard, topic), recent in list(self._recent.items()):
-            _, last = recent[-1]
-            batch_ms = 1000 * last.took_s
-            rows.append((topic, shard, last.upto, last.lag_events, _rate(recent), batch_ms, *self._totals[shard, topic]))
-        columns = ["topic", "shard", "position", "lag (events)", "events/s", "batch (ms)", "events", "firings", "outputs"]
-        return table(columns, rows)
-
-
-def _rate(recent: deque[tuple[float, BatchDone]]) -> float:
-    began = recent[0][0] - recent[0][1].took_s
-    return sum(batch.events for _, batch in recent) / max(recent[-1][0] - began, 0.001)
+            start_s = recent[0][0] - recent[0][1].took_s
+            end_s, last = recent[-1]
+            rate = sum(batch.events for _, batch in recent) / max(end_s - start_s, 0.001)
+            yield (topic, shard, last.upto, last.lag_events, rate, 1000 * last.took_s, *self._totals[shard, topic])
 
 
 @command(group, "list")
 def list_(
     session: Session,
-    topic: Annotated[str | None, typer.Option(help="Only this topic, with its newest batches.", show_default=False)] = None,
+    topic: Annotated[str | None, Option(help="Only this topic, with its newest batches.", show_default=False)] = None,
 ) -> None:
     """List pipelines with rate, lag and batch time.
 
@@ -163,14 +157,8 @@ def list_(
         newest = [{"shard": target.name} | msgspec.to_builtins(batch) for target, batch in batches]
         json_line(states if topic is None else {"pipelines": states, "batches": newest})
         return
-    fields = (
-        "topic", "engine", "state", "position", "lag_events", "lag_s", "rate", "batch_ms", "events", "firings", "outputs",
-        "process", "heartbeat_at", "error",
-    )  # fmt: skip
-    headings = {"lag_events": "lag (events)", "lag_s": "lag (s)", "rate": "events/s", "batch_ms": "batch (ms)"}
-    columns = [headings.get(field, field.replace("_", " ")) for field in fields]
-    session.rows(columns, ((target, attrgetter(*fields)(state)) for target, state in pipelines))
+    place: list[Column] = ["topic", "engine", "state", "position", "lag_events", "lag_s", ("events/s", "rate"), "batch_ms"]
+    session.show([*place, "events", "firings", "outputs", "process", "heartbeat_at", "error"], pipelines)
     if batches:
-        columns = ["batch", "after", "up to", "firings", "outputs", "keys with timers", "took (ms)", "committed at"]
-        row = attrgetter(*batches[0][1].__dataclass_fields__)
-        session.rows(columns, ((target, row(batch)) for target, batch in batches), title="newest batches")
+        columns: list[Column] = ["batch", ("after", "from_position"), ("up to", "upto"), "firings", "outputs"]
+        session.show([*columns, ("keys with timers", "timers"), "took_ms", "committed_at"], batches, title="newest batches")

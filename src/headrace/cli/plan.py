@@ -6,37 +6,32 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
+from typer import Argument, Option, Typer
 
+from headrace.cli.options import Yes
 from headrace.cli.output import console, json_line
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import Shards, Target
 from headrace.definitions import AnyKind, Change, Definition, Operation, Plan, apply, load_definitions, plan
 
-File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="YAML or Python with rules, correlators, schedules.", show_default=False)
-]
-Source = Annotated[
-    str | None, typer.Option(help="Owner of the definitions; only its own are dropped.", show_default="the file's name")
-]
+group = Typer()
+
+File = Annotated[Path, Argument(metavar="FILE", help="YAML or Python with rules, correlators, schedules.", show_default=False)]
+Source = Annotated[str | None, Option(help="Owner of the definitions; only its own are dropped.", show_default="the file's name")]
 Plans = list[tuple[Target, Plan]]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "plan")(plan_)
-    command(app, "apply")(apply_)
-
-
+@command(group, "plan")
 def plan_(
     session: Session,
     file: File,
     source: Source = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with code 6 if anything would change.")] = False,
+    check: Annotated[bool, Option("--check", help="Exit with code 6 if anything would change.")] = False,
 ) -> None:
-    """Show what `apply` would change so that the database has the rules, correlators and schedules of a file.
+    """Show what `apply` would change, and change nothing.
 
-    Changes nothing. The file has the lists `rules`, `correlators` and `schedules`, or some of them. A Python file is run as
+    The file has the lists `rules`, `correlators` and `schedules`, or some of them. A Python file is run as
     code and has these lists as variables.
 
     Example: headrace plan definitions.yaml
@@ -47,17 +42,18 @@ def plan_(
         raise ProblemsFound(f"the database differs from {file.name}; apply it: headrace apply {file}")
 
 
+@command(group, "apply")
 def apply_(
     session: Session,
     file: File,
     source: Source = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Keys of changed correlators start afresh.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Restart all keys of changed correlators.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Give the database the definitions of a file, after showing what changes: all of them or none, on each shard.
+    """Apply the rules, correlators and schedules of a file, after showing what changes.
 
-    Definitions of another source are left alone, unless the file has one of the same name, which it takes over. A schedule
-    is on one shard, rules and correlators are on every shard.
+    On each shard it applies all changes or none. Definitions of another source are left alone, unless the file has one of the
+    same name, which it takes over. A schedule is on one shard, rules and correlators are on every shard.
 
     Example: headrace apply definitions.yaml --yes
     """
@@ -75,35 +71,23 @@ def apply_(
     if session.json:
         _print_plans(session, plans)
     elif has_changes:
-        console().print(f"{file.name} is applied; a running node takes it up within a second", markup=False)
+        console().print(f"{file.name} is applied; a running node activates it within a second", markup=False)
 
 
-def _kinds() -> Sequence[AnyKind]:
-    # Here and not above: the compiler of patterns takes long to import.
+def _plans(session: Session, file: Path, source: str | None) -> Plans:
+    # Imported here: the compiler of patterns takes long to import.
     from headrace.correlators import CORRELATORS
     from headrace.rules import RULES
     from headrace.schedules import SCHEDULES
 
-    return (RULES, CORRELATORS, SCHEDULES)
-
-
-def _plans(session: Session, file: Path, source: str | None) -> Plans:
-    kinds = _kinds()
+    kinds: Sequence[AnyKind] = (RULES, CORRELATORS, SCHEDULES)
     definitions = load_definitions(file, kinds)
     shards = _shards_of(session, definitions, kinds)
-    return [
-        (
-            target,
-            plan(
-                conn,
-                [definition for definition, shard in zip(definitions, shards, strict=True) if shard in (None, target.name)],
-                kinds=kinds,
-                source=source or file.name,
-                namespace=session.namespace,
-            ),
-        )
-        for target, conn in session.shards()
-    ]
+    plans = []
+    for target, conn in session.shards():
+        own = [definition for definition, shard in zip(definitions, shards, strict=True) if shard in (None, target.name)]
+        plans.append((target, plan(conn, own, kinds=kinds, source=source or file.name, namespace=session.namespace)))
+    return plans
 
 
 def _shards_of(session: Session, definitions: Sequence[Definition], kinds: Sequence[AnyKind]) -> list[str | None]:
@@ -129,16 +113,17 @@ def _shards_of(session: Session, definitions: Sequence[Definition], kinds: Seque
 
 def _print_plans(session: Session, plans: Plans) -> None:
     if session.json:
-        json_line([_plan_json(target, shard_plan) for target, shard_plan in plans])
+        json_line(
+            [
+                {"shard": target.name, "source": shard_plan.source}
+                | {operation: list(map(_change_json, shard_plan.select(operation))) for operation in get_args(Operation)}
+                for target, shard_plan in plans
+            ]
+        )
         return
     if any(not shard_plan.is_empty for _, shard_plan in plans):
-        rows = [
-            (target, row)
-            for target, shard_plan in plans
-            for change in shard_plan.changes
-            for row in _change_rows(shard_plan, change)
-        ]
-        session.rows(["", "kind", "name", "change", "from", "to"], rows)
+        rows = [(target, row) for target, shard_plan in plans for row in _change_rows(shard_plan)]
+        session.show(["", "kind", "name", "change", "from", "to"], rows, facts=lambda _: {})
     for target, shard_plan in plans:
         counts = ", ".join(
             f"{len(shard_plan.select(operation))} {'unchanged' if operation == 'unchanged' else f'to {operation}'}"
@@ -147,27 +132,19 @@ def _print_plans(session: Session, plans: Plans) -> None:
         console().print(f"{target.name}: {counts}" if len(plans) > 1 else counts, markup=False)
 
 
-def _plan_json(target: Target, shard_plan: Plan) -> dict[str, object]:
-    operations = {
-        operation: [_change_json(change) for change in shard_plan.select(operation)] for operation in get_args(Operation)
-    }
-    return {"shard": target.name, "source": shard_plan.source, **operations}
-
-
 def _change_json(change: Change) -> dict[str, object]:
     facts: dict[str, object] = {"kind": change.kind.noun, "name": change.name}
     return facts | {"differences": change.differences or ("source",)} if change.operation == "alter" else facts
 
 
-def _change_rows(shard_plan: Plan, change: Change) -> Iterator[list[object]]:
-    kind, name, summary = change.kind.noun, change.name, change.kind.summary(change.definition)
-    match change.operation:
-        case "create":
+def _change_rows(shard_plan: Plan) -> Iterator[list[object]]:
+    for change in shard_plan.changes:
+        kind, name, summary = change.kind.noun, change.name, change.kind.summary(change.definition)
+        if change.operation == "create":
             yield ["+", kind, name, "create", None, summary]
-        case "drop":
+        elif change.operation == "drop":
             yield ["-", kind, name, "drop", summary, None]
-        case "alter":
-            assert change.before is not None
+        elif change.operation == "alter" and change.before is not None:
             for field in change.differences:
                 before, after = getattr(change.before.definition, field), getattr(change.after, field)
                 yield ["~", kind, name, field.replace("_", " "), before, after]

@@ -7,11 +7,11 @@ import sys
 from types import FrameType
 from typing import Annotated, NoReturn
 
-import typer
+from typer import Exit, Option, Typer
 
 from headrace.cli.lazy_group import Program
 
-app = typer.Typer(
+app = Typer(
     name="headrace",
     cls=Program,
     epilog="The database comes from --dsn, HEADRACE_DSN or DATABASE_URL; without them, headrace starts an embedded PostgreSQL. "
@@ -28,14 +28,12 @@ def _print_version(wanted: bool) -> None:
         from importlib.metadata import version
 
         sys.stdout.write(f"headrace {version('headrace')}\n")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def root(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    _version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """An event platform that runs inside your PostgreSQL."""
 
@@ -46,7 +44,7 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Runs the program and exits with its exit code."""
-    # SIGTERM ends the program like Ctrl-C, through every `finally`, so that servers and folders a command made are removed.
+    # SIGTERM ends the program like Ctrl-C, through every `finally`, so that the servers and folders of a command are removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     # The name is set here, so that help and completion are the same for `python -m headrace`.
     app(prog_name="headrace")

@@ -1,48 +1,38 @@
-"""`headrace prove`: tries to break every promise, and says whether it could."""
+"""`headrace prove`: tries to break every promise, and reports the result."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-import typer
+from typer import Option, Typer
 
-from headrace.cli.output import console, json_line, note, table
+from headrace.cli.output import note, table
 from headrace.cli.session import Session, command
 from headrace.core import Invalid, ProblemsFound
 from headrace.prove import FAULTS, Options, RunResult, prove, summarize, write_report
 from headrace.report import require_charts
 
-
-def register(app: typer.Typer) -> None:
-    command(app, "prove", common=("dsn", "json"))(prove_)
+group = Typer()
 
 
+@command(group, "prove", common=("dsn", "json"))
 def prove_(
     session: Session,
-    minutes: Annotated[
-        float, typer.Option(min=0.05, help="How long the workload runs; longer if not every planned kind of fault has come.")
-    ] = 1.0,
+    minutes: Annotated[float, Option(min=0.05, help="Duration of the workload; longer if a planned fault has not come.")] = 1.0,
     faults: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas; '' for none.", show_default="all that are possible there")
+        str | None, Option(help="Only these, separated by commas; '' for none.", show_default="all possible")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Determines the plan of faults and the workload's values.")] = 1,
+    seed: Annotated[int, Option(help="Determines the plan of faults and the workload's values.")] = 1,
     report: Annotated[
-        list[Path] | None,
-        typer.Option(help="Write a page (.html) with rates, latencies, lag and faults, or the numbers (.json); repeatable."),
+        list[Path] | None, Option(help="Write a page with charts (.html), or the numbers (.json); repeatable.")
     ] = None,
-    producers: Annotated[int, typer.Option(min=1, help="Processes that publish.")] = 2,
-    nodes: Annotated[int, typer.Option(min=1, help="Node processes.")] = 2,
-    rate: Annotated[float, typer.Option(min=1, help="Events per second of each producer.")] = 100,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Add a pipeline on Spark, and its kill -9; needs Java and about 1 GB of memory.")
-    ] = False,
-    margin: Annotated[
-        float,
-        typer.Option(min=0, max=0.9, help="How far below 95 % the rate after a fault may stay, on a machine with other users."),
-    ] = 0.0,
-    keep: Annotated[Path | None, typer.Option(help="Keep histories and logs of the processes in this folder.")] = None,
+    producers: Annotated[int, Option(min=1, help="Processes that publish.")] = 2,
+    nodes: Annotated[int, Option(min=1, help="Node processes.")] = 2,
+    rate: Annotated[float, Option(min=1, help="Events per second of each producer.")] = 100,
+    spark: Annotated[bool, Option("--spark", help="Add a pipeline on Spark, and its kill -9; needs Java and 1 GB.")] = False,
+    margin: Annotated[float, Option(min=0, max=0.9, help="How far below 95 % the rate may stay after a fault.")] = 0.0,
+    keep: Annotated[Path | None, Option(help="Keep histories and logs of the processes in this folder.")] = None,
 ) -> None:
     """Run a workload under faults, then check every promise against histories kept outside the database.
 
@@ -53,11 +43,11 @@ def prove_(
     """
     for path in report or []:
         if path.suffix not in (".html", ".json") or not path.parent.is_dir():
-            raise Invalid(f"cannot write a report to {path}; give a file that ends in .html or .json, in an existing folder")
+            raise Invalid(f"cannot write a report to {path}; name a file that ends in .html or .json, in an existing folder")
         if path.suffix == ".html":
             require_charts()
     if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise Invalid(f"{keep} is not empty; give a new folder, so that the histories of two runs do not mix")
+        raise Invalid(f"{keep} is not empty; name a new folder, so that the histories of two runs do not mix")
     options = Options(
         minutes=minutes,
         faults=None if faults is None else [name for name in faults.split(",") if name],
@@ -81,27 +71,19 @@ def prove_(
 
 def _print(session: Session, run: RunResult) -> None:
     summary = summarize(run)
-    if session.json:
-        json_line(msgspec.to_builtins(summary))
-        return
-    out = console()
-    checks = [[result.check, result.examined, result.violations, result.label, result.note] for result in summary.checks]
-    out.print(table(["check", "examined", "violations", "", ""], checks))
     effective, without_effect = summary.faults, summary.faults_without_effect
     faults = [
         [name, effective.get(name, 0), without_effect.get(name, 0), FAULTS[name].what]
         for name in sorted(effective.keys() | without_effect.keys())
     ]
-    if faults:
-        out.print(table(["fault", "times", "without effect", "what it is"], faults))
+    checks = table(["check", "examined", "violations", ("", "label"), ("", "note")], summary.checks)
+    tables = [checks, table(["fault", "times", "without effect", "what it is"], faults)] if faults else [checks]
+    lines: list[str] = []
     for result in summary.checks:
         if result.smallest:
-            out.print(f"{result.check}: {result.smallest.what}", markup=False, soft_wrap=True)
-            for line in result.smallest.example:
-                out.print(f"  {line}", markup=False, soft_wrap=True)
-    out.print(summary.headline, markup=False)
-    out.print(
+            lines += [f"{result.check}: {result.smallest.what}", *(f"  {line}" for line in result.smallest.example)]
+    totals = (
         f"{summary.operations} operations, {sum(effective.values())} faults, {summary.minutes:.1f} minutes, seed {summary.seed}; "
-        f"publish p50 {summary.publish.p50_ms:.1f} ms, p99 {summary.publish.p99_ms:.1f} ms",
-        markup=False,
+        f"publish p50 {summary.publish.p50_ms:.1f} ms, p99 {summary.publish.p99_ms:.1f} ms"
     )
+    session.print(summary, *tables, *lines, summary.headline, totals)

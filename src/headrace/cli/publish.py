@@ -5,40 +5,39 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 from uuid import UUID
 
 import msgspec
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
-from headrace.cli.event_line import read_event
 from headrace.cli.options import TopicName
 from headrace.cli.output import progress_bar
 from headrace.cli.router import Router
 from headrace.cli.session import Session, command
-from headrace.core import Event, Invalid, RawJSON, decode, from_cloudevent
+from headrace.core import Event, HeadraceError, Invalid, PayloadTooDeep, RawJSON, decode, from_cloudevent
+
+group = Typer()
 
 LINES_PER_UPDATE = 5000
 """Lines read between two updates of the progress bar."""
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "publish")(publish)
-
-
+@command(group, "publish")
 def publish(
     session: Session,
     topic: TopicName,
-    type_: Annotated[str | None, typer.Argument(metavar="TYPE", help="Event type.", show_default=False)] = None,
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON.", show_default="null")] = None,
-    key: Annotated[str | None, typer.Option(help="Events with the same key keep their order.")] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header; repeatable.")] = None,
-    event_id: Annotated[UUID | None, typer.Option("--id", help="Event id. Publishing an id twice gives one event.")] = None,
-    file: Annotated[str | None, typer.Option(help="File of JSON lines; - reads standard input.")] = None,
-    batch: Annotated[int, typer.Option(min=0, help="With --file: events per transaction; 0 for one transaction.")] = 0,
-    cloudevent: Annotated[bool, typer.Option("--cloudevent", help="The input is CloudEvents 1.0 in structured JSON.")] = False,
+    type_: Annotated[str | None, Argument(metavar="TYPE", help="Event type.", show_default=False)] = None,
+    payload: Annotated[str | None, Argument(metavar="PAYLOAD", help="JSON.", show_default="null")] = None,
+    key: Annotated[str | None, Option(help="Events with the same key keep their order.")] = None,
+    header: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="Header; repeatable.")] = None,
+    event_id: Annotated[UUID | None, Option("--id", help="Event id. Publishing an id twice gives one event.")] = None,
+    file: Annotated[str | None, Option(help="File of JSON lines; - reads standard input.")] = None,
+    batch: Annotated[int, Option(min=0, help="With --file: events per transaction; 0 for one transaction.")] = 0,
+    cloudevent: Annotated[bool, Option("--cloudevent", help="The input is CloudEvents 1.0 in structured JSON.")] = False,
 ) -> None:
     """Publish an event, or every line of a file.
 
@@ -49,14 +48,14 @@ def publish(
     event = Event(topic=topic, type=type_ or "", key=key, headers=_headers(header or []))
     if file is not None:
         if payload is not None or event_id is not None:
-            raise typer.BadParameter("with --file, payload and id come from the lines of the file", param_hint="--file")
+            raise BadParameter("with --file, payload and id come from the lines of the file", param_hint="--file")
         _publish_file(session, event, file, batch, cloudevent=cloudevent)
         return
     if cloudevent:
         # The whole event, with its own type, is in one argument.
         event = from_cloudevent(payload or type_ or "", topic=topic)
     elif type_ is None:
-        raise typer.BadParameter("an event needs a TYPE", param_hint="TYPE")
+        raise BadParameter("an event needs a TYPE", param_hint="TYPE")
     else:
         event = msgspec.structs.replace(event, payload=raw_json(payload), id=event_id or event.id)
     with Router(session) as router:
@@ -75,14 +74,14 @@ def raw_json(text: str | None) -> RawJSON | None:
 def _headers(options: list[str]) -> dict[str, str]:
     pairs = [option.partition("=") for option in options]
     if bad := next((name for name, equals, _ in pairs if not equals or not name), None):
-        raise typer.BadParameter(f"write NAME=VALUE, not {bad!r}", param_hint="--header")
+        raise BadParameter(f"write NAME=VALUE, not {bad!r}", param_hint="--header")
     return {name: value for name, _, value in pairs}
 
 
 def _publish_file(session: Session, defaults: Event, file: str, batch: int, *, cloudevent: bool) -> None:
     with _open(file) as (stream, size), progress_bar(hide=session.json, count="percent") as progress:
         task = progress.add_task(f"publishing to {defaults.topic}", total=size)
-        events = (read_event(line, number, defaults, cloudevent=cloudevent) for number, line in _lines(stream))
+        events = (_read_event(line, number, defaults, cloudevent=cloudevent) for number, line in _lines(stream))
         count = 0
         with Router(session) as router:
             for part in _batches(events, batch) if batch else [events]:
@@ -123,3 +122,47 @@ def _open(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
         raise Invalid(f"there is no file {file}; name a file of JSON lines, or - for standard input")
     with path.open("rb") as stream:
         yield stream, path.stat().st_size
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of a file of events. An unknown member is an error."""
+
+    type: str = ""
+    payload: RawJSON = msgspec.Raw(b"null")
+    key: str | None = None
+    headers: dict[str, Any] | None = None
+    id: UUID | None = None
+    emitted_at: datetime | None = None
+    producer: str | None = None
+
+
+def _read_event(line: bytes, number: int, defaults: Event, *, cloudevent: bool) -> Event:
+    """The event of a line; members that the line lacks come from `defaults`. Errors name the line."""
+    try:
+        if cloudevent:
+            return from_cloudevent(line, topic=defaults.topic)
+        return _event(msgspec.json.decode(line, type=_Line), defaults)
+    except RecursionError:
+        raise PayloadTooDeep(f"line {number}: payload is nested too deeply; flatten it, or store it elsewhere") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Invalid(f"line {number}: {error}; a line is an object with type, payload and other members of an event") from None
+    except HeadraceError as error:
+        raise type(error)(f"line {number}: {error}") from None
+
+
+def _event(line: _Line, defaults: Event) -> Event:
+    event = msgspec.structs.replace(
+        defaults,
+        type=line.type or defaults.type,
+        # A copy: the buffer of the line is not kept.
+        payload=line.payload.copy(),
+        # An empty key is kept, so that it is reported as an error.
+        key=defaults.key if line.key is None else line.key,
+        headers=line.headers if line.headers is not None else defaults.headers,
+        emitted_at=line.emitted_at,
+        producer=line.producer or defaults.producer,
+        id=line.id or Event(topic="", type="").id,
+    )
+    if not event.type:
+        raise Invalid("the event has no type; add it to the line, or as TYPE on the command line")
+    return event

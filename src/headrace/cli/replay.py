@@ -5,33 +5,29 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID, uuid4
 
-import typer
+from typer import BadParameter, Option, Typer
 
-from headrace.archive import RowFilter, StoredRange, find_stored_range, read_stored_events, replay
+from headrace.archive import RowFilter, find_stored_range, read_stored_events, replay
 from headrace.cli.options import ArchiveFolder, DryRun, From, To, TopicName, Types, Yes
 from headrace.cli.output import note, progress_bar
 from headrace.cli.session import Session, command
-from headrace.db import Connection
+
+group = Typer()
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "replay")(replay_)
-
-
+@command(group, "replay")
 def replay_(
     session: Session,
     topic: TopicName,
-    into: Annotated[str | None, typer.Option(help="Topic to publish to.", show_default="the same topic")] = None,
+    into: Annotated[str | None, Option(help="Topic to publish to.", show_default="the same topic")] = None,
     start: From = "earliest",
     end: To = "latest",
     types: Types = None,
-    keys: Annotated[list[str] | None, typer.Option("--key", help="Only this key; repeatable.")] = None,
-    same_ids: Annotated[
-        bool, typer.Option("--same-ids", help="Keep the ids, and skip events that the topic already has.")
-    ] = False,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Limit, in events per second.")] = None,
+    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    same_ids: Annotated[bool, Option("--same-ids", help="Keep the ids, and skip events that the topic already has.")] = False,
+    rate: Annotated[float | None, Option(min=0.01, help="Limit, in events per second.")] = None,
     name: Annotated[
-        UUID | None, typer.Option(help="Continue an interrupted replay; nothing is published twice.", show_default="a new one")
+        UUID | None, Option(help="Continue an interrupted replay without repetition.", show_default="a new one")
     ] = None,
     folder: ArchiveFolder = None,
     dry_run: DryRun = False,
@@ -45,7 +41,7 @@ def replay_(
     Example: headrace replay orders --into orders.test --from 2026-01-01 --to 2026-02-01 --dry-run
     """
     if len(session.targets) > 1 and (start.isdecimal() or end.isdecimal()):
-        raise typer.BadParameter("each shard has its own positions; use times", param_hint="--from / --to")
+        raise BadParameter("each shard has its own positions; use times", param_hint="--from / --to")
     rows = RowFilter(tuple(types) if types else None, tuple(keys) if keys else None)
     archive_folder = str(folder) if folder else None
     into = into or topic
@@ -53,7 +49,8 @@ def replay_(
     for target, conn in session.shards():
         span = find_stored_range(conn, topic, start=start, end=end, folder=archive_folder, namespace=session.namespace)
         ranges.append(span)
-        count = _count(conn, span, rows, archive_folder)
+        stored = [span] if rows == RowFilter() else read_stored_events(conn, span, rows=rows, folder=archive_folder)
+        count = sum(map(len, stored))
         summary.append({"shard": target.name, "from": span.first, "to": span.until, "events": count})
     total = sum(int(str(part["events"])) for part in summary)
     if dry_run:
@@ -83,9 +80,3 @@ def replay_(
                 progress.update(task, completed=done)
     result = {"events": done, "into": into, "name": str(name), "ranges": summary}
     session.done(f"{done} events of {topic} published to {into}", result)
-
-
-def _count(conn: Connection, span: StoredRange, rows: RowFilter, folder: str | None) -> int:
-    if rows == RowFilter():
-        return len(span)
-    return sum(len(events) for events in read_stored_events(conn, span, rows=rows, folder=folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -33,11 +32,9 @@ class Router(ExitStack):
     def publish(self, events: Sequence[Event]) -> list[str]:
         """Publishes events and returns the shard of each. Raises ShardUnavailable if the shard of a key is unreachable."""
         names = [self._shard_of(event) for event in events]
-        by_shard: dict[str, list[Event]] = defaultdict(list)
-        for name, event in zip(names, events, strict=True):
-            by_shard[name].append(event)
-        for name, of_shard in by_shard.items():
-            publish_many(self._conns[name], of_shard, namespace=self._namespace)
+        for shard in dict.fromkeys(names):
+            own = [event for name, event in zip(names, events, strict=True) if name == shard]
+            publish_many(self._conns[shard], own, namespace=self._namespace)
         return names
 
     def _shard_of(self, event: Event) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from typer import Typer
 
 from headrace.cli.session import Session, command
 from headrace.core import NotFound
 from headrace.db import data_folder, embedded_server
 
-group = typer.Typer(help="The embedded PostgreSQL, used when no database is configured.")
+group = Typer(help="The embedded PostgreSQL, used when no database is configured.")
 
 
 @command(group, "start", common=("json",))

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, get_args, get_type_hints
 
 import msgspec
 import psycopg
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from headrace.cli.options import COMMON_OPTIONS
-from headrace.cli.output import console, format_value, json_line, note, table, to_json
-from headrace.core import HeadraceError
+from headrace.cli.output import Column, cells, console, format_value, json_line, note, table, to_json
+from headrace.core import HeadraceError, NotFound
 from headrace.db import Connection, Target, configured_targets, connect, map_error, parse_targets
 
 P = ParamSpec("P")
@@ -52,34 +53,36 @@ class Session:
         """Reads from every database; each value comes with its database."""
         return [(target, value) for target, conn in self.shards() for value in read(conn)]
 
+    def find(self, missing: type[NotFound], read: Callable[[Connection], T]) -> tuple[Target, T]:
+        """Reads from the first database that does not raise `missing`; raises it when none is left."""
+        for target, conn in self.shards():
+            try:
+                return target, read(conn)
+            except missing as error:
+                last = error
+        raise last
+
     def show(
         self,
-        columns: Sequence[str],
-        values: Iterable[tuple[Target, T]],
-        row: Callable[[T], Sequence[object]],
+        columns: Sequence[Column],
+        values: Sequence[tuple[Target, T]],
         *,
         facts: Callable[[T], dict[str, object]] = msgspec.to_builtins,
+        title: str | None = None,
     ) -> None:
-        """Prints values as a table with a row for each, or as JSON with all their fields."""
-        if self.json:
-            json_line([{"shard": target.name} | facts(value) for target, value in values])
-        else:
-            self.rows(columns, ((target, row(value)) for target, value in values))
-
-    def rows(
-        self, columns: Sequence[str], values: Iterable[tuple[Target, Sequence[object]]], *, title: str | None = None
-    ) -> None:
-        """Prints a table of rows, with the shard where there are several."""
+        """Prints values as a table, with the shard where there are several, or as JSON with all their fields."""
         if len(self.targets) > 1:
-            console().print(table(["shard", *columns], ([target.name, *row] for target, row in values), title=title))
+            columns = ["shard", *columns]
+            rows = [[target.name, *cells(columns[1:], value)] for target, value in values]
         else:
-            console().print(table(columns, (row for _, row in values), title=title))
+            rows = [cells(columns, value) for _, value in values]
+        self.print([{"shard": target.name} | facts(value) for target, value in values], table(columns, rows, title=title))
 
     def done(self, message: str, result: object) -> None:
         """Ends a command that changed something: prints a sentence, or the result as JSON."""
         self.print(result, message)
 
-    def print(self, result: object, *parts: str | Table) -> None:
+    def print(self, result: object, *parts: str | Table | Text) -> None:
         """Prints tables and lines of text, or the result as JSON."""
         if self.json:
             json_line(result)
@@ -96,44 +99,57 @@ class Session:
         typer.confirm(question, abort=True)
 
 
-def facts_table(title: str, target: Target, facts: Mapping[str, object]) -> Table:
+def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:
     """A table with a line for each fact about one object."""
     rows = [
         (name.replace("_", " "), to_json(value) if isinstance(value, dict | list) else format_value(value))
         for name, value in facts.items()
     ]
-    return table([title, f"on {target}"], rows)
+    return table([(title, ""), (f"on {target}" if target else "", "")], rows)
 
 
 def command(
-    group: typer.Typer, name: str, *, common: Sequence[str] = ("dsn", "namespace", "json"), epilog: str | None = None
+    group: typer.Typer,
+    name: str,
+    *,
+    common: Sequence[str] = ("dsn", "namespace", "json"),
+    defaults: Callable[..., object] | None = None,
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
-    """Makes a command of a function that takes a session: adds the common options and turns errors into exit codes."""
+    """Makes a command of a function that takes a session: adds the common options and turns errors into exit codes.
+
+    Options may also be the keys of a TypedDict, in a parameter `**options: Unpack[…]`: the function gets those that the user has
+    set. Their defaults are those of the parameters of `defaults`; without it they are optional."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @wraps(function)
         def run(*_args: P.args, **options: P.kwargs) -> None:
             session = Session(**{option: options.pop(option) for option in common})  # type: ignore[arg-type]
             with exit_codes(as_json=session.json):
-                function(session, **options)  # type: ignore[call-arg]
+                chosen = {name: value for name, value in options.items() if name not in unpacked or value is not None}
+                function(session, **chosen)  # type: ignore[call-arg, arg-type]
 
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        ] + [_common_parameter(option) for option in common]
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        unpacked = _options_of(own.pop(), defaults) if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD else {}
+        added = unpacked | {option: COMMON_OPTIONS[option] for option in common}
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in added.items()
+        ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         # Each paragraph on one line, so that the help wraps at the width of the terminal.
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in (function.__doc__ or "").split("\n\n"))
-        group.command(name, help=text.strip(), epilog=epilog)(run)
+        group.command(name, help=text.strip())(run)
         return function
 
     return register
 
 
-def _common_parameter(option: str) -> inspect.Parameter:
-    annotation, default = COMMON_OPTIONS[option]
-    return inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+def _options_of(parameter: inspect.Parameter, defaults: Callable[..., object] | None) -> dict[str, tuple[object, object]]:
+    """Annotations and defaults of the options in the TypedDict of a parameter."""
+    (options,) = get_args(parameter.annotation)
+    known = {name: other.default for name, other in inspect.signature(defaults).parameters.items()} if defaults else {}
+    return {name: (annotation, known.get(name)) for name, annotation in get_type_hints(options, include_extras=True).items()}
 
 
 @contextmanager

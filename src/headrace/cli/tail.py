@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Annotated
 
 import msgspec
-import typer
+from typer import Option, Typer
 
 from headrace.cli.options import TopicName, Types
 from headrace.cli.output import console, json_line, say, to_json
@@ -19,6 +19,8 @@ from headrace.consume import seek_position
 from headrace.core import LoggedEvent, to_cloudevent
 from headrace.db import Connection, Target, connect
 from headrace.log import follow_log, get_topic, read_log
+
+group = Typer()
 
 NEWEST = 10
 SEARCH_MAX = 100_000
@@ -42,23 +44,18 @@ class Reading:
         return (not self.types or event.type in self.types) and (self.key is None or event.key == self.key)
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "tail")(tail_)
-
-
+@command(group, "tail")
 def tail_(
     session: Session,
     topic: TopicName,
     start: Annotated[
-        str | None, typer.Option("--from", help="Start: earliest, latest, a position or a time.", show_default="newest 10")
+        str | None, Option("--from", help="earliest, latest, a position or a time.", show_default="newest 10")
     ] = None,
-    follow: Annotated[bool, typer.Option(help="Wait for new events, until Ctrl-C.")] = True,
-    count: Annotated[
-        int | None, typer.Option("-n", min=1, help="With --from: stop after this many; else: how many of the newest.")
-    ] = None,
+    follow: Annotated[bool, Option(help="Wait for new events, until Ctrl-C.")] = True,
+    count: Annotated[int | None, Option("-n", min=1, help="With --from: stop after this many; else: how many newest.")] = None,
     types: Types = None,
-    key: Annotated[str | None, typer.Option(help="Only events with this key.")] = None,
-    cloudevent: Annotated[bool, typer.Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
+    key: Annotated[str | None, Option(help="Only events with this key.")] = None,
+    cloudevent: Annotated[bool, Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
 ) -> None:
     """Show the events of a topic, and follow it.
 
@@ -67,17 +64,14 @@ def tail_(
     Examples: headrace tail orders · headrace tail orders --from 2026-01-31 --no-follow --type order.placed --json
     """
     reading = Reading(topic, start, count or NEWEST, follow, tuple(types or ()), key, session.namespace)
-    events = _follow_all(session.targets, reading) if follow and len(session.targets) > 1 else _read_all(session.targets, reading)
+    targets = session.targets
+    one_by_one = ((target, event) for target in targets for event in _read_shard(target, reading))
+    events = _follow_all(targets, reading) if follow and len(targets) > 1 else one_by_one
     try:
         for target, event in islice(events, count) if start is not None else events:
             _print(session, target, event, cloudevent=cloudevent)
     except KeyboardInterrupt:
         return
-
-
-def _read_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Target, LoggedEvent]]:
-    """The events of all shards, one shard after the other."""
-    return ((target, event) for target in targets for event in _read_shard(target, reading))
 
 
 def _follow_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Target, LoggedEvent]]:
@@ -110,7 +104,9 @@ def _read_shard(target: Target, reading: Reading) -> Iterator[LoggedEvent]:
         if reading.follow:
             yield from filter(reading.passes, follow_log(conn, reading.topic, after=after, namespace=reading.namespace))
         elif reading.start is not None:
-            yield from filter(reading.passes, _read_to_end(conn, reading, after))
+            while events := read_log(conn, reading.topic, after=after, namespace=reading.namespace):
+                yield from filter(reading.passes, events)
+                after = events[-1].position
 
 
 def _newest(conn: Connection, reading: Reading, head: int) -> list[LoggedEvent]:
@@ -122,12 +118,6 @@ def _newest(conn: Connection, reading: Reading, head: int) -> list[LoggedEvent]:
         if len(matches) >= reading.newest or len(events) < window or window >= SEARCH_MAX:
             return matches[-reading.newest :]
         window = min(window * 8, SEARCH_MAX)
-
-
-def _read_to_end(conn: Connection, reading: Reading, after: int) -> Iterator[LoggedEvent]:
-    while events := read_log(conn, reading.topic, after=after, namespace=reading.namespace):
-        yield from events
-        after = events[-1].position
 
 
 def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: bool) -> None:

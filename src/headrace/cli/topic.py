@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace import log
 from headrace.archive import keep_until_archived
 from headrace.cli.options import TopicName, Yes
-from headrace.cli.output import console, table
+from headrace.cli.output import Column, console, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
 from headrace.db import Target, parse_interval, parse_time
 
-group = typer.Typer(help="Topics: named logs with partitions and a retention.")
+group = Typer(help="Topics: named logs with partitions and a retention.")
 
 Width: TypeAlias = Literal["day", "week", "month"]
 Engine: TypeAlias = Literal["database", "spark"]
@@ -27,13 +26,11 @@ Engine: TypeAlias = Literal["database", "spark"]
 def create(
     session: Session,
     name: TopicName,
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Number of partitions, consumed in parallel; a key stays in one.")
-    ] = 1,
-    retention: Annotated[str | None, typer.Option(help="How long to keep events: '30 days'.", show_default="forever")] = None,
-    time_partition: Annotated[Width, typer.Option(help="The log is split, and dropped, in time partitions.")] = "month",
-    clock: Annotated[log.Clock, typer.Option(help="Time of the log: the server's clock, or the events' own time.")] = "server",
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
+    partitions: Annotated[int, Option("--partitions", "-p", help="Partitions, consumed in parallel; a key stays in one.")] = 1,
+    retention: Annotated[str | None, Option(help="How long to keep events: '30 days'.", show_default="forever")] = None,
+    time_partition: Annotated[Width, Option(help="The log is split, and dropped, in time partitions.")] = "month",
+    clock: Annotated[log.Clock, Option(help="Time of the log: the server's clock, or the events' own time.")] = "server",
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
 ) -> None:
     """Create a topic, on every shard.
 
@@ -64,11 +61,9 @@ def create(
 def alter(
     session: Session,
     name: TopicName,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New, higher number of partitions.")] = None,
-    retention: Annotated[str | None, typer.Option(help="How long to keep events: '30 days', or 'forever'.")] = None,
-    archive: Annotated[
-        bool | None, typer.Option("--archive/--no-archive", help="Let retention drop only what is archived.")
-    ] = None,
+    partitions: Annotated[int | None, Option("--partitions", "-p", help="New, higher number of partitions.")] = None,
+    retention: Annotated[str | None, Option(help="How long to keep events: '30 days', or 'forever'.")] = None,
+    archive: Annotated[bool | None, Option("--archive/--no-archive", help="Let retention drop only what is archived.")] = None,
 ) -> None:
     """Raise the number of partitions, or change the retention, on every shard.
 
@@ -77,7 +72,7 @@ def alter(
     Example: headrace topic alter orders --partitions 8 --retention forever
     """
     if partitions is None and retention is None and archive is None:
-        raise typer.BadParameter("nothing to change; add --partitions, --retention or --archive")
+        raise BadParameter("nothing to change; add --partitions, --retention or --archive")
     for _, conn in session.shards():
         interval = parse_interval(conn, "0" if retention == "forever" else retention) if retention else None
         log.alter_topic(conn, name, partitions=partitions, retention=interval, namespace=session.namespace)
@@ -91,7 +86,7 @@ def alter(
 def engine(
     session: Session,
     name: TopicName,
-    engine: Annotated[Engine, typer.Argument(metavar="database|spark", help="Where rules and correlators run.")],
+    engine: Annotated[Engine, Argument(metavar="database|spark", help="Where rules and correlators run.")],
 ) -> None:
     """Move the rules and correlators of a topic to another engine.
 
@@ -111,34 +106,22 @@ def engine(
 def list_(session: Session) -> None:
     """List the topics of the namespace with their sizes."""
     topics = session.collect(lambda conn: log.list_topics(conn, namespace=session.namespace))
-    columns = ["topic", "partitions", "events", "last position", "in outbox", "consumers", "retention", "engine", "last event at"]
-    session.show(columns, topics, _row, facts=_facts)
-
-
-def _row(topic: log.Topic) -> list[object]:
-    counts = [topic.partitions, topic.events, topic.last_position, topic.waiting, topic.consumers]
-    return [topic.topic, *counts, topic.retention or "forever", topic.engine, topic.last_appended_at]
+    counts: list[Column] = ["partitions", "events", "last_position", ("in outbox", "waiting"), "consumers"]
+    retention = ("retention", lambda topic: topic.retention or "forever")
+    session.show(["topic", *counts, retention, "engine", ("last event at", "last_appended_at")], topics, facts=_facts)
 
 
 @command(group, "show")
 def show(session: Session, name: TopicName) -> None:
     """Show one topic and its consumers."""
-    topics = [
-        (
-            target,
-            log.get_topic(conn, name, namespace=session.namespace),
-            consumer_lag(conn, topic=name, namespace=session.namespace),
-        )
-        for target, conn in session.shards()
-    ]
-    parts = []
-    for target, topic, cursors in topics:
+    parts, facts = [], []
+    for target, conn in session.shards():
+        topic = log.get_topic(conn, name, namespace=session.namespace)
+        cursors = consumer_lag(conn, topic=name, namespace=session.namespace)
+        facts.append({"shard": target.name} | _facts(topic) | {"cursors": cursors})
         parts.append(facts_table(f"topic {topic.topic}", target, _labels(topic)))
         if cursors:
-            row = attrgetter("consumer", "partition", "position", "lag_events", "lag_s", "state")
-            columns = ["consumer", "partition", "position", "lag (events)", "lag (s)", "state"]
-            parts.append(table(columns, map(row, cursors)))
-    facts = [{"shard": target.name} | _facts(topic) | {"cursors": cursors} for target, topic, cursors in topics]
+            parts.append(table(["consumer", "partition", "position", "lag_events", "lag_s", "state"], cursors))
     session.print(facts, *parts)
 
 
@@ -165,7 +148,7 @@ def _facts(topic: log.Topic) -> dict[str, object]:
 def drop(
     session: Session,
     name: TopicName,
-    force: Annotated[bool, typer.Option("--force", help="Drop it even if it has consumers.")] = False,
+    force: Annotated[bool, Option("--force", help="Drop it even if it has consumers.")] = False,
     yes: Yes = False,
 ) -> None:
     """Drop a topic with its log and its outbox, on every shard."""
@@ -188,9 +171,9 @@ def maintain_(session: Session) -> None:
 def drop_expired_(
     session: Session,
     name: TopicName,
-    before: Annotated[str, typer.Option(help="Drop time partitions that ended before this time.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Drop also events that a consumer has not handled yet.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask for confirmation.")] = False,
+    before: Annotated[str, Option(help="Drop time partitions that ended before this time.", show_default=False)],
+    force: Annotated[bool, Option("--force", help="Drop also events that a consumer has not handled yet.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="With --force: do not ask for confirmation.")] = False,
 ) -> None:
     """Drop old time partitions of a topic, whatever its retention.
 
@@ -208,11 +191,7 @@ def drop_expired_(
 
 def _print_expired(session: Session, expired: list[tuple[Target, log.ExpiredPartition]]) -> None:
     if expired or session.json:
-        session.show(["topic", "time partition", "events", "outcome", "kept for"], expired, _expired_row)
+        outcome = ("outcome", lambda partition: "dropped" if partition.dropped else "kept")
+        session.show(["topic", ("time partition", "name"), "events", outcome, "kept_for"], expired)
     else:
         console().print("nothing has expired")
-
-
-def _expired_row(partition: log.ExpiredPartition) -> list[object]:
-    outcome = "dropped" if partition.dropped else "kept"
-    return [partition.topic, partition.name, partition.events, outcome, partition.kept_for]

@@ -3,16 +3,9 @@
 Owns: event histories and the checks of the doctor. Promises: it only reads; a check that cannot be made is itself a finding,
 never a crash."""
 
-from headrace.observe.doctor.check import Check, Level
+from headrace.observe.doctor import Check, Level
 from headrace.observe.doctor.examination import compare_shards, examine
-from headrace.observe.event_history import (
-    ActionHistory,
-    CorrelatorOutput,
-    EventHistory,
-    Firing,
-    RuleEvaluation,
-    event_history,
-)
+from headrace.observe.event_history import ActionHistory, CorrelatorOutput, EventHistory, Firing, RuleEvaluation, event_history
 
 __all__ = [
     "ActionHistory",

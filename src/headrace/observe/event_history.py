@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, dict_row
 
-from headrace.actions import Attempt, DeadLetter, Result, list_attempts, list_dead_letters, list_results
+from headrace.actions import Attempt, Result, list_attempts, list_dead_letters, list_results
 from headrace.core import JSON, UnknownEvent
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Sample, decode_json, parse, to_python
@@ -129,32 +129,20 @@ def event_history(conn: Connection, event_id: UUID, *, namespace: str | None = N
 def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
     # Conditions read payload and headers from their text, so that no digit is lost.
     payload, headers = decode_json(row.pop("payload_text")), decode_json(row.pop("headers_text"))
-    sample = Sample(
-        payload=payload,
-        type=row["type"],
-        key=row["key"],
-        headers=headers if isinstance(headers, dict) else {},
-        emitted_at=row["emitted_at"],
-    )
+    about = {field: row[field] for field in ("type", "key", "emitted_at")}
+    sample = Sample(payload=payload, headers=headers if isinstance(headers, dict) else {}, **about)
     parameters = {"event_id": row["event_id"], "topic_id": row.pop("topic_id"), "position": row["position"]}
     with conn.cursor(row_factory=class_row(Firing)) as cursor:
         firings = tuple(cursor.execute(query("observe/firings"), parameters).fetchall())
     with conn.cursor(row_factory=class_row(CorrelatorOutput)) as cursor:
         outputs = tuple(cursor.execute(query("observe/outputs"), parameters).fetchall())
-    evaluations = _evaluations(conn, parameters, sample, firings)
-    actions = _actions(conn, firings, row["namespace"])
-    return EventHistory(**row, evaluations=evaluations, firings=firings, outputs=outputs, actions=actions)
-
-
-def _evaluations(
-    conn: Connection, parameters: Mapping[str, object], sample: Sample, firings: tuple[Firing, ...]
-) -> tuple[RuleEvaluation, ...]:
     fired = {(firing.rule, firing.version) for firing in firings}
     evaluations = []
     for rule, version, event_type, condition, timing in conn.execute(query("observe/rule_versions"), parameters).fetchall():
         answer = to_python(parse(condition))(sample) if event_type == sample.type else None
         evaluations.append(RuleEvaluation(rule, version, event_type, condition, timing, answer, (rule, version) in fired))
-    return tuple(evaluations)
+    actions = _actions(conn, firings, row["namespace"])
+    return EventHistory(**row, evaluations=tuple(evaluations), firings=firings, outputs=outputs, actions=actions)
 
 
 def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> tuple[ActionHistory, ...]:
@@ -167,18 +155,19 @@ def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> t
         for action in {result.action for result in results if result.outcome == "dead"}
         for letter in list_dead_letters(conn, action=action, ended=True, limit=None, namespace=namespace)
     ]
-    return tuple(_action(firing, attempts, results, letters) for firing in firings)
-
-
-def _action(firing: Firing, attempts: list[Attempt], results: list[Result], letters: list[DeadLetter]) -> ActionHistory:
-    own_results = tuple(result for result in results if result.action_id == firing.action_id)
-    own_letters = (letter for letter in letters if letter.original_id == firing.action_id)
-    letter = max(own_letters, key=lambda letter: letter.buried_at, default=None)
-    redriven_at = letter.redriven_at if letter else None
-    return ActionHistory(
-        firing=firing,
-        attempts=tuple(attempt for attempt in attempts if attempt.action_id == firing.action_id),
-        results=own_results,
-        dead_letter_id=int(letter.id) if letter and redriven_at is None else None,
-        redriven=redriven_at is not None and own_results[-1].ended_at < redriven_at,
-    )
+    histories = []
+    for firing in firings:
+        own_results = tuple(result for result in results if result.action_id == firing.action_id)
+        own_letters = (letter for letter in letters if letter.original_id == firing.action_id)
+        letter = max(own_letters, key=lambda letter: letter.buried_at, default=None)
+        redriven_at = letter.redriven_at if letter else None
+        histories.append(
+            ActionHistory(
+                firing=firing,
+                attempts=tuple(attempt for attempt in attempts if attempt.action_id == firing.action_id),
+                results=own_results,
+                dead_letter_id=int(letter.id) if letter and redriven_at is None else None,
+                redriven=redriven_at is not None and own_results[-1].ended_at < redriven_at,
+            )
+        )
+    return tuple(histories)

@@ -44,7 +44,7 @@ class Page:
 
 
 def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table with a row of headings. Integers are counts and stand on the right; give a position as text."""
+    """A table with a row of headings. Integers are counts, aligned to the right; pass a position as text."""
     table = SubElement(parent, "table")
     head = SubElement(table, "tr")
     for column in columns:
@@ -52,13 +52,9 @@ def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[o
     for row in rows:
         line = SubElement(table, "tr")
         for value in row:
-            _add_cell(line, value)
-
-
-def _add_cell(line: Element, value: object) -> None:
-    if isinstance(value, int):
-        SubElement(line, "td", {"class": "n"}).text = f"{value:,}"
-    elif isinstance(value, StyledText):
-        SubElement(line, "td", {"class": value.style}).text = value.text
-    else:
-        SubElement(line, "td").text = str(value)
+            if isinstance(value, int):
+                SubElement(line, "td", {"class": "n"}).text = f"{value:,}"
+            elif isinstance(value, StyledText):
+                SubElement(line, "td", {"class": value.style}).text = value.text
+            else:
+                SubElement(line, "td").text = str(value)

@@ -2,64 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from headrace.core import DatabaseUnavailable, HeadraceError
 from headrace.db import Connection, Target, connect, map_database_errors, pending_steps, query
-from headrace.observe.doctor.check import Check
-from headrace.observe.doctor.reactions import check_actions, check_nodes, check_rules, check_schedules
+from headrace.observe.doctor import Check, Finding, Level
 from headrace.observe.doctor.server import check_server
-from headrace.observe.doctor.state import check_consumers, check_indexes, check_outbox, check_time_partitions
+from headrace.observe.doctor.state import check_actions, check_consumers, check_outbox
 
-Checks = Callable[[str, Connection], Iterator[Check]]
-_STATE_CHECKS: tuple[Checks, ...] = (
-    check_time_partitions,
-    check_outbox,
-    check_consumers,
-    check_rules,
-    check_actions,
-    check_schedules,
-    check_nodes,
-    check_indexes,
-)
+LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0}
+"""Parameters of the queries. A running node compiles a pending rule within a second."""
+
+Checks: TypeAlias = Mapping[str, Callable[[Connection], Iterator[Finding]] | str | None]
+"""Checks by their names: a function; or, for a query in queries/observe/doctor that lists findings, what no finding means."""
+SERVER_CHECKS: Checks = {
+    "server": check_server,
+    "open transactions": f"none older than {LIMITS['transaction_max_s']:.0f} s",
+    "extensions": None,
+}
+STATE_CHECKS: Checks = {
+    "time partitions": "created ahead",
+    "outbox": check_outbox,
+    "consumers": check_consumers,
+    "rules": "all are compiled",
+    "actions": check_actions,
+    "schedules": "no schedule fails",
+    "nodes": None,
+    "indexes": "all are valid",
+}
 
 
 def examine(target: Target) -> list[Check]:
     """Runs all checks on one database. A check that fails to run becomes a problem, and the others still run."""
     try:
         with connect(target) as conn:
-            checks = [Check(target.name, "reachable", "ok", str(target)), *_run(target.name, conn, (check_server,))]
-            migrated = _check_migrated(target.name, conn)
-            checks.append(migrated)
-            if migrated.level == "ok":
-                checks += _run(target.name, conn, _STATE_CHECKS)
-            return checks
+            findings: list[Finding] = [("reachable", "ok", str(target)), *_run(conn, SERVER_CHECKS), _check_migrated(conn)]
+            if findings[-1][1] == "ok":
+                findings += _run(conn, STATE_CHECKS)
     except DatabaseUnavailable as error:
         advice = "start PostgreSQL, or correct HEADRACE_DSN; see: headrace server status"
-        return [Check(target.name, "reachable", "problem", str(error), advice)]
+        findings = [("reachable", "problem", str(error), advice)]
+    return [Check(target.name, *finding) for finding in findings]
 
 
-def _run(shard: str, conn: Connection, checks: Sequence[Checks]) -> Iterator[Check]:
-    for check in checks:
+def _run(conn: Connection, checks: Checks) -> Iterator[Finding]:
+    for name, check in checks.items():
         try:
             with map_database_errors():
-                yield from check(shard, conn)
+                if callable(check):
+                    yield from check(conn)
+                    continue
+                rows = conn.execute(query(f"observe/doctor/{name.replace(' ', '_')}"), LIMITS).fetchall()
+                yield from rows
+                if not rows and check:
+                    yield name, "ok", check
         except HeadraceError as error:
-            name = check.__name__.removeprefix("check_").replace("_", " ")
-            yield Check(shard, name, "problem", f"the check failed: {error}", "make sure that your role may read this database")
+            yield name, "problem", f"the check failed: {error}", "make sure that your role may read this database"
 
 
-def _check_migrated(shard: str, conn: Connection) -> Check:
+def _check_migrated(conn: Connection) -> Finding:
     try:
         with map_database_errors():
             missing = pending_steps(conn)
     except HeadraceError as error:
-        return Check(
-            shard, "migrated", "problem", str(error), "install the version of headrace that this database was migrated with"
-        )
+        return "migrated", "problem", str(error), "install the version of headrace that this database was migrated with"
     if missing:
-        return Check(shard, "migrated", "problem", f"{len(missing)} steps of the schema are missing", "run: headrace migrate")
-    return Check(shard, "migrated", "ok", "the schema is up to date")
+        return "migrated", "problem", f"{len(missing)} steps of the schema are missing", "run: headrace migrate"
+    return "migrated", "ok", "the schema is up to date"
 
 
 def compare_shards(targets: Sequence[Target]) -> list[Check]:
@@ -74,18 +84,16 @@ def compare_shards(targets: Sequence[Target]) -> list[Check]:
     if len(shapes) < 2:
         return []
     all_topics = {topic: partitions for shape in shapes.values() for topic, partitions in shape.items()}
-    return [_compare(shard, shape, all_topics) for shard, shape in shapes.items()]
+    return [Check(shard, "same topics", *_compare(shape, all_topics)) for shard, shape in shapes.items()]
 
 
-def _compare(shard: str, shape: dict[str, int], all_topics: dict[str, int]) -> Check:
+def _compare(shape: dict[str, int], all_topics: dict[str, int]) -> tuple[Level, str, str | None]:
     missing = sorted(all_topics.keys() - shape.keys())
     different = sorted(topic for topic, partitions in shape.items() if all_topics[topic] != partitions)
     if missing:
         advice = "run on this shard: headrace topic create … --if-not-exists"
-        return Check(shard, "same topics", "problem", f"topics are missing: {', '.join(missing)}", advice)
+        return "problem", f"topics are missing: {', '.join(missing)}", advice
     if different:
         advice = "raise the lower number: headrace topic alter … --partitions"
-        return Check(
-            shard, "same topics", "warning", f"other shards have another number of partitions: {', '.join(different)}", advice
-        )
-    return Check(shard, "same topics", "ok", f"{len(shape)} topics")
+        return "warning", f"other shards have another number of partitions: {', '.join(different)}", advice
+    return "ok", f"{len(shape)} topics", None

@@ -1,6 +1,7 @@
 -- Indexes of headrace that PostgreSQL does not use, because building them was interrupted.
-select i.indexrelid::regclass::text as index
+select 'indexes' as check, 'problem' as level, format('%%s is invalid', i.indexrelid::regclass) as message,
+    format('run: reindex index %%s', i.indexrelid::regclass) as advice
 from pg_index i
 join pg_class c on c.oid = i.indexrelid
 where c.relnamespace in ('headrace'::regnamespace, 'headrace_internal'::regnamespace) and not (i.indisvalid and i.indisready)
-order by 1;
+order by 3;
