@@ -136,7 +136,7 @@ async def _ours(
     while sequence(conn):
         pass
     sequenced, sequenced_cpu = time.perf_counter(), lab.cpu_s()
-    while await reactor.react_once(watched):
+    while await reactor.fire_once(watched):
         pass
     ended, ended_cpu = time.perf_counter(), lab.cpu_s()
     return (

@@ -97,8 +97,9 @@ def _ranges(
 
 def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str | None) -> datetime:
     """The log's time at a position."""
-    events = read_stored_events_at(conn, stored, {position} if len(stored) else (), folder=folder)
-    return events[position].appended_at if events else datetime(1970, 1, 1, tzinfo=UTC)
+    if not len(stored):
+        return datetime(1970, 1, 1, tzinfo=UTC)
+    return read_stored_events_at(conn, stored, {position}, folder=folder)[position].appended_at
 
 
 def _frames(
