@@ -15,21 +15,27 @@ SUBROOMS = {"spark", "lang"}
 """Rooms whose sub-packages are rooms of their own."""
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"QueueState"},
-    "archive": {"REPLAY_HEADER", "Closed", "Replayed", "StoredEvent", "Verified", "archive", "replay"},
+    "archive": {
+        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "replay",
+    },
     "cli": {"app"},
-    "definitions": {"ActionName", "EventType"},
+    "correlators": {"BatchResult", "KeyEffect", "PastOutput", "WatchedCorrelator"},
+    "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
-    "lang.ecl": {"Dependency", "Liveness", "Overlap", "Triviality", "Vacuity"},
-    "log": {"Sequenced", "head", "sequence"},
+    "lang.condition": {"Outcome"},
+    "lang.ecl": {"Comparison"},
+    "log": {"SequencedTopic", "sequence"},
     "namespaces": {"Grant", "Namespace"},
+    "node": {"NodeState"},
     "observe": {"ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
     "outbox": {"Operation"},
-    "prove": {"Fault", "Verdict", "Violation"},
-    "schedules": {"check_cron"},
-    "spark": {"event_schema", "register"},
-    "spark.backtest": {"Evidence", "KeyCount", "Sample", "TokenCount"},
+    "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
+    "rules": {"FiredBatch", "WatchedTopic"},
+    "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
+    "spark": {"MicroBatch", "event_schema", "register", "take_micro_batch"},
+    "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},
-}
+}  # fmt: skip
 """Names that no other room uses, but users may: the types that public functions return, and functions for programs."""
 
 
@@ -77,7 +83,8 @@ def rooms() -> list[str]:
 
 def test_rooms_import_each_other_only_through_their_packages() -> None:
     offenders = []
-    for name in modules():
+    # A seeded bug replaces a function inside another room: that is its purpose.
+    for name in sorted(set(modules()) - {"headrace.prove.bugs.node"}):
         for module, imported, line in imports(name):
             room = room_of(module)
             if is_package(whole := f"{module}.{imported}") and whole == f"headrace.{room_of(whole)}":
