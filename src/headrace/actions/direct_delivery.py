@@ -78,7 +78,7 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
     group = handlers.get(pending.claim.action.action)
     if group is None:
         return False
-    began = time.perf_counter()
+    started = time.perf_counter()
     try:
         async with conn.transaction():
             durations_s = await call_action_handlers(handlers, [pending.claim], conn)
@@ -88,6 +88,6 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
         failure = error
     logger.warning("action %s %s was not delivered directly: %s", group.action, pending.id, error_summary(failure))
     if not (conn.broken or conn.closed or isinstance(map_error(failure), LeaseLost)):
-        duration_s = time.perf_counter() - began
+        duration_s = time.perf_counter() - started
         await fail(conn, pending.claim, group.policy, failure, duration_s, node_id=None, namespace=pending.namespace)
     return False

@@ -112,7 +112,7 @@ class AdaptiveBatchSize:
         self.size = min(16, most)
 
     def adapt(self, actions: int, seconds: float) -> None:
-        """Adapts the size to a batch of so many actions that took so many seconds."""
+        """Adapts the size to a finished batch: its number of actions and its duration in seconds."""
         if seconds > SLOW_S:
             self.size = max(1, self.size // 2)
         elif seconds < FAST_S and actions >= self.size:

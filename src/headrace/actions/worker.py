@@ -195,10 +195,10 @@ class ActionWorker:
         return claims
 
     async def _handle(self, claims: Sequence[Claim]) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         if len(claims) == 1 or not await self._handle_batch(claims):
             await self._handle_singly(claims)
-        self._batch_size.adapt(len(claims), time.monotonic() - began)
+        self._batch_size.adapt(len(claims), time.monotonic() - started)
 
     async def _handle_batch(self, claims: Sequence[Claim]) -> bool:
         """Handles all claims in one transaction; returns False if that failed, and then nothing is done."""
@@ -238,7 +238,7 @@ class ActionWorker:
         if claim.attempt > policy.attempts:
             await self._queue.bury_lost(claim, policy.attempts)
             return False
-        began = time.perf_counter()
+        started = time.perf_counter()
         async with self._connection([claim]) as conn:
             try:
                 await self._call_and_ack(conn, [claim])
@@ -252,7 +252,7 @@ class ActionWorker:
                     return False
                 failure = error
         self.failures += 1
-        outcome = await self._queue.fail(claim, policy, failure, time.perf_counter() - began)
+        outcome = await self._queue.fail(claim, policy, failure, time.perf_counter() - started)
         summary = error_summary(failure)
         logger.warning("%s, attempt %s failed: %s; %s", _name(claim), claim.attempt, summary, _OUTCOMES[outcome])
         return False

@@ -62,7 +62,7 @@ async def call_handlers(calls: Sequence[HandlerCall], conn: AsyncConnection) -> 
 
 
 async def _call(group: HandlerGroup, argument: object, conn: AsyncConnection) -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     guard = TransactionGuard(conn)
     for handler, is_async in group.steps:
         with guard:
@@ -70,18 +70,18 @@ async def _call(group: HandlerGroup, argument: object, conn: AsyncConnection) ->
                 await handler(argument, conn)
             else:
                 await asyncio.to_thread(handler, argument, sync_view(conn))
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def _call_sync(calls: Sequence[HandlerCall], conn: Connection) -> list[float]:
     durations_s: list[float] = []
     guard = TransactionGuard(conn)
     for group, argument in calls:
-        began = time.perf_counter()
+        started = time.perf_counter()
         for handler in group.handlers:
             with guard:
                 handler(argument, conn)
-        durations_s.append(time.perf_counter() - began)
+        durations_s.append(time.perf_counter() - started)
     return durations_s
 
 

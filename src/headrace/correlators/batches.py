@@ -70,7 +70,7 @@ class Stepper:
         self._tables: dict[int, tuple[int, tuple[Table, int, bool]]] = {}
 
     async def step(self, conn: AsyncConnection, watched: WatchedCorrelator, most: int) -> BatchResult | None:
-        """The next events, at most so many, in the caller's transaction; None when nothing is due here."""
+        """The next events, up to a maximum, in the caller's transaction; None when nothing is due here."""
         parameters = {"correlator_id": watched.correlator_id, "max": most}
         if watched.simple:
             async with conn.cursor(row_factory=class_row(BatchResult)) as cursor:

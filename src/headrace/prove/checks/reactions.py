@@ -109,9 +109,9 @@ def poison_becomes_dead_letter(evidence: Evidence) -> CheckResult:
             if letter and letter.attempts > POISON_ATTEMPTS_MAX:
                 yield Violation("more attempts than allowed", (str(letter),))
 
-    found = chain.from_iterable(map(violations, consumers))
+    all_violations = chain.from_iterable(map(violations, consumers))
     promise = "poison becomes a dead letter, the rest flows"
-    return check_result("poison-becomes-dead-letter", promise, len(events) * len(consumers), found)
+    return check_result("poison-becomes-dead-letter", promise, len(events) * len(consumers), all_violations)
 
 
 def firings_match_rules(evidence: Evidence) -> CheckResult:

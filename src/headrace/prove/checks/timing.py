@@ -179,10 +179,10 @@ def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> CheckResult:
     """After each fault the rate is back at 95 % of the rate before within 30 s, and no backlog stays.
 
     The margin is for a machine with other users; the result states it."""
-    found = recoveries(evidence, margin=margin)
-    judged = sum(recovery.judged for recovery in found)
+    measured = recoveries(evidence, margin=margin)
+    judged = sum(recovery.judged for recovery in measured)
     violations: list[Violation] = []
-    for recovery in found:
+    for recovery in measured:
         example = (
             f"{recovery.record.fault} healed at {recovery.record.healed_at:.1f}: before {recovery.before_per_s or 0:.0f}/s, "
             f"wanted {recovery.wanted_per_s:.0f}/s, backlog of {recovery.backlog} events at the end",
@@ -191,7 +191,7 @@ def rate_returns(evidence: Evidence, *, margin: float = 0.0) -> CheckResult:
             violations.append(Violation(f"the rate was not back within {RECOVER_S:.0f} s", example))
         elif recovery.is_behind:
             violations.append(Violation(f"a backlog remained after {RECOVER_S:.0f} s", example))
-    note = f"margin {margin:.0%}; {judged} of {len(found)} faults left time to judge"
+    note = f"margin {margin:.0%}; {judged} of {len(measured)} faults left time to judge"
     return check_result("rate-returns", "after a fault the rate is back at 95 % within 30 s", judged, violations, note)
 
 

@@ -74,12 +74,12 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"next": to_offset(start), "initial": True}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        began = from_offset(start["next"])
+        first_offsets = from_offset(start["next"])
         heads = self._target or self._heads()
         # A topic that appeared while the stream runs starts at its beginning.
-        known = positions_of(self._planner.logs(), Bound("earliest")) | began
+        known = positions_of(self._planner.logs(), Bound("earliest")) | first_offsets
         # A topic that is gone stays in the offset: partitions() raises, or skips it.
-        end = began | limit_positions(known, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        end = first_offsets | limit_positions(known, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         return {"next": to_offset(end), **({"from": start["next"]} if start.get("initial") else {})}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -93,8 +93,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._heads()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        began = from_offset(end["from"]) if "from" in end else from_offset(start["next"])
-        return self._planner.splits(began, from_offset(end["next"]))
+        first_offsets = from_offset(end["from"]) if "from" in end else from_offset(start["next"])
+        return self._planner.splits(first_offsets, from_offset(end["next"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_batches(self._options, self._schema, partition.value)

@@ -18,7 +18,7 @@ declare
     v_bound bigint;
     v_until timestamptz;
     v_moved integer;
-    v_told  text;
+    v_topics text;
 begin
     for v_topic in
         select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.created_at
@@ -87,13 +87,13 @@ begin
         last_position := v_head + events;
         duplicates := v_moved - events;
         if events > 0 then
-            v_told := concat_ws(',', v_told, topic_id);
+            v_topics := concat_ws(',', v_topics, topic_id);
         end if;
         return next;
     end loop;
-    if v_told is not null then
+    if v_topics is not null then
         -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
-        perform pg_notify('headrace_log', case when length(v_told) < 7000 then v_told else '' end);
+        perform pg_notify('headrace_log', case when length(v_topics) < 7000 then v_topics else '' end);
     end if;
 end
 $$;
