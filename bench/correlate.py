@@ -26,7 +26,7 @@ FIRING = (0.005, 0.02)
 
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 PUBLISH = """
-insert into headrace.outbox (topic_id, type, key, payload)
+insert into headrace_internal.outbox (topic_id, type, key, payload)
 select t.topic_id,
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], (100000 + floor(random() * %(keys)s)::int)::text,
@@ -78,7 +78,7 @@ async def _measure(lab: Lab, target: Target, rounds: int, events: int) -> tuple[
     await own.open()
     correlators = CorrelatorEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     with connect(target) as conn:
-        conn.execute("update headrace.namespace set unknown_names = 'allow'")
+        conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         alarm = {"alarm": ActionOutput(action="ALARM")}
         create_correlator(conn, Correlator(name="logins", topic="bench", key="key", pattern=PATTERN, outputs=alarm))
         await correlators.compile_once()
@@ -107,7 +107,7 @@ async def _consume(lab: Lab, conn: Connection, correlators: CorrelatorEngine, wa
     conn.execute(PUBLISH, {"keys": KEYS, "events": events})
     while sequence(conn):
         pass
-    conn.execute("vacuum analyze headrace.log")
+    conn.execute("vacuum analyze headrace_internal.log")
     settle(conn)
     start, cpu = time.perf_counter(), lab.cpu_s()
     passed = 0

@@ -36,7 +36,7 @@ LATENCY_MAX_MS = 250.0
 FLAT_MAX = 1.1
 PATTERN = """repeat {push(alarm) {do {sequential {login.failed, login.failed, login.failed, transfer}} unless {login.ok}}}"""
 FILL = """
-insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
+insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
 select n, now(), now(), t.topic_id, 0, gen_random_uuid(),
     (array['login.failed', 'login.failed', 'login.failed', 'login.ok', 'login.ok', 'login.ok', 'transfer', 'page.view'])
         [1 + floor(random() * 8)::int], 'account-' || floor(random() * %(keys)s)::int,
@@ -107,7 +107,7 @@ def _topic(lab: Lab, name: str, folder: Path) -> Iterator[tuple[Target, Access]]
         secret.write_text(target.dsn)
         secret.chmod(0o600)
         with connect(target) as conn:
-            conn.execute("update headrace.namespace set unknown_names = 'allow'")
+            conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
             alarm = {"alarm": ActionOutput(action="ALARM")}
             create_correlator(conn, Correlator(name="logins", topic="bench", key="key", pattern=PATTERN, outputs=alarm))
         _compile(target)
@@ -156,7 +156,7 @@ def _catch_up(
 def _fill(conn: Connection, keys: int, first: int, last: int) -> None:
     for start in range(first, last + 1, FILL_STEP):
         conn.execute(FILL, {"keys": keys, "first": start, "last": min(start + FILL_STEP - 1, last)})
-    conn.execute("vacuum analyze headrace.log")
+    conn.execute("vacuum analyze headrace_internal.log")
 
 
 def _drain(pipeline: TopicPipeline) -> int:

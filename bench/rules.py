@@ -26,7 +26,7 @@ select 'r' || n, 'bench', 'car.new', format('(object -> ''horsepower'')::int > %
     n * 7919 %% 1000, n), 'notify'
 from generate_series(1, %(rules)s) n"""
 PUBLISH = """
-insert into headrace.outbox (topic_id, type, payload)
+insert into headrace_internal.outbox (topic_id, type, payload)
 select t.topic_id, 'car.new', jsonb_build_object('horsepower', floor(random() * 1000)::int,
     'model', 'm' || 1 + floor(random() * %(rules)s)::int, 'brand', 'Koenigsegg', 'price', n, 'color', 'silver',
     'note', repeat('x', 60))
@@ -107,7 +107,7 @@ async def _measure(lab: Lab, target: Target, rules: int, plan: Plan) -> Sides:
     reactor = RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     with connect(target) as conn:
         conn.execute(QUEUE)
-        conn.execute("update headrace.namespace set unknown_names = 'allow'")
+        conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         conn.execute(WRITE_RULES, {"rules": rules})
         while await reactor.compile_once():
             pass

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILL = """
-insert into headrace.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
+insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers)
 select n, headrace.clock(), headrace.clock() - n * interval '1 ms', t.topic_id, n %% 2, headrace.uuid_v7(),
     case n %% 10 when 0 then 'order.paid' else 'order.placed' end, 'customer-' || n %% 100000,
     jsonb_build_object('order', n, 'amount', n %% 997 + 0.5, 'customer',
@@ -79,7 +79,7 @@ def _fill(conn: Connection, plan: Plan) -> float:
     """Fills the log as the sequencer would; returns the bytes per row in text COPY."""
     for first in range(1, plan.rows + 1, FILL_STEP):
         conn.execute(FILL, {"first": first, "last": min(first + FILL_STEP - 1, plan.rows)})
-    conn.execute("vacuum analyze headrace.log")
+    conn.execute("vacuum analyze headrace_internal.log")
     conn.execute("checkpoint")
     return _drain(conn, f"copy ({ROWS} limit 10000) to stdout") / min(10_000, plan.rows)
 

@@ -43,7 +43,7 @@ def bury_events(conn: Connection, *positions: int) -> None:
     for position in positions:
         error = f"Traceback\nValueError: no {position % 2}\n"
         conn.execute(
-            """insert into headrace.dead_letter
+            """insert into headrace_internal.dead_letter
                    (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
                select %s, l.partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers, 'dead', 'handler failed', %s, 5
                from headrace.log l where l.position = %s""",
@@ -164,7 +164,7 @@ def test_id_that_names_no_dead_letter_is_rejected(text: str) -> None:
 def register(conn: Connection, *handlers: str, ago: str = "0 s") -> UUID:
     node_id = uuid4()
     conn.execute("select headrace.register_node(%s, 'n', '1', %s)", (node_id, list(handlers)))
-    conn.execute("update headrace.node set heartbeat_at = headrace.clock() - %s::interval where node_id = %s", (ago, node_id))
+    conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() - %s::interval where node_id = %s", (ago, node_id))
     return node_id
 
 

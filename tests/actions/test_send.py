@@ -84,16 +84,16 @@ def test_sender_notifies_only_a_node_that_sleeps(conn: Connection, second: Conne
 
 
 def test_queue_is_created_and_dropped_with_its_namespace(conn: Connection) -> None:
-    conn.execute("insert into headrace.namespace (namespace) values ('tenant')")
+    conn.execute("insert into headrace_internal.namespace (namespace) values ('tenant')")
     send_action(conn, "work", namespace="tenant")
     assert queue_state(conn, namespace="tenant").due == 1
     assert queue_state(conn).due == 0
-    conn.execute("delete from headrace.namespace where namespace = 'tenant'")
+    conn.execute("delete from headrace_internal.namespace where namespace = 'tenant'")
     assert conn.execute("select queue_name from pgmq.meta where queue_name like '%tenant%'").fetchall() == []
 
 
 def test_namespace_with_the_longest_name_has_its_queue(conn: Connection) -> None:
-    conn.execute("insert into headrace.namespace (namespace) values (%s)", ("n" * 40,))
+    conn.execute("insert into headrace_internal.namespace (namespace) values (%s)", ("n" * 40,))
     send_action(conn, "work", namespace="n" * 40)
     assert queue_state(conn, namespace="n" * 40).due == 1
 

@@ -14,12 +14,12 @@ def end(conn: Connection, count: int, *, days_ago: str) -> None:
     """Actions that ended, each after one failed attempt; the age in days may depend on the number n."""
     conn.execute(
         f"""with ended as (
-                insert into headrace.action_result (ended_at, action_id, attempts, namespace, action, outcome)
+                insert into headrace_internal.action_result (ended_at, action_id, attempts, namespace, action, outcome)
                 select now() - ({days_ago}) * interval '1 day', gen_random_uuid(), 2, 'default', 'work', 'done'
                 from generate_series(1, {count}) n
                 returning ended_at, action_id
             )
-            insert into headrace.attempt (failed_at, action_id, attempt, namespace, action, error, follows)
+            insert into headrace_internal.attempt (failed_at, action_id, attempt, namespace, action, error, follows)
             select ended_at, action_id, 1, 'default', 'work', 'no', 'retry' from ended"""
     )
 
@@ -42,12 +42,12 @@ def test_trimming_reads_only_what_it_deletes_even_if_old_and_new_share_pages(
     conn: Connection, table: str, analyzed: bool
 ) -> None:
     end(conn, KEPT, days_ago="case when n % 10 = 0 then 31 else 1 end")
-    conn.execute("vacuum headrace.action_result, headrace.attempt")
+    conn.execute("vacuum headrace_internal.action_result, headrace.attempt")
     assert trim(conn) == 2 * KEPT // 10
-    conn.execute("vacuum headrace.action_result, headrace.attempt")
+    conn.execute("vacuum headrace_internal.action_result, headrace.attempt")
     end(conn, 100, days_ago="31")
     if analyzed:
-        conn.execute("analyze headrace.action_result, headrace.attempt")
+        conn.execute("analyze headrace_internal.action_result, headrace.attempt")
     with conn.transaction():
         before = rows_read(conn, table)
         assert trim(conn) == 200

@@ -99,7 +99,7 @@ def test_archive_false_reads_the_log_alone(three: Connection, secret: str) -> No
 
 def test_archive_with_a_gap_before_the_log_is_not_read(three: Connection, secret: str) -> None:
     drop(three, days=6)
-    three.execute("delete from headrace.archive where first_position = 11")
+    three.execute("delete from headrace_internal.archive where first_position = 11")
     assert [row["offset"] for row in rows(secret)] == list(range(31, 41))
     with pytest.raises(PositionOutOfRange, match="positions 5 to 30 have been dropped"):
         rows(secret, startingOffsets='{"orders": 5}')

@@ -117,7 +117,7 @@ def test_stopped_consumer_and_dead_letters_are_found(database: Target, conn: Con
 def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connection) -> None:
     topic(conn)
     assert not problems(database, "time partitions", "warning")
-    conn.execute("update headrace.topic set log_until = now()")
+    conn.execute("update headrace_internal.topic set log_until = now()")
     assert problems(database, "time partitions", "warning")
 
 
@@ -130,7 +130,7 @@ def test_open_transaction_is_found(database: Target, conn: Connection, monkeypat
 
 
 def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
-    conn.execute("create index half_built on headrace.consumer (created_at)")
+    conn.execute("create index half_built on headrace_internal.consumer (created_at)")
     conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
     [check] = problems(database, "indexes")
     assert check.advice == "run: reindex index headrace.half_built"
@@ -156,11 +156,11 @@ def test_extensions_are_listed(database: Target, lane: str) -> None:
 
 def test_invalid_and_waiting_rules_are_found(database: Target, conn: Connection) -> None:
     topic(conn)
-    conn.execute("update headrace.namespace set unknown_names = 'allow'")
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
     for rule in ("bad", "late"):
         create_rule(conn, Rule(name=rule, topic="orders", event_type="placed", action="MAIL"))
-    conn.execute("update headrace.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'")
-    conn.execute("update headrace.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
+    conn.execute("update headrace_internal.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'")
+    conn.execute("update headrace_internal.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
     assert [one.message for one in problems(database, "rules")] == ["default/bad is invalid: no condition"]
     assert "default/late has waited" in problems(database, "rules", "warning")[0].message
 
@@ -180,7 +180,7 @@ def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Conn
     assert [one.level for one in examine(database) if one.check == "schedules"] == ["ok"]
     conn.execute("update headrace.schedule set error = 'disk full'")
     conn.execute("select headrace.register_node(%s, 'gone', '1', '{}')", (uuid4(),))
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     assert "disk full" in problems(database, "schedules", "warning")[0].message
     assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
     conn.execute("update headrace.schedule set replan_at = 'infinity'")

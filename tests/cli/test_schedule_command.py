@@ -90,8 +90,8 @@ def test_namespace_is_created_granted_and_dropped(cli: Cli, role: str) -> None:
 def test_nodes_are_listed_alive_lost_and_stopped(cli: Cli, conn: Connection) -> None:
     for name in ("alive", "lost", "stopped"):
         conn.execute("select headrace.register_node(%s, %s, '1', '{MAIL}')", (uuid4(), name))
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour' where name = 'lost'")
-    conn.execute("update headrace.node set stopped_at = headrace.clock() where name = 'stopped'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour' where name = 'lost'")
+    conn.execute("update headrace_internal.node set stopped_at = headrace.clock() where name = 'stopped'")
     assert [(node["name"], node["state"]) for node in cli("node", "list", "--json").json] == [
         ("alive", "alive"),
         ("lost", "lost"),

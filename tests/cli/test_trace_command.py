@@ -55,7 +55,7 @@ async def run_node(database: Target, conn: Connection, event: Event, results: in
 
 def test_trace_shows_the_hihistory_to_its_end(cli: Cli, conn: Connection, database: Target) -> None:
     topic(conn, "cars")
-    conn.execute("update headrace.namespace set unknown_names = 'allow'")
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
     for name, condition, action in (("fast", "> 1000", "NOTIFY"), ("dear", "> 1500", "CHARGE"), ("slow", "< 0", "NOTIFY")):
         condition = f"(object -> 'hp')::int {condition}"
         create_rule(conn, Rule(name=name, topic="cars", event_type="NEW_CAR", condition=condition, action=action))

@@ -103,7 +103,7 @@ def test_partition_with_too_few_events_is_left_to_others(conn: Connection, secon
     topic(conn, partitions=2)
     conn.execute("select headrace.create_consumer('orders', 'c')")
     fill(conn, 9)
-    conn.execute("update headrace.cursor set position = 7, moved_at = '-infinity' where partition = 1")
+    conn.execute("update headrace_internal.cursor set position = 7, moved_at = '-infinity' where partition = 1")
     with conn.transaction():
         patient = conn.execute("select partition, events from headrace.claim(1, 10, 3, 3600, 2)").fetchall()
         assert patient == [(0, 4)]

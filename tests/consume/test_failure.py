@@ -71,7 +71,7 @@ async def test_retry_waits_longer_each_time_and_loses_nothing(conn: Connection, 
         row = conn.execute("select extract(epoch from retry_at - headrace.clock())::float from headrace.cursor").fetchone()
         assert row is not None
         pauses.append(row[0])
-        conn.execute("update headrace.cursor set retry_at = headrace.clock()")
+        conn.execute("update headrace_internal.cursor set retry_at = headrace.clock()")
     assert all(low <= pause <= high for pause, (low, high) in zip(pauses, [(4, 10), (9, 20), (19, 40), (39, 80)], strict=True))
     picky.disliked.clear()
     await run_dry(runner)
@@ -111,7 +111,7 @@ async def test_dead_letter_records_the_event_the_error_and_the_attempts(conn: Co
     policy = Failure.dead_letter(attempts=2, backoff_s=0.001, backoff_max_s=0.001)
     runner = await start(Consumer(topic="orders", name="c", handler=picky.handle, failure=policy))
     for _ in range(10):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     (letter,) = list_dead_letters(conn, consumer="orders/c")
     assert (letter.position, letter.key, letter.payload, letter.attempts, letter.state) == (2, "k2", 2, 2, "dead")
@@ -180,7 +180,7 @@ async def test_every_event_is_handled_in_key_order_or_dead_or_waits_behind_a_dea
         for first in range(1, 25, 3):
             log(conn, *keys[first - 1 : first + 2], first=first, topic=name)
             for _ in range(8):
-                conn.execute("update headrace.cursor set retry_at = null")
+                conn.execute("update headrace_internal.cursor set retry_at = null")
                 await runner.handle_once()
         expected: dict[int, str] = {}
         for n, key in enumerate(keys, 1):
@@ -199,7 +199,7 @@ async def test_event_held_before_the_cursor_reaches_it_is_handled_once(conn: Con
     picky = Picky(1, 3)
     runner = await start(Consumer(topic="orders", name="c", handler=picky.handle, failure=hold(2)))
     for _ in range(3):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     log(conn, "b", "b", "a", first=2)
     await runner.handle_once()
@@ -208,7 +208,7 @@ async def test_event_held_before_the_cursor_reaches_it_is_handled_once(conn: Con
     for _ in range(3):
         while await runner.redrive_once():
             pass
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     assert (picky.done, letters(conn)) == ([2, 1, 3, 4], {})
 

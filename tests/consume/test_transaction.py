@@ -140,7 +140,7 @@ async def test_database_error_that_appears_after_the_handler_counts_as_its_failu
     failure = Failure.dead_letter(attempts=2, backoff_s=0.001, backoff_max_s=0.001)
     runner = await start(consumer(handler, batch, failure))
     for _ in range(12):
-        conn.execute("update headrace.cursor set retry_at = null")
+        conn.execute("update headrace_internal.cursor set retry_at = null")
         await runner.handle_once()
     (letter,) = list_dead_letters(conn)
     assert (letter.position, letter.state, letter.attempts) == (3, "dead", 2)

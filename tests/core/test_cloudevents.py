@@ -159,7 +159,7 @@ def test_sql_maps_as_python_does(conn: Connection) -> None:
         publish_many(conn, [event])
         assert conn.execute("select headrace.publish_cloudevent('orders', %s)", [form]).fetchone() == (event.id,)
         python, sql = conn.execute(
-            """delete from headrace.outbox returning event_id, type, key, payload::text, headers, producer,
+            """delete from headrace_internal.outbox returning event_id, type, key, payload::text, headers, producer,
             case when %s then emitted_at end""",
             [event.emitted_at is not None],
         ).fetchall()

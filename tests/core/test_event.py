@@ -152,7 +152,7 @@ def test_python_and_sql_accept_the_same_events(orders: Connection) -> None:
         fields = {"key": accepted.key, "headers": accepted.headers, "producer": accepted.producer}
         publish(orders, accepted.topic, accepted.type, accepted.payload, **fields)
         rows = orders.execute("select type, key, payload, headers, producer from headrace.outbox order by id").fetchall()
-        orders.execute("delete from headrace.outbox")
+        orders.execute("delete from headrace_internal.outbox")
         if error is not None or len(rows) != 3 or rows[0] != rows[1] or rows[1] != rows[2]:
             wrong[name] = error or "the ways differ"
     assert wrong == {}

@@ -304,12 +304,12 @@ def test_bad_input_is_refused_before_anything_is_written(cars: Connection) -> No
 async def test_token_without_an_output_is_refused_told_or_allowed_as_unknown_names_are(
     cars: Connection, correlators: CorrelatorEngine
 ) -> None:
-    cars.execute("update headrace.namespace set unknown_names = 'warn'; insert into headrace.action (action) values ('ALARM')")
+    cars.execute("update headrace_internal.namespace set unknown_names = 'warn'; insert into headrace.action (action) values ('ALARM')")
     create_correlator(cars, pair(pattern="parallel {push(y) {a}, push(x) {b}}"))
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)
     assert state.status == "valid" and state.warning == "token y becomes nothing: give it an output"
-    cars.execute("update headrace.namespace set unknown_names = 'refuse'; update headrace.correlator set restart = true")
+    cars.execute("update headrace_internal.namespace set unknown_names = 'refuse'; update headrace.correlator set restart = true")
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)
     assert state.status == "invalid" and "token y becomes nothing" in str(state.error)
@@ -377,7 +377,7 @@ async def test_killed_transaction_leaves_nothing_and_is_done_again(
     (watched,) = await correlators.watched()
     assert await correlators.step_once(watched) is None
     assert pushed(cars) == [] and cars.execute("select count(*) from headrace.correlator_instance").fetchone() == (0,)
-    cars.execute("alter table public.sent drop constraint full_up; update headrace.cursor set retry_at = null")
+    cars.execute("alter table public.sent drop constraint full_up; update headrace_internal.cursor set retry_at = null")
     await settle_correlators(correlators, cars)
     assert [row[4:] for row in pushed(cars)] == [(2, [1, 2])] and len(sent(cars)) == 1
 
@@ -391,7 +391,7 @@ async def test_output_delivered_twice_is_one(cars: Connection, correlators: Corr
     assert cars.execute(deliver).fetchone() == (0,)
     assert len(sent(cars)) == 1
     with pytest.raises(psycopg.errors.UniqueViolation):
-        cars.execute("insert into headrace.correlation (topic_id, version_id, key, position, token, output_at, place, evidence, "
+        cars.execute("insert into headrace_internal.correlation (topic_id, version_id, key, position, token, output_at, place, evidence, "
                      "evidence_total, output_id) select topic_id, version_id, key, position, token, output_at, place, evidence, "
                      "evidence_total, output_id from headrace.correlation")  # fmt: skip
 
@@ -438,7 +438,7 @@ async def test_any_engine_can_step_and_deliver_as_the_database_does(cars: Connec
         )
         made = [Correlation("k", 2, one.time, one.token, place, (1, 2), 2) for place, one in enumerate(outputs, 1)]
         assert deliver_correlations(cars, version_id, made) == 1
-        cars.execute("update headrace.cursor set position = 2")
+        cars.execute("update headrace_internal.cursor set position = 2")
     assert deliver_correlations(cars, version_id, made) == 0
     await settle_correlators(correlators, cars)
     assert [row[4:] for row in pushed(cars)] == [(2, [1, 2]), (4, [3, 4])] and len(sent(cars)) == 2

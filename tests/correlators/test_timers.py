@@ -111,7 +111,7 @@ async def test_without_the_topic_s_floor_an_event_would_come_before_a_fired_time
     """The test above can fail: with the floor taken away the event's time is before the timer's."""
 
     def without(conn: Connection) -> None:
-        conn.execute("update headrace.topic set timers_to = null")
+        conn.execute("update headrace_internal.topic set timers_to = null")
 
     monkeypatch.setattr(f"{__name__}.yield_floor", without)
     event_at, timer_at = await late_sequencer(flights, second, correlators)

@@ -57,7 +57,7 @@ def catalog(conn: Connection) -> dict[str, set[tuple[object, ...]]]:
     }
 
 
-NOTE = "alter table headrace.topic add column note text"
+NOTE = "alter table headrace_internal.topic add column note text"
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_upgrade_keeps_what_is_in_the_tables(conn: Connection, next_version: Pat
 
 def test_failed_migration_leaves_the_database_as_it_was(conn: Connection, next_version: Path) -> None:
     before = catalog(conn)
-    (next_version / "migrations/0003_broken.sql").write_text("alter table headrace.topic add column note text;\n")
+    (next_version / "migrations/0003_broken.sql").write_text("alter table headrace_internal.topic add column note text;\n")
     with pytest.raises(psycopg.errors.DuplicateColumn):
         migrate(conn, root=next_version)
     assert catalog(conn) == before

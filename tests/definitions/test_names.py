@@ -19,7 +19,7 @@ def cars(conn: Connection) -> Connection:
 
 
 def policy(conn: Connection, policy: str) -> None:
-    conn.execute("update headrace.namespace set unknown_names = %s", (policy,))
+    conn.execute("update headrace_internal.namespace set unknown_names = %s", (policy,))
 
 
 def test_unknown_names_are_rejected_if_the_namespace_says_so(cars: Connection) -> None:
@@ -54,6 +54,6 @@ def test_unknown_names_pass_if_they_are_allowed(cars: Connection) -> None:
 
 
 def test_namespaces_warn_by_default(cars: Connection) -> None:
-    cars.execute("insert into headrace.namespace (namespace) values ('other')")
+    cars.execute("insert into headrace_internal.namespace (namespace) values ('other')")
     row = cars.execute("select unknown_names from headrace.namespace where namespace = 'other'").fetchone()
     assert row == ("warn",)

@@ -18,7 +18,7 @@ from tests.spark.pipeline.steps import compile_everything
 @pytest.mark.lane("pg18")
 async def test_pipeline_guide_runs(spark: SparkSession, database: Target, conn: Connection, tmp_path: Path) -> None:
     topic(conn)
-    conn.execute("update headrace.namespace set unknown_names = 'allow'")
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
     write(conn, "large", "(object -> 'total')::int > 3", type="placed", topic="orders")
     await compile_everything(database)
     for total in range(1, 5):

@@ -42,7 +42,7 @@ def busy(conn: Connection) -> Connection:
 
 def write(conn: Connection, name: str, count: int) -> None:
     conn.execute(
-        """insert into headrace.outbox (topic_id, type, key, payload)
+        """insert into headrace_internal.outbox (topic_id, type, key, payload)
            select headrace.topic_id(%s), 'placed', 'k' || n, to_jsonb(n) from generate_series(1, %s) n""",
         (name, count),
     )
@@ -86,7 +86,7 @@ def test_sequencer_finds_its_batch_by_index(busy: Connection) -> None:
 
 def test_idle_poll_reads_almost_nothing(busy: Connection) -> None:
     drain(busy)
-    busy.execute("vacuum headrace.outbox")
+    busy.execute("vacuum headrace_internal.outbox")
     with reads(busy, "outbox", "log") as seen:
         busy.execute("select headrace.sequence(1000)")
         busy.execute("select headrace_internal.sequencer_rest(0.25)")
@@ -125,7 +125,7 @@ def test_trimming_the_outbox_locks_a_drained_slot(busy: Connection) -> None:
 def locked_slots(conn: Connection) -> int:
     (found,) = conn.execute(
         """select count(*) from pg_locks l join pg_inherits i on i.inhrelid = l.relation
-           where i.inhparent = 'headrace.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
+           where i.inhparent = 'headrace_internal.outbox'::regclass and l.mode = 'AccessExclusiveLock' and l.pid = pg_backend_pid()"""
     ).fetchone()  # type: ignore[misc]
     return int(found)
 
@@ -140,7 +140,7 @@ def test_claim_reads_one_batch(busy: Connection) -> None:
 
 
 def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
-    busy.execute("update headrace.cursor set position = %s", (LOGGED - 500,))
+    busy.execute("update headrace_internal.cursor set position = %s", (LOGGED - 500,))
     with reads(busy, "log") as seen:
         busy.execute("select headrace.claim(1, 100)")
     assert seen.whole_tables == []

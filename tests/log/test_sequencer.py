@@ -212,7 +212,7 @@ def test_unsequenced_events_keep_a_topic_awake(conn: Connection) -> None:
 
 def outbox_bytes(conn: Connection) -> int:
     row = conn.execute(
-        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace.outbox'::regclass"
+        "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'headrace_internal.outbox'::regclass"
     ).fetchone()
     assert row is not None
     return int(row[0])

@@ -104,7 +104,7 @@ def test_drop_gives_up_on_a_long_reader_before_the_others_queue_behind_it(conn: 
     topic(conn), topic(conn, "bills")
     fill(conn, 2)
     with second.transaction():
-        second.execute("lock table headrace.log in access share mode")
+        second.execute("lock table headrace_internal.log in access share mode")
         began = time.monotonic()
         with pytest.raises(
             TopicBusy, match=r'topic "orders" is not dropped: .* try again while no long transaction reads the log'

@@ -54,10 +54,10 @@ async def test_node_without_heartbeat_is_lost_after_90_seconds(conn: Connection,
 async def test_heartbeat_revives_a_lost_or_deleted_node(conn: Connection, pool: Pool) -> None:
     registry = Registry(Headrace(), Identity(name="n1"), pool)
     await registry.register()
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
-    conn.execute("delete from headrace.node")
+    conn.execute("delete from headrace_internal.node")
     await registry.heartbeat()
     assert states(conn) == [("n1", "alive")]
 
@@ -67,7 +67,7 @@ async def test_deregistered_node_is_stopped_and_deleted_after_a_day(conn: Connec
     await first.register()
     await first.deregister()
     assert states(conn) == [("n1", "stopped")]
-    conn.execute("update headrace.node set heartbeat_at = heartbeat_at - interval '25 hours'")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '25 hours'")
     await Registry(Headrace(), Identity(name="n2"), pool).register()
     assert states(conn) == [("n2", "alive")]
 

@@ -55,7 +55,7 @@ async def test_node_that_was_away_gives_others_time_for_a_heartbeat(conn: Connec
     assert await sweeps.sweep_once() == 0, "every heartbeat is old"
     await later(leases, 600 + RETURN_S / 2)
     assert await sweeps.sweep_once() == 0
-    conn.execute("update headrace.node set heartbeat_at = headrace.clock() + interval '10 minutes'")
+    conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() + interval '10 minutes'")
     await later(leases, 600 + RETURN_S)
     assert await sweeps.sweep_once() == 0, "by now the other node has sent one"
 

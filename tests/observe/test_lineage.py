@@ -65,7 +65,7 @@ async def test_lineage_is_deleted_with_its_events(daily: Connection, reactor: Ru
 async def test_lineage_of_archived_events_is_kept(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
     await react_for_days(daily, reactor, correlators)
     daily.execute(
-        """insert into headrace.archive
+        """insert into headrace_internal.archive
                (topic_id, day, first_position, last_position, first_at, last_at, events, checksum, folder, file, file_bytes)
            select 1, current_date + 1, 2, 2, now() + interval '1 day', now() + interval '1 day', 1, 0, 'folder', 'file', 1"""
     )
@@ -76,8 +76,8 @@ async def test_lineage_of_archived_events_is_kept(daily: Connection, reactor: Ru
 async def test_lineage_is_deleted_with_its_topic(daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine) -> None:
     await react_for_days(daily, reactor, correlators)
     create_topic(daily, "bikes")
-    daily.execute("update headrace.firing set topic_id = 2 where position = 4")
-    daily.execute("update headrace.firing set position = null where position = 3")
+    daily.execute("update headrace_internal.firing set topic_id = 2 where position = 4")
+    daily.execute("update headrace_internal.firing set position = null where position = 3")
     drop_topic(daily, "cars", force=True)
     forget(daily)
     assert (fired(daily), pushed(daily)) == ([4], [])
@@ -87,9 +87,9 @@ async def test_outputs_of_timers_are_deleted_with_the_events_of_their_time(
     daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine
 ) -> None:
     await react_for_days(daily, reactor, correlators)
-    daily.execute("delete from headrace.firing; delete from headrace.correlation")
+    daily.execute("delete from headrace_internal.firing; delete from headrace_internal.correlation")
     daily.execute(
-        """insert into headrace.correlation
+        """insert into headrace_internal.correlation
                (topic_id, version_id, key, token, output_at, place, evidence, evidence_total, output_id)
            select 1, 1, 'k', 'x', headrace.clock() - n * interval '1 day', 1, '{}', 0, gen_random_uuid()
            from generate_series(0, 5) n"""
@@ -104,16 +104,16 @@ async def test_deletion_reads_only_the_rows_it_deletes_batch_by_batch(
     daily: Connection, reactor: RuleEngine, correlators: CorrelatorEngine, analyzed: bool
 ) -> None:
     await react_for_days(daily, reactor, correlators)
-    daily.execute("delete from headrace.firing; delete from headrace.correlation")
+    daily.execute("delete from headrace_internal.firing; delete from headrace_internal.correlation")
     daily.execute(
-        """insert into headrace.firing (topic_id, position, event_id, rule_version_id, action, action_id)
+        """insert into headrace_internal.firing (topic_id, position, event_id, rule_version_id, action, action_id)
            select 1, case when n %% 100 = 0 then 1 else 3 end, gen_random_uuid(), 1, 'act', gen_random_uuid()
            from generate_series(1, %s) n""",
         (20_000,),
     )
-    daily.execute("vacuum headrace.firing")
+    daily.execute("vacuum headrace_internal.firing")
     if analyzed:
-        daily.execute("analyze headrace.firing")
+        daily.execute("analyze headrace_internal.firing")
     with daily.transaction():
         before = rows_read(daily, "firing")
         assert forget(daily, "p_piece => 50, p_most => '0 s'") == 50

@@ -22,7 +22,7 @@ def shop(conn: Connection) -> Connection:
 def captured(conn: Connection) -> list[tuple[object, ...]]:
     """Type, key and payload of the events in the outbox, which is emptied."""
     rows = conn.execute("select type, key, payload from headrace.outbox order by id").fetchall()
-    conn.execute("delete from headrace.outbox")
+    conn.execute("delete from headrace_internal.outbox")
     return rows
 
 

@@ -140,7 +140,7 @@ async def test_empty_batch_writes_nothing(opening, conn: Connection) -> None:
 
 
 async def test_topics_of_another_namespace_are_chosen_by_name(opening, conn: Connection) -> None:
-    conn.execute("insert into headrace.namespace (namespace) values ('tenant')")
+    conn.execute("insert into headrace_internal.namespace (namespace) values ('tenant')")
     conn.execute("select headrace.create_topic('orders', p_namespace => 'tenant')")
     async with opening as caller:
         await caller.many([full_event()], namespace="tenant")

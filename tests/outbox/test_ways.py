@@ -89,7 +89,7 @@ def test_client_in_another_encoding_publishes_the_same_text(orders: Connection, 
 @pytest.mark.parametrize("asleep", [True, False])
 @pytest.mark.parametrize("way", ["one", "copy", "function"])
 def test_sequencer_is_woken_once_when_the_topic_sleeps(orders: Connection, second: Connection, asleep: bool, way: str) -> None:
-    orders.execute("update headrace.topic set asleep = %s", (asleep,))
+    orders.execute("update headrace_internal.topic set asleep = %s", (asleep,))
     second.execute("listen headrace_outbox")
     with orders.transaction():
         if way == "one":
@@ -102,12 +102,12 @@ def test_sequencer_is_woken_once_when_the_topic_sleeps(orders: Connection, secon
 
 
 def test_old_snapshot_cannot_leave_the_sequencer_asleep(orders: Connection, second: Connection, database: Target) -> None:
-    orders.execute("update headrace.topic set asleep = false")
+    orders.execute("update headrace_internal.topic set asleep = false")
     second.execute("listen headrace_outbox")
     with psycopg.connect(database.dsn) as publisher:
         publisher.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         publisher.execute("select 1 from headrace.topic")
-        orders.execute("update headrace.topic set asleep = true")
+        orders.execute("update headrace_internal.topic set asleep = true")
         publish_many(publisher, EVENTS)
     assert list(second.notifies(timeout=5, stop_after=1))
 

@@ -240,7 +240,7 @@ def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumer: Connection
     scripts = (worker("first", lapsed=False), worker("second", lapsed=True))
     with Sessions(database.dsn, 2) as sessions:
         for order in orders([len(script) for script in scripts]):
-            consumer.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace.action_result")
+            consumer.execute("truncate effect; truncate pgmq.q_hr_default; truncate headrace_internal.action_result")
             consumer.execute("select headrace.send_action('work')")
             sessions.run(scripts, order, lambda: None)
             ended = consumer.execute("select count(*) from headrace.action_result").fetchone()

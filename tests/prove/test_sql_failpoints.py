@@ -45,7 +45,7 @@ async def create_workload(database: Target) -> None:
 
 
 STAGE = """
-insert into headrace.spark_stage
+insert into headrace_internal.spark_stage
     (namespace, query, batch, token, place, topic, type, key, payload, headers, event_id, producer, priority)
 values ('default', 'q', 1, '00000000-0000-4000-8000-000000000001', 0, 'orders', 'row', 'k', '1', '{}',
     '00000000-0000-4000-8000-000000000002', 'spark', 0)"""

@@ -31,7 +31,7 @@ def remembering(database: Target) -> Iterator[Connection]:
     """A connection to a database whose queue only records, and which allows unregistered names."""
     with connect(database) as connection:
         connection.execute(REMEMBER)
-        connection.execute("update headrace.namespace set unknown_names = 'allow'")
+        connection.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         yield connection
 
 

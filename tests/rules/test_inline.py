@@ -29,7 +29,7 @@ def rules_sent(conn: Connection) -> list[str]:
 
 
 def trigger_count(conn: Connection) -> int:
-    row = conn.execute("select count(*) from pg_trigger where tgrelid = 'headrace.outbox'::regclass").fetchone()
+    row = conn.execute("select count(*) from pg_trigger where tgrelid = 'headrace_internal.outbox'::regclass").fetchone()
     assert row is not None
     return row[0]
 

@@ -35,7 +35,7 @@ def shared(server: Server) -> Iterator[Target]:
     target = Target("matching", server.dsn("matching"))
     with connect(target) as conn:
         conn.execute(REMEMBER)
-        conn.execute("update headrace.namespace set unknown_names = 'allow'")
+        conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
     yield target
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("drop database matching with (force)")
@@ -75,7 +75,7 @@ async def fired(target: Target, rules: list[tuple[Condition, str]], subjects: li
             )
         # Past the limits of publish, which have their own tests: a condition must stand anything that is in the log.
         conn.cursor().executemany(
-            """insert into headrace.outbox (topic_id, type, key, payload, headers, emitted_at)
+            """insert into headrace_internal.outbox (topic_id, type, key, payload, headers, emitted_at)
                values (headrace.topic_id(%s), %s, %s, %s::jsonb, %s::jsonb, %s)""",
             [(name, s.type, s.key, jsonb_text(s.payload), jsonb_text(dict(s.headers)), s.emitted_at) for s in subjects],
         )
@@ -117,7 +117,7 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
     # As many constants as ten thousand rules have; no statistics about them, as right after a load.
     conn.execute(
         """with more as (
-               insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+               insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                    priority, delay_s, timing, active, status)
                select n, 1, 'default', 'r' || n, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
                from headrace.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)

@@ -99,7 +99,7 @@ async def test_schedule_that_cannot_be_fired_is_retried_and_the_others_go_on(rep
     reports.execute(
         """create function refuse() returns trigger language plpgsql as
              $$ begin if new.headers ->> 'schedule' = 'bad' then raise 'not today'; end if; return new; end $$;
-           create trigger refuse before insert on headrace.outbox for each row execute function refuse()"""
+           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
     )
     set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()
@@ -109,7 +109,7 @@ async def test_schedule_that_cannot_be_fired_is_retried_and_the_others_go_on(rep
         "failing",
         "not today",
     )
-    reports.execute("drop trigger refuse on headrace.outbox")
+    reports.execute("drop trigger refuse on headrace_internal.outbox")
     set_clock(reports, "2026-03-02T13:00:10Z")
     assert await fire_all(await start()) == 1
     assert get_schedule(reports, "bad").state == "active"
@@ -122,7 +122,7 @@ async def test_error_of_headrace_while_firing_marks_the_schedule_and_keeps_the_t
     reports.execute(
         """create function refuse() returns trigger language plpgsql as
              $$ begin raise 'too many' using errcode = 'HR101'; end $$;
-           create trigger refuse before insert on headrace.outbox for each row execute function refuse()"""
+           create trigger refuse before insert on headrace_internal.outbox for each row execute function refuse()"""
     )
     set_clock(reports, "2026-03-02T13:00:01Z")
     ticker = await start()

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from headrace.core import CorrelatorExists, FeedbackLoop, UnknownCorrelator, encode
+from headrace.core import FeedbackLoop, UnknownCorrelator, encode
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
@@ -82,8 +82,7 @@ def create_correlator(conn: Connection, correlator: Correlator, *, namespace: st
     with map_database_errors():
         parameters = _parameters(correlator, namespace, source, restart=False)
         row = conn.execute(query("correlators/create_correlator"), parameters).fetchone()
-    if row is None:
-        raise CorrelatorExists(f"correlator {correlator.name!r} already exists; change it, or choose another name")
+    assert row is not None
     return int(row[0])
 
 

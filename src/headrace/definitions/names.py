@@ -46,30 +46,33 @@ def list_actions(conn: Connection, *, namespace: str | None = None) -> list[Acti
 
 def register_event_type(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
     """Registers an event type; one that is registered gets the description."""
-    _change(conn, "register", "event_type", name, namespace, description)
+    _register(conn, "event_type", name, description, namespace)
 
 
 def register_action(conn: Connection, name: str, *, description: str | None = None, namespace: str | None = None) -> None:
     """Registers an action; one that is registered gets the description."""
-    _change(conn, "register", "action", name, namespace, description)
+    _register(conn, "action", name, description, namespace)
 
 
 def unregister_event_type(conn: Connection, name: str, *, namespace: str | None = None) -> None:
     """Removes an event type from the registry; rules that name it stay. Raises UnregisteredName."""
-    _change(conn, "unregister", "event_type", name, namespace)
+    _unregister(conn, "event_type", name, namespace)
 
 
 def unregister_action(conn: Connection, name: str, *, namespace: str | None = None) -> None:
     """Removes an action from the registry; rules that name it stay. Raises UnregisteredName."""
-    _change(conn, "unregister", "action", name, namespace)
+    _unregister(conn, "action", name, namespace)
 
 
-def _change(
-    conn: Connection, statement: str, registry: str, name: str, namespace: str | None, description: str | None = None
-) -> None:
-    text = sql.SQL(query(f"definitions/{statement}")).format(registry=sql.Identifier(registry))
+def _register(conn: Connection, registry: str, name: str, description: str | None, namespace: str | None) -> None:
     with map_database_errors():
-        rows = conn.execute(text, {"name": name, "description": description, "namespace": namespace}).rowcount
+        conn.execute("select headrace.register_name(%s, %s, %s, %s)", (registry, name, description, namespace))
+
+
+def _unregister(conn: Connection, registry: str, name: str, namespace: str | None) -> None:
+    text = sql.SQL(query("definitions/unregister")).format(registry=sql.Identifier(registry))
+    with map_database_errors():
+        rows = conn.execute(text, {"name": name, "namespace": namespace}).rowcount
     if not rows:
         noun, group = registry.replace("_", " "), registry.replace("_", "-")
         raise UnregisteredName(f"{noun} {name!r} is not registered; see: headrace {group} list")

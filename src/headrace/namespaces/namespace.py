@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 
 from headrace.db import Connection, map_database_errors, query
 
-Level: TypeAlias = Literal["publish", "consume", "admin"]
+Level: TypeAlias = Literal["publish", "consume", "work", "admin"]
 """What a role may do in a namespace; `admin` includes the others."""
 UnknownNames: TypeAlias = Literal["refuse", "warn", "allow"]
 """What happens to a rule that uses an event type or an action that is not registered."""

@@ -23,6 +23,7 @@ from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
 
+_HANDLE = "select headrace.handle_event_type(%s, %s, %s, %s)"
 _REGISTER = "select headrace.register_node(%s, %s, %s, %s::text[], %s, %s::jsonb, %s)"
 
 
@@ -75,9 +76,7 @@ class Registry:
     async def _create_rules(self, conn: AsyncConnection) -> None:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
         for rule in self._app.event_type_rules:
-            parameters = {"topic": rule.topic, "event_type": rule.event_type, "action": rule.action}
-            for statement in ("register_names", "create_rule"):
-                await conn.execute(query(f"node/{statement}"), parameters | {"namespace": self._app.namespace})
+            await conn.execute(_HANDLE, (rule.event_type, rule.action, rule.topic, self._app.namespace))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from headrace.outbox.statements import Rows
 CHUNK_ROWS = 256
 # The columns that repeat come first: their bytes are built once for all events that share them.
 COLUMNS = ("topic_id", "slot", "type", "producer", "emitted_at", "event_id", "key", "payload", "headers")
-COPY: LiteralString = "copy headrace.outbox (" + ", ".join(COLUMNS) + ") from stdin (format binary)"
+COPY: LiteralString = "copy headrace_internal.outbox (" + ", ".join(COLUMNS) + ") from stdin (format binary)"
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"

@@ -148,4 +148,4 @@ def _fill_expiring(conn: Connection, per_day: int) -> None:
     conn.execute("select set_config('headrace.clock_shift', '', false)")
     # Before retention is set: a log without consumers may be dropped at once.
     conn.execute("select headrace.create_consumer(%s, %s)", (EXPIRING, LAGGARD))
-    conn.execute("update headrace.topic set retention = '1 day' where topic = %s", (EXPIRING,))
+    conn.execute("update headrace_internal.topic set retention = '1 day' where topic = %s", (EXPIRING,))

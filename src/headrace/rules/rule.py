@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from psycopg.rows import class_row
 
-from headrace.core import RuleExists, UnknownRule
+from headrace.core import UnknownRule
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse
@@ -78,8 +78,7 @@ def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, s
     parse(rule.condition)
     with map_database_errors():
         row = conn.execute(query("rules/create_rule"), _parameters(rule, namespace, source)).fetchone()
-    if row is None:
-        raise RuleExists(f"rule {rule.name!r} already exists; change it with alter_rule, or choose another name")
+    assert row is not None
     return int(row[0])
 
 

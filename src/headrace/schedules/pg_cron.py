@@ -58,7 +58,7 @@ async def remove_cron_jobs(target: Target) -> int:
     """Removes all jobs of a database's schedules, for example before it is dropped; returns how many."""
     async with await connect_async(target) as conn:
         removed, _ = await _compare(conn, target, [])
-        await conn.execute("update headrace.schedule set cron_job_id = null where cron_job_id is not null")
+        await conn.execute("update headrace_internal.schedule set cron_job_id = null where cron_job_id is not null")
     return removed or 0
 
 

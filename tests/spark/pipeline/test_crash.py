@@ -56,7 +56,7 @@ async def test_transaction_cut_at_any_statement_is_repeated(
     conn.close()
     other = copy_database()
     with connect(other) as theirs:
-        theirs.execute("update headrace.topic set engine = 'database'")
+        theirs.execute("update headrace_internal.topic set engine = 'database'")
     await run_database(other)
     results: dict[str, object] = {}
     compute = BatchComputer.compute

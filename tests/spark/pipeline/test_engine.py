@@ -151,7 +151,7 @@ async def test_failing_event_is_found_while_the_other_consumers_go_on(
     conn.execute(
         """create function public.refuse() returns trigger language plpgsql as $$ begin
                if new.position >= 12 then raise exception 'no'; end if; return new; end $$;
-           create trigger refuse before insert on headrace.firing for each row execute function public.refuse()"""
+           create trigger refuse before insert on headrace_internal.firing for each row execute function public.refuse()"""
     )
     pipeline = make_pipeline(database, conn)
     await asyncio.to_thread(run_spark, pipeline, batches=20)
@@ -164,7 +164,7 @@ async def test_failing_event_is_found_while_the_other_consumers_go_on(
     assert {position for name, position in at.items() if name != "headrace.rules"} == {24}
     row = conn.execute("select attempts, retry_at is not null, error from headrace.cursor where error is not null").fetchone()
     assert row is not None and row[:2] == (1, True) and "no" in row[2]
-    conn.execute("drop trigger refuse on headrace.firing; update headrace.cursor set retry_at = null")
+    conn.execute("drop trigger refuse on headrace_internal.firing; update headrace_internal.cursor set retry_at = null")
     run_spark(pipeline)
     assert {row[1] for row in read_results(conn)["cursors"]} == {24} and len(RULES) == 4
 

@@ -133,7 +133,7 @@ async def test_timers_of_a_long_silence_are_spread_over_batches_as_in_the_databa
     )
     await compile_everything(database)
     happen_now(conn, "SOLD NEW_CAR")
-    conn.execute("update headrace.log set appended_at = appended_at - interval '20 minutes' where position = 6")
+    conn.execute("update headrace_internal.log set appended_at = appended_at - interval '20 minutes' where position = 6")
     conn.close()
     other = copy_database()
     await run_database(database)

@@ -129,7 +129,7 @@ def test_commit_fails_if_a_server_crash_has_lost_staged_rows(conn: Connection, s
     topic(conn)
     sink_options = options(secret)
     attempt = stage(sink_options, "query", 0, [batch(1, 2)])
-    conn.execute("delete from headrace.spark_stage where place = 1")
+    conn.execute("delete from headrace_internal.spark_stage where place = 1")
     with pytest.raises(Conflict, match="brought 2 rows, and 1 of them are there"):
         commit(sink_options, "query", 0, [attempt])
     commit(sink_options, "query", 0, [stage(sink_options, "query", 0, [batch(1, 2)])])

@@ -15,11 +15,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headrace.core import Conflict
-from headrace.db import Connection, Shards, Target, map_database_errors, query
+from headrace.db import Connection, Shards, Target, map_database_errors
 from headrace.spark.sink.options import SinkOptions
 
 CHUNK_ROWS = 5_000
 COLUMNS = ("place", "topic", "type", "key", "payload", "headers", "event_id", "emitted_at", "producer", "priority")
+_STAGE = """select headrace.stage_rows(%(query)s, %(batch)s, %(token)s, %(place)s::bigint[], %(topic)s::text[], %(type)s::text[],
+    %(key)s::text[], %(payload)s::text[], %(headers)s::text[], %(event_id)s::text[], %(emitted_at)s::timestamptz[],
+    %(producer)s::text[], %(priority)s::integer[], %(namespace)s)"""
 Row = tuple[object, ...]
 Messages = list[WriterCommitMessage | None]
 
@@ -76,7 +79,7 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
 def stage(options: SinkOptions, query_id: str, batch: int, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stages the rows of one attempt on their shards."""
     staged = Staged(query_id, batch, uuid4(), {})
-    parameters = {"namespace": options.namespace, "query": query_id, "batch": batch, "token": staged.token}
+    parameters = {"query": query_id, "batch": batch, "token": staged.token, "namespace": options.namespace}
     shards = Shards(options.access.targets())
     place = 0
     with ExitStack() as stack:
@@ -89,7 +92,7 @@ def stage(options: SinkOptions, query_id: str, batch: int, batches: Iterable[pa.
                     connections[target.name] = stack.enter_context(options.access.connect(target))
                 columns = dict(zip(COLUMNS, map(list, zip(*own, strict=True)), strict=True))
                 with map_database_errors():
-                    connections[target.name].execute(query("spark/stage"), parameters | columns)
+                    connections[target.name].execute(_STAGE, parameters | columns)
                 staged.rows[target.name] = staged.rows.get(target.name, 0) + len(own)
     return staged
 
@@ -111,10 +114,13 @@ def discard(options: SinkOptions, staged: Sequence[Staged]) -> None:
     """Deletes what a failed batch has staged."""
     if not staged:
         return
-    parameters = {"namespace": options.namespace, "query": staged[0].query, "batch": staged[0].batch}
+    tokens = [attempt.token for attempt in staged]
     for target in options.access.targets():
         with options.access.connect(target) as conn, map_database_errors():
-            conn.execute(query("spark/drop_stage"), parameters | {"tokens": [attempt.token for attempt in staged]})
+            conn.execute(
+                "select headrace.drop_staged_rows(%s, %s, %s::uuid[], %s)",
+                (staged[0].query, staged[0].batch, tokens, options.namespace),
+            )
 
 
 def _staged(messages: Messages) -> list[Staged]:

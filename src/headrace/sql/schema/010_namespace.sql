@@ -1,5 +1,5 @@
 -- Namespaces: logical isolation. Every topic belongs to one; 'default' always exists.
-create table headrace.namespace (
+create table headrace_internal.namespace (
     namespace  text        not null,
     created_at timestamptz not null default headrace.clock(),
     -- What happens to a rule whose event type or action is not registered: 'refuse', 'warn' or 'allow'.
@@ -9,4 +9,4 @@ create table headrace.namespace (
     constraint namespace_unknown_names_known check (unknown_names in ('refuse', 'warn', 'allow'))
 );
 
-insert into headrace.namespace (namespace) values ('default');
+insert into headrace_internal.namespace (namespace) values ('default');

@@ -1,6 +1,6 @@
 -- Topics: a named log with partitions. Publishers read this row without locking it.
 -- Whoever locks the row (no key update) may write the topic's log: one sequencer at a time.
-create table headrace.topic (
+create table headrace_internal.topic (
     topic_id      integer     not null generated always as identity,
     namespace     text        not null default 'default',
     topic         text        not null,
@@ -26,7 +26,7 @@ create table headrace.topic (
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),
-    constraint topic_namespace_exists foreign key (namespace) references headrace.namespace (namespace),
+    constraint topic_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace),
     constraint topic_name_rule check (topic ~ '^[a-z][a-z0-9_.-]{0,99}$'),
     constraint topic_partitions_1_to_1024 check (partitions between 1 and 1024),
     constraint topic_time_partition_known check (time_partition in ('day', 'week', 'month')),
@@ -42,5 +42,5 @@ create table headrace_internal.topic_border (
     position   bigint  not null,
     partitions integer not null,
     constraint topic_border_pkey primary key (topic_id, position),
-    constraint topic_border_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+    constraint topic_border_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 );

@@ -5,7 +5,7 @@
 -- so headrace.publish and the library check an event before, and nobody but the owner may insert.
 create sequence headrace_internal.outbox_id_seq as bigint;
 
-create table headrace.outbox (
+create table headrace_internal.outbox (
     -- Assigned in order, committed out of order: it orders the events of one producer, and must never be a cursor.
     id         bigint      not null default nextval('headrace_internal.outbox_id_seq'),
     emitted_at timestamptz not null default headrace.clock(),
@@ -18,20 +18,20 @@ create table headrace.outbox (
     headers    jsonb       not null default '{}',
     producer   text
 ) partition by list (slot);
-create index outbox_order on headrace.outbox (topic_id, id);
+create index outbox_order on headrace_internal.outbox (topic_id, id);
 
-create table headrace_internal.outbox_0 partition of headrace.outbox for values in (0);
+create table headrace_internal.outbox_0 partition of headrace_internal.outbox for values in (0);
 
-create table headrace_internal.outbox_1 partition of headrace.outbox for values in (1);
+create table headrace_internal.outbox_1 partition of headrace_internal.outbox for values in (1);
 
-create table headrace_internal.outbox_2 partition of headrace.outbox for values in (2);
+create table headrace_internal.outbox_2 partition of headrace_internal.outbox for values in (2);
 
-create table headrace_internal.outbox_3 partition of headrace.outbox for values in (3);
+create table headrace_internal.outbox_3 partition of headrace_internal.outbox for values in (3);
 
-create table headrace_internal.outbox_4 partition of headrace.outbox for values in (4);
+create table headrace_internal.outbox_4 partition of headrace_internal.outbox for values in (4);
 
-create table headrace_internal.outbox_5 partition of headrace.outbox for values in (5);
+create table headrace_internal.outbox_5 partition of headrace_internal.outbox for values in (5);
 
-create table headrace_internal.outbox_6 partition of headrace.outbox for values in (6);
+create table headrace_internal.outbox_6 partition of headrace_internal.outbox for values in (6);
 
-create table headrace_internal.outbox_7 partition of headrace.outbox for values in (7);
+create table headrace_internal.outbox_7 partition of headrace_internal.outbox for values in (7);

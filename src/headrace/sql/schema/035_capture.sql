@@ -1,5 +1,5 @@
--- Captures: the tables whose changes become events of a topic. headrace.capture writes them, headrace.publish_rows reads them.
-create table headrace.capture (
+-- Captures: the tables whose changes become events of a topic. headrace_internal.capture writes them, headrace.publish_rows reads them.
+create table headrace_internal.capture (
     captured    regclass    not null,
     topic_id    integer     not null,
     -- The columns whose values form the key; empty for events without a key.
@@ -13,5 +13,5 @@ create table headrace.capture (
     columns     text[],
     created_at  timestamptz not null default headrace.clock(),
     constraint capture_pkey primary key (captured, topic_id),
-    constraint capture_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+    constraint capture_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 );

@@ -1,6 +1,6 @@
 -- The log: every event at its position. One branch per topic (headrace_internal.log_<topic_id>), each partitioned by time.
 -- Only the sequencer writes it; rows are never updated.
-create table headrace.log (
+create table headrace_internal.log (
     position    bigint      not null,
     appended_at timestamptz not null,
     emitted_at  timestamptz not null,
@@ -15,10 +15,10 @@ create table headrace.log (
 ) partition by list (topic_id);
 
 -- Order over the whole topic; its end is the head of the log.
-create index log_position on headrace.log (position);
+create index log_position on headrace_internal.log (position);
 
 -- Order within a partition, for consumers.
-create index log_partition on headrace.log (partition, position);
+create index log_partition on headrace_internal.log (partition, position);
 
 -- To drop an event id published twice, and for trace.
-create index log_event_id on headrace.log (event_id);
+create index log_event_id on headrace_internal.log (event_id);

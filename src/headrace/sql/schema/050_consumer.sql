@@ -1,5 +1,5 @@
 -- Consumers and their cursors.
-create table headrace.consumer (
+create table headrace_internal.consumer (
     consumer_id   integer     not null generated always as identity,
     topic_id      integer     not null,
     consumer      text        not null,
@@ -15,7 +15,7 @@ create table headrace.consumer (
     created_at    timestamptz not null default headrace.clock(),
     constraint consumer_pkey primary key (consumer_id),
     constraint consumer_name_unique unique (topic_id, consumer),
-    constraint consumer_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint consumer_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     constraint consumer_name_rule check (consumer ~ '^[a-z][a-z0-9_.-]{0,99}$'),
     constraint consumer_ordered_by_known check (ordered_by in ('partition', 'topic')),
     constraint consumer_attempts_positive check (attempts_max > 0),
@@ -26,7 +26,7 @@ create table headrace.consumer (
 
 -- The progress of a consumer. Whoever locks the row may handle the partition; the lock ends with the
 -- transaction, so a dead process holds nothing. Partition -1: the one cursor over the whole topic.
-create table headrace.cursor (
+create table headrace_internal.cursor (
     consumer_id integer     not null,
     partition   integer     not null,
     position    bigint      not null,
@@ -39,12 +39,12 @@ create table headrace.cursor (
     single_to   bigint      not null default 0,
     moved_at    timestamptz not null default headrace.clock(),
     constraint cursor_pkey primary key (consumer_id, partition),
-    constraint cursor_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
+    constraint cursor_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,
     constraint cursor_state_known check (state in ('running', 'stopped'))
 ) with (fillfactor = 50);
 
 -- Events a consumer could not handle ('dead'), and later events of the same key that wait behind them ('behind').
-create table headrace.dead_letter (
+create table headrace_internal.dead_letter (
     dead_letter_id bigint   not null generated always as identity,
     consumer_id integer     not null,
     partition   integer     not null,
@@ -62,12 +62,12 @@ create table headrace.dead_letter (
     ended_at    timestamptz,
     constraint dead_letter_pkey primary key (dead_letter_id),
     constraint dead_letter_once unique (consumer_id, position),
-    constraint dead_letter_consumer_exists foreign key (consumer_id) references headrace.consumer (consumer_id) on delete cascade,
+    constraint dead_letter_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,
     constraint dead_letter_state_known check (state in ('dead', 'behind', 'redrive', 'redriven', 'discarded'))
 );
 
 -- The keys that are held back: read for every batch.
-create index dead_letter_held on headrace.dead_letter (consumer_id, key) where state in ('dead', 'behind', 'redrive');
+create index dead_letter_held on headrace_internal.dead_letter (consumer_id, key) where state in ('dead', 'behind', 'redrive');
 
 -- Dead letters to be handled again, in order.
-create index dead_letter_redrive on headrace.dead_letter (consumer_id, partition, position) where state = 'redrive';
+create index dead_letter_redrive on headrace_internal.dead_letter (consumer_id, partition, position) where state = 'redrive';

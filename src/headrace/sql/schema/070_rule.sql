@@ -1,27 +1,27 @@
--- The registered event types and actions of a namespace. headrace.namespace.unknown_names says what happens to other names.
-create table headrace.event_type (
+-- The registered event types and actions of a namespace. headrace_internal.namespace.unknown_names says what happens to other names.
+create table headrace_internal.event_type (
     namespace   text        not null default headrace.current_namespace(),
     event_type  text        not null,
     description text,
     created_at  timestamptz not null default headrace.clock(),
     constraint event_type_pkey primary key (namespace, event_type),
-    constraint event_type_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint event_type_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
     constraint event_type_name_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
 );
 
-create table headrace.action (
+create table headrace_internal.action (
     namespace   text        not null default headrace.current_namespace(),
     action      text        not null,
     description text,
     created_at  timestamptz not null default headrace.clock(),
     constraint action_pkey primary key (namespace, action),
-    constraint action_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint action_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
     constraint action_name_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
 );
 
 -- Rules: insert, update and delete manage them. Triggers record every change as a version and notify the compilers.
 -- status, error, version and since_position are for reading; the truth about them is in rule_version.
-create table headrace.rule (
+create table headrace_internal.rule (
     rule_id    integer     not null generated always as identity,
     namespace  text        not null default headrace.current_namespace(),
     rule       text        not null,
@@ -44,7 +44,7 @@ create table headrace.rule (
     since_position bigint,
     constraint rule_pkey primary key (rule_id),
     constraint rule_name_unique unique (namespace, rule),
-    constraint rule_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint rule_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     constraint rule_name_rule check (rule ~ '^[A-Za-z_][A-Za-z0-9_.:/ -]{0,199}$'),
     constraint rule_event_type_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
     constraint rule_action_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
@@ -54,14 +54,14 @@ create table headrace.rule (
     constraint rule_timing_known check (timing in ('after', 'inline')),
     constraint rule_status_known check (status in ('pending', 'valid', 'invalid'))
 );
-create index rule_topic on headrace.rule (topic_id);
+create index rule_topic on headrace_internal.rule (topic_id);
 
 -- Rows whose status is not final yet.
-create index rule_pending on headrace.rule (rule_id) where status = 'pending';
+create index rule_pending on headrace_internal.rule (rule_id) where status = 'pending';
 
 -- Every version of every rule, also of dropped ones. Active from since_position to until_position, both included;
 -- never active if since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace.rule_version (
+create table headrace_internal.rule_version (
     version_id bigint      not null generated always as identity,
     rule_id    integer     not null,
     version    integer     not null,
@@ -89,15 +89,15 @@ create table headrace.rule_version (
     until_at   timestamptz,
     constraint rule_version_pkey primary key (version_id),
     constraint rule_version_unique unique (rule_id, version),
-    constraint rule_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint rule_version_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     constraint rule_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 
 -- Versions that wait for the compiler; their topics must not continue before it is done.
-create index rule_version_pending on headrace.rule_version (topic_id, version_id) where status = 'pending';
+create index rule_version_pending on headrace_internal.rule_version (topic_id, version_id) where status = 'pending';
 
 -- The versions that were active at a position.
-create index rule_version_in_force on headrace.rule_version (topic_id, since_position) where since_position is not null;
+create index rule_version_in_force on headrace_internal.rule_version (topic_id, since_position) where since_position is not null;
 
 -- Shapes: conditions of a topic that differ only in their constants. Each is one join of the topic's match function.
 create table headrace_internal.rule_shape (
@@ -106,7 +106,7 @@ create table headrace_internal.rule_shape (
     timing   text    not null,
     shape    text    not null,
     constraint rule_shape_pkey primary key (shape_id),
-    constraint rule_shape_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+    constraint rule_shape_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 );
 
 -- By checksum: the text of a shape may be longer than an index entry.
@@ -125,13 +125,13 @@ create table headrace_internal.rule_match (
     moments    timestamptz[],
     constraint rule_match_pkey primary key (version_id),
     constraint rule_match_shape_exists foreign key (shape_id) references headrace_internal.rule_shape (shape_id) on delete cascade,
-    constraint rule_match_version_exists foreign key (version_id) references headrace.rule_version (version_id) on delete cascade
+    constraint rule_match_version_exists foreign key (version_id) references headrace_internal.rule_version (version_id) on delete cascade
 );
 create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key);
 
 -- Firings: which version fired on which event, with which action. An inline firing gets its position when the rules'
 -- cursor reaches the event. Kept as long as the event: headrace_internal.forget_lineage.
-create table headrace.firing (
+create table headrace_internal.firing (
     firing_id  bigint      not null generated always as identity,
     topic_id   integer     not null,
     position   bigint,
@@ -146,7 +146,7 @@ create table headrace.firing (
 );
 
 -- Firings by event; those without a position are at the end.
-create index firing_position on headrace.firing (topic_id, position);
+create index firing_position on headrace_internal.firing (topic_id, position);
 
 -- A match of a rule: all that a firing and its action need of the event.
 create type headrace_internal.rule_hit as (

@@ -4,11 +4,11 @@ create table headrace_internal.queue (
     -- An idle node waits for a notification: a sender must send a NOTIFY at commit. Otherwise it must not.
     asleep    boolean not null default true,
     constraint queue_pkey primary key (namespace),
-    constraint queue_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade
+    constraint queue_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade
 ) with (fillfactor = 50);
 
 -- Nodes: processes that run handlers. Alive while they heartbeat; see the view headrace.node_state.
-create table headrace.node (
+create table headrace_internal.node (
     node_id      uuid        not null,
     namespace    text        not null,
     name         text        not null,
@@ -22,13 +22,13 @@ create table headrace.node (
     -- The actions it handles. An action that no node handles becomes a dead letter.
     handlers     text[]      not null default '{}',
     constraint node_pkey primary key (node_id),
-    constraint node_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade,
+    constraint node_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
     constraint node_metadata_object check (jsonb_typeof(metadata) = 'object')
 ) with (fillfactor = 50);
 
 -- Results of actions: 'done', or 'dead' (there is a dead letter). An action that was redriven has one row per result.
 -- Written in the transaction that deletes the action from the queue; deleted by age.
-create table headrace.action_result (
+create table headrace_internal.action_result (
     ended_at   timestamptz not null,
     action_id  uuid        not null,
     node_id    uuid,
@@ -39,13 +39,13 @@ create table headrace.action_result (
     outcome    text        not null,
     constraint action_result_outcome_known check (outcome in ('done', 'dead'))
 );
-create index action_result_action on headrace.action_result (action_id);
+create index action_result_action on headrace_internal.action_result (action_id);
 
 -- Not brin: a range of pages keeps its oldest time when rows are deleted, so after a while every range would look old.
-create index action_result_age on headrace.action_result (ended_at);
+create index action_result_age on headrace_internal.action_result (ended_at);
 
 -- Attempts that failed, and what followed: 'retry' at a time, or 'dead'.
-create table headrace.attempt (
+create table headrace_internal.attempt (
     failed_at  timestamptz not null default headrace.clock(),
     action_id  uuid        not null,
     node_id    uuid,
@@ -59,10 +59,10 @@ create table headrace.attempt (
     retry_at   timestamptz,
     constraint attempt_follows_known check (follows in ('retry', 'dead'))
 );
-create index attempt_action on headrace.attempt (action_id);
-create index attempt_age on headrace.attempt (failed_at);
+create index attempt_action on headrace_internal.attempt (action_id);
+create index attempt_age on headrace_internal.attempt (failed_at);
 
-create trigger namespace_queues after insert or delete on headrace.namespace
+create trigger namespace_queues after insert or delete on headrace_internal.namespace
 for each row execute function headrace_internal.follow_namespace();
 
-select headrace_internal.create_queue(n.namespace) from headrace.namespace n;
+select headrace_internal.create_queue(n.namespace) from headrace_internal.namespace n;

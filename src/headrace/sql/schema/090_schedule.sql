@@ -1,6 +1,6 @@
 -- Schedules: a cron expression in a time zone, and the event to emit at every tick.
 -- Only the library evaluates the expression; it writes the coming ticks into schedule_due, and SQL fires them.
-create table headrace.schedule (
+create table headrace_internal.schedule (
     schedule_id   integer     not null generated always as identity,
     -- The ids of its events derive from it: no schedule of another database produces the same ids.
     uid           uuid        not null default headrace.uuid_v7(),
@@ -33,8 +33,8 @@ create table headrace.schedule (
     created_at    timestamptz not null default headrace.clock(),
     constraint schedule_pkey primary key (schedule_id),
     constraint schedule_name_unique unique (namespace, schedule),
-    constraint schedule_namespace_exists foreign key (namespace) references headrace.namespace (namespace),
-    constraint schedule_topic_exists foreign key (topic_id) references headrace.topic (topic_id),
+    constraint schedule_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace),
+    constraint schedule_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id),
     constraint schedule_name_rule check (schedule ~ '^[a-z][a-z0-9_.-]{0,99}$'),
     constraint schedule_missed_known check (missed in ('skip', 'one', 'all')),
     constraint schedule_missed_max_1_to_1000 check (missed_max between 1 and 1000),
@@ -42,19 +42,19 @@ create table headrace.schedule (
 );
 
 -- Coming ticks, computed ahead.
-create table headrace.schedule_due (
+create table headrace_internal.schedule_due (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     constraint schedule_due_pkey primary key (schedule_id, tick_at),
     constraint schedule_due_schedule_exists foreign key (schedule_id)
-        references headrace.schedule (schedule_id) on delete cascade
+        references headrace_internal.schedule (schedule_id) on delete cascade
 );
 
 -- The next tick of all schedules.
-create index schedule_due_next on headrace.schedule_due (tick_at);
+create index schedule_due_next on headrace_internal.schedule_due (tick_at);
 
 -- Past ticks and their outcome. One row per tick, written in the transaction that publishes its event.
-create table headrace.schedule_tick (
+create table headrace_internal.schedule_tick (
     schedule_id integer     not null,
     tick_at     timestamptz not null,
     outcome     text        not null,
@@ -62,7 +62,7 @@ create table headrace.schedule_tick (
     fired_at    timestamptz not null default headrace.clock(),
     constraint schedule_tick_once primary key (schedule_id, tick_at),
     constraint schedule_tick_schedule_exists foreign key (schedule_id)
-        references headrace.schedule (schedule_id) on delete cascade,
+        references headrace_internal.schedule (schedule_id) on delete cascade,
     constraint schedule_tick_outcome_known check (outcome in ('fired', 'skipped', 'manual')),
     constraint schedule_tick_has_its_event check ((event_id is null) = (outcome = 'skipped'))
 );

@@ -1,6 +1,6 @@
 -- Correlators: an ECL pattern over a topic, one machine per key. Insert, update and delete manage them; triggers record every change
 -- as a version and notify the compilers. status, error, version and since_position are for reading; the truth is in correlator_version.
-create table headrace.correlator (
+create table headrace_internal.correlator (
     correlator_id integer  not null generated always as identity,
     namespace  text        not null default headrace.current_namespace(),
     correlator text        not null,
@@ -30,7 +30,7 @@ create table headrace.correlator (
     since_position bigint,
     constraint correlator_pkey primary key (correlator_id),
     constraint correlator_name_unique unique (namespace, correlator),
-    constraint correlator_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint correlator_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     -- It is part of a consumer's name.
     constraint correlator_name_rule check (correlator ~ '^[a-z][a-z0-9_.-]{0,79}$'),
     constraint correlator_pattern_300000_bytes check (octet_length(pattern) <= 300000),
@@ -40,14 +40,14 @@ create table headrace.correlator (
     constraint correlator_evidence_0_to_10000 check (evidence_max between 0 and 10000),
     constraint correlator_status_known check (status in ('pending', 'valid', 'invalid'))
 );
-create index correlator_topic on headrace.correlator (topic_id);
+create index correlator_topic on headrace_internal.correlator (topic_id);
 
 -- Rows whose status is not final yet.
-create index correlator_pending on headrace.correlator (correlator_id) where status = 'pending';
+create index correlator_pending on headrace_internal.correlator (correlator_id) where status = 'pending';
 
 -- Every version of every correlator, also of dropped ones. Active from since_position to until_position, both included;
 -- never active if since_position is null (pending, invalid, not active, or the deletion itself).
-create table headrace.correlator_version (
+create table headrace_internal.correlator_version (
     version_id bigint      not null generated always as identity,
     correlator_id integer  not null,
     version    integer     not null,
@@ -81,15 +81,15 @@ create table headrace.correlator_version (
     restarted  bigint,
     constraint correlator_version_pkey primary key (version_id),
     constraint correlator_version_unique unique (correlator_id, version),
-    constraint correlator_version_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade,
+    constraint correlator_version_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     constraint correlator_version_status_known check (status in ('pending', 'valid', 'invalid'))
 );
 
 -- Versions that wait for the compiler; their correlators must not continue before it is done.
-create index correlator_version_pending on headrace.correlator_version (correlator_id, version_id) where status = 'pending';
+create index correlator_version_pending on headrace_internal.correlator_version (correlator_id, version_id) where status = 'pending';
 
 -- The active compiled table, one per correlator: the layout of docs/ecl-table.md as JSON, and for a simple one its arrays.
-create table headrace.correlator_table (
+create table headrace_internal.correlator_table (
     correlator_id integer  not null,
     version_id  bigint     not null,
     consumer_id integer    not null,
@@ -111,13 +111,13 @@ create table headrace.correlator_table (
     forget_from text       collate "C" not null default '',
     constraint correlator_table_pkey primary key (correlator_id),
     constraint correlator_table_correlator_exists foreign key (correlator_id)
-        references headrace.correlator (correlator_id) on delete cascade,
+        references headrace_internal.correlator (correlator_id) on delete cascade,
     constraint correlator_table_consumer_exists foreign key (consumer_id)
-        references headrace.consumer (consumer_id) on delete cascade
+        references headrace_internal.consumer (consumer_id) on delete cascade
 );
 
 -- Instances: the state of a key's machine. With a simple table, a key without a row is at the start.
-create table headrace.correlator_instance (
+create table headrace_internal.correlator_instance (
     correlator_id integer  not null,
     -- '' for a correlator without a key.
     key         text       collate "C" not null,
@@ -134,15 +134,15 @@ create table headrace.correlator_instance (
     evidence_total integer not null default 0,
     constraint correlator_instance_pkey primary key (correlator_id, key),
     constraint correlator_instance_correlator_exists foreign key (correlator_id)
-        references headrace.correlator (correlator_id) on delete cascade
+        references headrace_internal.correlator (correlator_id) on delete cascade
 ) with (fillfactor = 70);
 
 -- Timers that are due.
-create index correlator_instance_due on headrace.correlator_instance (correlator_id, deadline) where deadline is not null;
+create index correlator_instance_due on headrace_internal.correlator_instance (correlator_id, deadline) where deadline is not null;
 
 -- Outputs of correlators: which version pushed which token for which key, on which event or by a timer (position is null), from
 -- which evidence, and what it became. Kept as long as the event: headrace_internal.forget_lineage.
-create table headrace.correlation (
+create table headrace_internal.correlation (
     correlation_id bigint  not null generated always as identity,
     topic_id    integer    not null,
     version_id  bigint     not null,
@@ -166,5 +166,5 @@ create table headrace.correlation (
     constraint correlation_once unique nulls not distinct (version_id, key, position, output_at, place),
     constraint correlation_becomes_known check (becomes in ('action', 'event'))
 );
-create index correlation_position on headrace.correlation (topic_id, position) where position is not null;
-create index correlation_timer on headrace.correlation (topic_id, output_at) where position is null;
+create index correlation_position on headrace_internal.correlation (topic_id, position) where position is not null;
+create index correlation_timer on headrace_internal.correlation (topic_id, output_at) where position is null;

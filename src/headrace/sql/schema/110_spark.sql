@@ -8,12 +8,12 @@ create table headrace_internal.spark_batch (
     rows         bigint      not null,
     committed_at timestamptz not null default headrace.clock(),
     constraint spark_batch_pkey primary key (namespace, query, batch),
-    constraint spark_batch_namespace_exists foreign key (namespace) references headrace.namespace (namespace) on delete cascade
+    constraint spark_batch_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade
 );
 
 -- Rows that Spark's tasks have written and the driver has not committed yet. Unlogged: a crash of the server empties it, the
 -- commit then finds too few rows and fails, and Spark repeats the batch.
-create unlogged table headrace.spark_stage (
+create unlogged table headrace_internal.spark_stage (
     namespace  text        not null,
     query      text        not null,
     batch      bigint      not null,
@@ -35,4 +35,4 @@ create unlogged table headrace.spark_stage (
 );
 
 -- The rows of a batch, in the order of the frame.
-create index spark_stage_order on headrace.spark_stage (namespace, query, batch, token, place);
+create index spark_stage_order on headrace_internal.spark_stage (namespace, query, batch, token, place);

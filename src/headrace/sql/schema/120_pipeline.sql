@@ -1,5 +1,5 @@
 -- Pipelines: the process that runs the rules and correlators of a topic on Spark, and its totals. One row per topic that ever had one.
-create table headrace.pipeline (
+create table headrace_internal.pipeline (
     topic_id     integer     not null,
     -- One run of one process.
     run_id       uuid        not null,
@@ -16,11 +16,11 @@ create table headrace.pipeline (
     -- The error of the last attempt; null if it succeeded.
     error        text,
     constraint pipeline_pkey primary key (topic_id),
-    constraint pipeline_topic_exists foreign key (topic_id) references headrace.topic (topic_id) on delete cascade
+    constraint pipeline_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 ) with (fillfactor = 50);
 
 -- The ledger: one row per batch, committed together with the batch. The last thousand of a topic are kept.
-create table headrace.pipeline_batch (
+create table headrace_internal.pipeline_batch (
     topic_id      integer     not null,
     batch         bigint      not null,
     run_id        uuid        not null,
@@ -35,5 +35,5 @@ create table headrace.pipeline_batch (
     took_ms       double precision not null,
     committed_at  timestamptz not null default headrace.clock(),
     constraint pipeline_batch_pkey primary key (topic_id, batch),
-    constraint pipeline_batch_pipeline_exists foreign key (topic_id) references headrace.pipeline (topic_id) on delete cascade
+    constraint pipeline_batch_pipeline_exists foreign key (topic_id) references headrace_internal.pipeline (topic_id) on delete cascade
 );

@@ -1,14 +1,15 @@
 -- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled).
 -- Indexes: log_partition, log_position.
-create or replace view headrace.consumer_lag as
+create or replace view headrace.consumer_lag with (security_barrier) as
 select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.attempts, u.retry_at, u.error,
     behind.events as lag_events,
     coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s
-from headrace.consumer c
-join headrace.topic t on t.topic_id = c.topic_id
-join headrace.cursor u on u.consumer_id = c.consumer_id
+from headrace_internal.consumer c
+join headrace_internal.topic t on t.topic_id = c.topic_id
+join headrace_internal.cursor u on u.consumer_id = c.consumer_id
 cross join lateral (
     select count(*) as events, min(l.appended_at) as oldest_at
-    from headrace.log l
+    from headrace_internal.log l
     where l.topic_id = t.topic_id and l.position > u.position and (u.partition = -1 or l.partition = u.partition)
-) behind;
+) behind
+where t.namespace in (select k.namespace from headrace_internal.caller_level k where k.level = 'consume');

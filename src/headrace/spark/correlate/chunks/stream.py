@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from headrace.core import HeadraceError
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.schema import event_schema
@@ -37,7 +36,7 @@ _TYPES = {"type": "string", "offset": "bigint", "event_id": "string", "topic": "
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
-class Unfit(HeadraceError):
+class Unfit(Exception):
     """A file does not match the schema of its frame, so only Spark can read it."""
 
 

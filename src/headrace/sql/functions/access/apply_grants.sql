@@ -12,7 +12,7 @@ begin
             and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
         union all
         select format('revoke all on %s from %s', q.queue_table, p_role)
-        from headrace.namespace n cross join lateral headrace_internal.queue_tables(n.namespace) q (queue_table)
+        from headrace_internal.namespace n cross join lateral headrace_internal.queue_tables(n.namespace) q (queue_table)
     loop
         execute v_statement;
     end loop;
@@ -20,25 +20,25 @@ begin
     execute format('revoke all on schema headrace, headrace_internal from %s', p_role);
     for v_statement in
         select format('grant usage on schema headrace to %s', p_role)
-        from headrace.namespace_grant g where g.role = p_role
+        from headrace_internal.namespace_grant g where g.role = p_role
         union
         select format('grant %s on headrace.%I to %s', t.privileges, t.relation, p_role)
-        from headrace.namespace_grant g cross join lateral headrace_internal.level_tables(g.level) t
+        from headrace_internal.namespace_grant g cross join lateral headrace_internal.level_views(g.level) t
         where g.role = p_role
         union
         select format('grant execute on function %s to %s', f.oid::regprocedure, p_role)
-        from headrace.namespace_grant g
+        from headrace_internal.namespace_grant g
         cross join lateral headrace_internal.level_functions(g.level) n (name)
         join pg_proc f on f.pronamespace in ('headrace'::regnamespace, 'headrace_internal'::regnamespace) and f.proname = n.name
         where g.role = p_role
         union
         select format('grant %s on %s to %s',
             case g.level when 'publish' then 'insert, select (msg_id)' else 'select, insert, update, delete' end, q.queue_table, p_role)
-        from headrace.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q (queue_table)
+        from headrace_internal.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q (queue_table)
         where g.role = p_role and (g.level <> 'publish' or q.queue_table::text !~ '(\ma_|_dlq$)')
         union
         select format('grant usage on schema pgmq to %s', p_role)
-        from headrace.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q
+        from headrace_internal.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q
         where g.role = p_role
     loop
         execute v_statement;

@@ -10,14 +10,14 @@ begin
         return;
     end if;
     v_namespace := case p_kind
-        when 'topic' then (select t.namespace from headrace.topic t where t.topic_id = p_id)
-        when 'schedule' then (select s.namespace from headrace.schedule s where s.schedule_id = p_id)
+        when 'topic' then (select t.namespace from headrace_internal.topic t where t.topic_id = p_id)
+        when 'schedule' then (select s.namespace from headrace_internal.schedule s where s.schedule_id = p_id)
         when 'consumer' then (
-            select t.namespace from headrace.consumer c join headrace.topic t on t.topic_id = c.topic_id where c.consumer_id = p_id)
+            select t.namespace from headrace_internal.consumer c join headrace_internal.topic t on t.topic_id = c.topic_id where c.consumer_id = p_id)
         when 'dead letter' then (
-            select t.namespace from headrace.dead_letter d
-            join headrace.consumer c on c.consumer_id = d.consumer_id
-            join headrace.topic t on t.topic_id = c.topic_id where d.dead_letter_id = p_id) end;
+            select t.namespace from headrace_internal.dead_letter d
+            join headrace_internal.consumer c on c.consumer_id = d.consumer_id
+            join headrace_internal.topic t on t.topic_id = c.topic_id where d.dead_letter_id = p_id) end;
     if v_namespace is null or not headrace_internal.holds_level(p_caller, p_level, v_namespace) then
         raise exception 'permission denied for % %', p_kind, p_id
             using errcode = '42501', hint = format('It takes the level %s in its namespace: see headrace.grant_namespace.', p_level);

@@ -8,7 +8,7 @@ begin
         return true;
     end if;
     return pg_has_role(p_caller, current_user, 'usage') or exists (
-        select from headrace.namespace_grant g
-        where g.namespace = p_namespace and (p_level = 'any' or g.level in (p_level, 'admin')) and pg_has_role(p_caller, g.role, 'usage'));
+        select from headrace_internal.namespace_grant g
+        where g.namespace = p_namespace and headrace_internal.level_includes(g.level, p_level) and pg_has_role(p_caller, g.role, 'usage'));
 end
 $$;

@@ -5,18 +5,21 @@ language sql immutable
 as $$
     select f.name from (values
         ('any', '{clock,current_namespace,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,copy_route,
-            event_within_limits,time_within_limits,json_depth,json_number_too_big,granted,granted_topics}'::text[]),
-        ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,commit_spark_batch}'),
+            event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,readable_event_types,readable_actions}'::text[]),
+        ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
+            commit_spark_batch}'),
         ('consume', '{log_head,log_clock,is_archived,archived_from,
             create_consumer,drop_consumer,claim,advance,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
-            schedule_id,next_ticks,unknown_outputs,
-            register_node,deregister_node,heartbeat,ack_actions,extend_actions,release_actions,fail_action,bury_actions,
-            bury_unhandled,queue_state,rest_queue,action_dead_letters,group_dead_letters,edit_dead_letter,redrive_actions,
-            purge_dead_letters}'),
-        ('admin', '{create_topic,alter_topic,drop_topic,set_engine,capture,capture_rows,drop_capture_triggers,release_capture,
-            create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,plan_schedule,run_schedule,run_schedule_now,
-            keep_until_archived,record_archive,time_partitions,may_write}')
+            schedule_id,next_ticks,unknown_outputs,readable_rules,readable_correlators,readable_schedules,queue_state,
+            action_dead_letters,group_dead_letters}'),
+        ('work', '{register_node,deregister_node,heartbeat,claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
+            extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,rest_queue,edit_dead_letter,
+            redrive_actions,purge_dead_letters}'),
+        ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,
+            drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
+            plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,write_definition,
+            register_name,handle_event_type}')
     ) l (level, names)
     cross join unnest(l.names) f (name)
-    where p_level = 'admin' or l.level in (p_level, 'any')
+    where headrace_internal.level_includes(p_level, l.level)
 $$;

@@ -28,7 +28,7 @@ begin
         return 0;
     end if;
     perform pgmq.send_batch(v_queue || '_dlq', v_letters, null::jsonb[], headrace.clock());
-    insert into headrace.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
+    insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
     select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
         v_namespace, l.letter -> 'action' ->> 'action', 'dead'
     from unnest(v_letters) l (letter)

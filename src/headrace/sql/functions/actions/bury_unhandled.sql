@@ -1,17 +1,21 @@
 -- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
 -- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
-create or replace function headrace.bury_unhandled(p_grace_s double precision default 5, p_namespace text default null) returns integer
+create or replace function headrace.bury_unhandled(
+    p_grace_s double precision default 5, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace.current_namespace(p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
     v_known     text[];
     v_row       record;
     v_buried    integer := 0;
 begin
     select coalesce(array_agg(distinct h.action), '{}') into v_known
-    from headrace.node n cross join unnest(n.handlers) h (action)
+    from headrace_internal.node n cross join unnest(n.handlers) h (action)
     where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds';
     for v_row in execute format($sql$
         select d.action, array_agg(d.msg_id) as msg_ids

@@ -4,6 +4,6 @@ language sql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    update headrace.node n set stopped_at = headrace.clock()
+    update headrace_internal.node n set stopped_at = headrace.clock()
     where n.node_id = p_node_id and headrace_internal.holds_level(p_caller, 'consume', n.namespace)
 $$;

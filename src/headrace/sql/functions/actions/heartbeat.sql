@@ -6,7 +6,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    update headrace.node n set heartbeat_at = headrace.clock(), stopped_at = null
+    update headrace_internal.node n set heartbeat_at = headrace.clock(), stopped_at = null
     where n.node_id = p_node_id and headrace_internal.holds_level(p_caller, 'consume', n.namespace);
     return found;
 end

@@ -16,8 +16,8 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
 begin
-    delete from headrace.node n where n.namespace = v_namespace and n.heartbeat_at < headrace.clock() - interval '1 day';
-    insert into headrace.node as node (node_id, namespace, name, description, metadata, version, handlers)
+    delete from headrace_internal.node n where n.namespace = v_namespace and n.heartbeat_at < headrace.clock() - interval '1 day';
+    insert into headrace_internal.node as node (node_id, namespace, name, description, metadata, version, handlers)
     values (p_node_id, v_namespace, p_name, p_description, p_metadata, p_version, p_handlers)
     on conflict on constraint node_pkey do update set heartbeat_at = headrace.clock(), stopped_at = null
     where node.namespace = excluded.namespace;

@@ -19,12 +19,12 @@ declare
     v_trimmed integer := 0;
 begin
     loop
-        delete from headrace.action_result r where r.ctid = any (array(
-            select o.ctid from headrace.action_result o
+        delete from headrace_internal.action_result r where r.ctid = any (array(
+            select o.ctid from headrace_internal.action_result o
             where o.ended_at < v_before order by o.ended_at limit p_piece for update skip locked));
         get diagnostics v_results = row_count;
-        delete from headrace.attempt a where a.ctid = any (array(
-            select o.ctid from headrace.attempt o
+        delete from headrace_internal.attempt a where a.ctid = any (array(
+            select o.ctid from headrace_internal.attempt o
             where o.failed_at < v_before order by o.failed_at limit p_piece for update skip locked));
         get diagnostics v_piece = row_count;
         v_trimmed := v_trimmed + v_results + v_piece;

@@ -9,6 +9,6 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace, p_topic);
 begin
-    update headrace.topic t set archive = p_archive where t.topic_id = headrace.topic_id(p_topic, v_namespace);
+    update headrace_internal.topic t set archive = p_archive where t.topic_id = headrace.topic_id(p_topic, v_namespace);
 end
 $$;

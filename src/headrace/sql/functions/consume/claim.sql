@@ -29,12 +29,12 @@ declare
     v_claimed  integer := 0;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
-    select c.topic_id into v_topic_id from headrace.consumer c where c.consumer_id = p_consumer_id;
+    select c.topic_id into v_topic_id from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     v_bound := headrace_internal.consumer_bound(p_consumer_id, v_topic_id);
     -- One partition after the other: under load the first one has events.
     <<partitions>>
     for v_next in
-        select c.partition, c.position, c.attempts, c.single_to from headrace.cursor c
+        select c.partition, c.position, c.attempts, c.single_to from headrace_internal.cursor c
         where c.consumer_id = p_consumer_id
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         order by c.moved_at
@@ -48,7 +48,7 @@ begin
                 v_cursor := v_next;
             else
                 select c.partition, c.position, c.attempts, c.single_to into v_cursor
-                from headrace.cursor c
+                from headrace_internal.cursor c
                 where c.consumer_id = p_consumer_id and c.partition = v_next.partition
                     and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
                 for no key update skip locked;
@@ -58,13 +58,13 @@ begin
             if v_cursor.partition < 0 then
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace.log l
+                    select l.position, l.appended_at from headrace_internal.log l
                     where l.topic_id = v_topic_id and l.position > v_cursor.position order by l.position limit v_max
                 ) d;
             else
                 select max(d.position), count(*), min(d.appended_at) into upto, events, v_oldest
                 from (
-                    select l.position, l.appended_at from headrace.log l
+                    select l.position, l.appended_at from headrace_internal.log l
                     where l.topic_id = v_topic_id and l.partition = v_cursor.partition
                         and l.position > v_cursor.position and l.position <= v_bound
                     order by l.position limit v_max

@@ -12,10 +12,10 @@ begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     return query
     select d.dead_letter_id, d.partition, d.position
-    from headrace.dead_letter d
-    join headrace.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
+    from headrace_internal.dead_letter d
+    join headrace_internal.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
     where d.consumer_id = p_consumer_id and d.state = 'redrive' and d.position <= c.position
-        and not exists (select from headrace.dead_letter e
+        and not exists (select from headrace_internal.dead_letter e
             where e.consumer_id = d.consumer_id and e.key = d.key and e.position < d.position
                 and e.state in ('dead', 'behind', 'redrive'))
     order by d.position

@@ -7,7 +7,7 @@ as $$
     from headrace_internal.topic_border b
     where b.topic_id = p_topic_id and b.position > 0
         and exists (
-            select from headrace.cursor c
+            select from headrace_internal.cursor c
             where c.consumer_id = p_consumer_id and c.partition >= 0 and c.position < b.position
                 and headrace_internal.next_position(p_topic_id, c.partition, c.position) <= b.position)
 $$;

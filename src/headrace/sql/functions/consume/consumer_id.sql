@@ -8,10 +8,10 @@ declare
     v_known       text;
 begin
     select c.consumer_id into v_consumer_id
-    from headrace.consumer c where c.topic_id = v_topic_id and c.consumer = p_consumer;
+    from headrace_internal.consumer c where c.topic_id = v_topic_id and c.consumer = p_consumer;
     if v_consumer_id is null then
         select string_agg(c.consumer, ', ' order by c.consumer) into v_known
-        from headrace.consumer c where c.topic_id = v_topic_id;
+        from headrace_internal.consumer c where c.topic_id = v_topic_id;
         raise exception 'topic "%" has no consumer "%"', p_topic, p_consumer
             using errcode = 'HR102', hint = format('Known consumers: %s.', coalesce(v_known, 'none'));
     end if;

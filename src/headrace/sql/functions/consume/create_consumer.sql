@@ -28,14 +28,14 @@ begin
         raise exception 'a consumer starts at "earliest" or "latest", not at "%"', p_start using errcode = 'HR300';
     end if;
     select t.topic_id, t.partitions, t.dropped_to into v_topic
-    from headrace.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
+    from headrace_internal.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     select c.consumer_id, c.ordered_by into v_consumer
-    from headrace.consumer c where c.topic_id = v_topic.topic_id and c.consumer = p_consumer;
+    from headrace_internal.consumer c where c.topic_id = v_topic.topic_id and c.consumer = p_consumer;
     if found and v_consumer.ordered_by <> p_ordered_by then
         raise exception 'consumer "%" is ordered by %, not by %', p_consumer, v_consumer.ordered_by, p_ordered_by
             using errcode = 'HR202', hint = 'Drop the consumer, or give the new one another name.';
     end if;
-    insert into headrace.consumer as c
+    insert into headrace_internal.consumer as c
         (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order)
     values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order)
     on conflict on constraint consumer_name_unique do update
@@ -45,7 +45,7 @@ begin
     v_position := case when p_start = 'latest'
         then coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to)
         else v_topic.dropped_to end;
-    insert into headrace.cursor (consumer_id, partition, position)
+    insert into headrace_internal.cursor (consumer_id, partition, position)
     select v_consumer.consumer_id, p.partition, v_position
     from generate_series(case when p_ordered_by = 'topic' then -1 else 0 end,
         case when p_ordered_by = 'topic' then -1 else v_topic.partitions - 1 end) p (partition)

@@ -6,13 +6,13 @@ as $$
 declare
     v_consumer_id integer;
 begin
-    insert into headrace.consumer (topic_id, consumer, ordered_by) values (p_topic_id, p_consumer, 'topic')
+    insert into headrace_internal.consumer (topic_id, consumer, ordered_by) values (p_topic_id, p_consumer, 'topic')
     on conflict on constraint consumer_name_unique do nothing
     returning consumer_id into v_consumer_id;
     if v_consumer_id is not null then
-        insert into headrace.cursor (consumer_id, partition, position)
+        insert into headrace_internal.cursor (consumer_id, partition, position)
         select v_consumer_id, -1, coalesce((select h.position from headrace.log_head(p_topic_id) h), t.dropped_to)
-        from headrace.topic t where t.topic_id = p_topic_id;
+        from headrace_internal.topic t where t.topic_id = p_topic_id;
     end if;
     return true;
 end

@@ -12,7 +12,7 @@ declare
     v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_count       integer;
 begin
-    update headrace.dead_letter d set state = 'discarded', ended_at = headrace.clock()
+    update headrace_internal.dead_letter d set state = 'discarded', ended_at = headrace.clock()
     where d.consumer_id = v_consumer_id and d.state in ('dead', 'behind', 'redrive')
         and (p_position is null or d.position = p_position);
     get diagnostics v_count = row_count;

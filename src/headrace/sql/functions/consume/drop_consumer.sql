@@ -9,6 +9,6 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
 begin
-    delete from headrace.consumer c where c.consumer_id = headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    delete from headrace_internal.consumer c where c.consumer_id = headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
 end
 $$;

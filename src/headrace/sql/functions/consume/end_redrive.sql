@@ -10,18 +10,18 @@ as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'dead letter', p_dead_letter_id);
     if p_error is null then
-        update headrace.dead_letter d set state = 'redriven', ended_at = headrace.clock(), attempts = d.attempts + 1
+        update headrace_internal.dead_letter d set state = 'redriven', ended_at = headrace.clock(), attempts = d.attempts + 1
         where d.dead_letter_id = p_dead_letter_id;
         return;
     end if;
-    update headrace.dead_letter d
+    update headrace_internal.dead_letter d
     set state = 'dead', reason = 'handler failed again', error = left(p_error, 10000), attempts = d.attempts + 1
     where d.dead_letter_id = p_dead_letter_id and d.state = 'redrive';
     if not found then
         return;
     end if;
-    update headrace.dead_letter b set state = 'behind'
-    from headrace.dead_letter d
+    update headrace_internal.dead_letter b set state = 'behind'
+    from headrace_internal.dead_letter d
     where d.dead_letter_id = p_dead_letter_id and b.consumer_id = d.consumer_id and b.key = d.key
         and b.position > d.position and b.state = 'redrive';
 end

@@ -24,8 +24,8 @@ declare
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
-    from headrace.consumer c where c.consumer_id = p_consumer_id;
-    update headrace.cursor c
+    from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
+    update headrace_internal.cursor c
     set attempts = c.attempts + 1, error = left(p_error, 10000), moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position
     returning c.attempts into v_attempts;
@@ -33,26 +33,26 @@ begin
         return null;
     end if;
     if p_events > 1 then
-        update headrace.cursor c set single_to = p_upto, attempts = 0
+        update headrace_internal.cursor c set single_to = p_upto, attempts = 0
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'single';
     end if;
     if v_policy.attempts_max is null or v_attempts < v_policy.attempts_max then
-        update headrace.cursor c
+        update headrace_internal.cursor c
         set retry_at = headrace.clock() + make_interval(secs => (0.5 + random() / 2)
             * least(v_policy.backoff_max_s, v_policy.backoff_s * 2 ^ least(v_attempts - 1, 30)))
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'retry';
     end if;
     if v_policy.when_exhausted = 'stop' then
-        update headrace.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
+        update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
-    insert into headrace.dead_letter
+    insert into headrace_internal.dead_letter
         (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
     select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
         'dead', 'handler failed', left(p_error, 10000), v_attempts
-    from headrace.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
+    from headrace_internal.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
     on conflict on constraint dead_letter_once do update
     set state = excluded.state, reason = excluded.reason, error = excluded.error, attempts = excluded.attempts, ended_at = null;
     perform headrace.advance(p_consumer_id, p_partition, p_upto);

@@ -13,21 +13,21 @@ declare
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id into v_topic_id
-    from headrace.consumer c
+    from headrace_internal.consumer c
     where c.consumer_id = p_consumer_id and c.key_order = 'hold'
-        and exists (select from headrace.dead_letter d
+        and exists (select from headrace_internal.dead_letter d
             where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive'));
     if v_topic_id is null then
         return 0;
     end if;
-    insert into headrace.dead_letter
+    insert into headrace_internal.dead_letter
         (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, attempts)
     select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
         'behind', 'an earlier event of its key is a dead letter', 0
-    from headrace.log l
+    from headrace_internal.log l
     where l.topic_id = v_topic_id and (p_partition = -1 or l.partition = p_partition)
         and l.position > p_position and l.position <= p_upto
-        and exists (select from headrace.dead_letter d
+        and exists (select from headrace_internal.dead_letter d
             where d.consumer_id = p_consumer_id and d.key = l.key and d.state in ('dead', 'behind', 'redrive')
                 and d.position < l.position)
     on conflict on constraint dead_letter_once do nothing;

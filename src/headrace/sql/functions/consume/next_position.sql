@@ -9,7 +9,7 @@ as $$
 begin
     return (
         select l.position
-        from headrace.log l
+        from headrace_internal.log l
         where l.topic_id = p_topic_id and l.partition <= p_partition and (l.partition, l.position) > (p_partition, p_position)
         order by l.partition, l.position
         limit 1

@@ -13,13 +13,13 @@ declare
     v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_count       integer;
 begin
-    update headrace.dead_letter d set state = 'redrive'
+    update headrace_internal.dead_letter d set state = 'redrive'
     where d.consumer_id = v_consumer_id and d.state in ('dead', 'behind')
         and (p_position is null or d.position = p_position
-            or (d.state = 'behind' and d.key = (select k.key from headrace.dead_letter k
+            or (d.state = 'behind' and d.key = (select k.key from headrace_internal.dead_letter k
                 where k.consumer_id = v_consumer_id and k.position = p_position)));
     get diagnostics v_count = row_count;
-    perform pg_notify('headrace_log', (select c.topic_id::text from headrace.consumer c where c.consumer_id = v_consumer_id));
+    perform pg_notify('headrace_log', (select c.topic_id::text from headrace_internal.consumer c where c.consumer_id = v_consumer_id));
     return v_count;
 end
 $$;

@@ -25,17 +25,17 @@ begin
             using errcode = 'HR200', hint = 'To start again: update headrace.correlator set restart = true.';
     end if;
     if not p_preview then
-        perform from headrace.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
+        perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;
     return query
     select c.partition, c.position, v_to,
         sign(c.position - v_to)::bigint * (
-            select count(*) from headrace.log l
+            select count(*) from headrace_internal.log l
             where l.topic_id = v_topic_id and (c.partition = -1 or l.partition = c.partition)
                 and l.position > least(c.position, v_to) and l.position <= greatest(c.position, v_to))
-    from headrace.cursor c where c.consumer_id = v_consumer_id order by c.partition;
+    from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition;
     if not p_preview then
-        update headrace.cursor c
+        update headrace_internal.cursor c
         set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, single_to = 0,
             moved_at = headrace.clock()
         where c.consumer_id = v_consumer_id;

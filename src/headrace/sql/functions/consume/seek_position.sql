@@ -1,8 +1,12 @@
 -- The cursor position for a target: 'earliest', 'latest', a position (as text), or a time. The next event handled is the one after
 -- it. Raises HR300 for any other target, HR307 for a position outside the log.
 -- Index: log_position; a time is found in the topic's time partitions.
-create or replace function headrace.seek_position(p_topic_id integer, p_target text) returns bigint
+create or replace function headrace.seek_position(
+    p_topic_id integer, p_target text, p_caller headrace_internal.caller default current_user
+) returns bigint
 language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_first    bigint;
@@ -10,9 +14,10 @@ declare
     v_position bigint;
     v_time     timestamptz;
 begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'topic', p_topic_id);
     select t.dropped_to, coalesce((select h.position from headrace.log_head(t.topic_id) h), t.dropped_to)
     into v_first, v_head
-    from headrace.topic t where t.topic_id = p_topic_id;
+    from headrace_internal.topic t where t.topic_id = p_topic_id;
     if p_target = 'earliest' then
         return v_first;
     elsif p_target = 'latest' then
@@ -34,7 +39,7 @@ begin
     end;
     -- Times rise with positions, so the first event of the time partition is the one wanted.
     select min(l.position) - 1 into v_position
-    from headrace.log l where l.topic_id = p_topic_id and l.appended_at >= v_time;
+    from headrace_internal.log l where l.topic_id = p_topic_id and l.appended_at >= v_time;
     return coalesce(v_position, v_head);
 end
 $$;

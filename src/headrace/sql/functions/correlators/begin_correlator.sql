@@ -8,11 +8,11 @@ declare
     v_position bigint;
 begin
     perform headrace_internal.create_internal_consumer(c.topic_id, 'headrace.correlator.' || c.correlator)
-    from headrace.correlator c where c.correlator_id = p_correlator_id and c.active;
+    from headrace_internal.correlator c where c.correlator_id = p_correlator_id and c.active;
     select u.position into v_position
-    from headrace.correlator k
-    join headrace.consumer c on c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator
-    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    from headrace_internal.correlator k
+    join headrace_internal.consumer c on c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where k.correlator_id = p_correlator_id
     for no key update of u;
     return v_position;

@@ -5,10 +5,10 @@ returns table (carried bigint, restarted bigint)
 language plpgsql volatile
 as $$
 begin
-    select count(*) into restarted from headrace.correlator_instance i where i.correlator_id = p_correlator_id;
-    delete from headrace.correlator_instance i
+    select count(*) into restarted from headrace_internal.correlator_instance i where i.correlator_id = p_correlator_id;
+    delete from headrace_internal.correlator_instance i
     where i.correlator_id = p_correlator_id and i.units <> all (select o.units::integer[] from unnest(p_old) o (units));
-    update headrace.correlator_instance i
+    update headrace_internal.correlator_instance i
     set units = m.new_units::integer[], deadlines = coalesce((
         select array_agg(i.deadlines[t.timer + 1] order by t.place) from unnest(p_timers) with ordinality t (timer, place)), '{}')
     from unnest(p_old, p_new) m (old_units, new_units)

@@ -11,23 +11,23 @@ declare
     v_single_to bigint;
 begin
     select u.consumer_id, c.topic_id, u.position, u.single_to into consumer_id, topic_id, from_position, v_single_to
-    from headrace.correlator_table t
-    join headrace.consumer c on c.consumer_id = t.consumer_id
-    join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+    from headrace_internal.correlator_table t
+    join headrace_internal.consumer c on c.consumer_id = t.consumer_id
+    join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
     -- Checked while the cursor is locked: moving a topic to another engine and compiling lock it as well.
-    if not found or (select t.engine from headrace.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then
+    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then
         return;
     end if;
     select t.version_id into version_id
-    from headrace.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
+    from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
     upto := (
         select least(h.position, from_position + case when v_single_to > from_position then 1 else p_max end)
         from headrace.log_head(topic_id) h);
     if version_id is null or upto is null or upto <= from_position or exists (
-        select from headrace.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
+        select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
         return;
     end if;
     return next;

@@ -11,21 +11,21 @@ declare
     v_next   timestamptz;
 begin
     select c.topic_id, u.position into v_cursor
-    from headrace.correlator_table t
-    join headrace.consumer c on c.consumer_id = t.consumer_id
-    join headrace.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
+    from headrace_internal.correlator_table t
+    join headrace_internal.consumer c on c.consumer_id = t.consumer_id
+    join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
-    if not found or (select t.engine from headrace.topic t where t.topic_id = v_cursor.topic_id) <> p_engine then
+    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = v_cursor.topic_id) <> p_engine then
         return;
     end if;
     select t.version_id into version_id
-    from headrace.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
+    from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
     select l.appended_at into v_next
-    from headrace.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
+    from headrace_internal.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
     if version_id is null or v_next < p_settled or exists (
-        select from headrace.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
+        select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
         return;
     end if;
     return next;

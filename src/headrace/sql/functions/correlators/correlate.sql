@@ -26,8 +26,8 @@ begin
         return;
     end if;
     select t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
-    from headrace.correlator_table t
-    join headrace.correlator_version v on v.version_id = t.version_id
+    from headrace_internal.correlator_table t
+    join headrace_internal.correlator_version v on v.version_id = t.version_id
     where t.correlator_id = p_correlator_id and t.simple;
     if not found then
         -- It was changed just now, and is stepped by a node from here on.
@@ -43,7 +43,7 @@ begin
             from (
                 select e.key, e.position, e.appended_at, e.symbol,
                     case when row_number() over (partition by e.key order by e.position) = 1 then coalesce((
-                        select i.units[1] * $3 from headrace.correlator_instance i where i.correlator_id = $4 and i.key = e.key), 0)
+                        select i.units[1] * $3 from headrace_internal.correlator_instance i where i.correlator_id = $4 and i.key = e.key), 0)
                     end as start
                 from (
                     -- By code point: sorting by a language's rules takes twice as long.
@@ -66,12 +66,12 @@ begin
                 coalesce(i.evidence_total, 0) as evidence_total
             from by_key k
             left join lateral (
-                select i.evidence, i.evidence_total from headrace.correlator_instance i
+                select i.evidence, i.evidence_total from headrace_internal.correlator_instance i
                 where i.correlator_id = $4 and i.key = k.key offset 0
             ) i on true
             where k.moved is not null or $8
         ), kept as (
-            insert into headrace.correlator_instance (correlator_id, key, units, started_at, seen_at, evidence, evidence_total)
+            insert into headrace_internal.correlator_instance (correlator_id, key, units, started_at, seen_at, evidence, evidence_total)
             select $4, k.key, array[($1)[(k.last & 1048575) + 1] / $3], k.started_at, k.seen_at, headrace_internal.newest(e.evidence, $9),
                 cardinality(e.evidence) + case when k.starts is null then k.evidence_total - cardinality(k.evidence) else 0 end
             from changed_keys k

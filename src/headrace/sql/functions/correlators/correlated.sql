@@ -18,12 +18,12 @@ begin
     from unnest(p_ids) with ordinality i (correlation_id, n)
     cross join lateral (
         select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id
-        from headrace.correlation f where f.correlation_id = i.correlation_id offset 0
+        from headrace_internal.correlation f where f.correlation_id = i.correlation_id offset 0
     ) f
-    join headrace.correlator_version v on v.version_id = p_version_id
-    join headrace.topic t on t.topic_id = f.topic_id
+    join headrace_internal.correlator_version v on v.version_id = p_version_id
+    join headrace_internal.topic t on t.topic_id = f.topic_id
     left join lateral (
-        select l.type, l.payload from headrace.log l where l.topic_id = f.topic_id and l.position = f.position limit 1
+        select l.type, l.payload from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.position limit 1
     ) l on true
     where f.becomes = p_becomes;
 end

@@ -7,22 +7,22 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     if tg_op = 'DELETE' then
-        update headrace.correlator_version v set until_at = headrace.clock(), until_position = (
-            select u.position from headrace.consumer c join headrace.cursor u on u.consumer_id = c.consumer_id
+        update headrace_internal.correlator_version v set until_at = headrace.clock(), until_position = (
+            select u.position from headrace_internal.consumer c join headrace_internal.cursor u on u.consumer_id = c.consumer_id
             where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator)
         where v.correlator_id = old.correlator_id and v.since_position is not null and v.until_at is null;
-        delete from headrace.consumer c where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator;
-        insert into headrace.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
+        delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator;
+        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
             forget_after, evidence_max, active, allow_feedback, restart, dropped)
         select old.correlator_id, old.version + 1, old.namespace, old.correlator, old.topic_id, old.key, old.pattern, old.outputs,
             old.forget_after, old.evidence_max, false, old.allow_feedback, false, true
-        from headrace.topic t where t.topic_id = old.topic_id;
+        from headrace_internal.topic t where t.topic_id = old.topic_id;
     else
-        insert into headrace.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
+        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
             forget_after, evidence_max, active, allow_feedback, restart)
         select new.correlator_id, new.version, new.namespace, new.correlator, new.topic_id, new.key, new.pattern, new.outputs,
             new.forget_after, new.evidence_max, new.active, new.allow_feedback, new.restart
-        where not exists (select from headrace.correlator_version v
+        where not exists (select from headrace_internal.correlator_version v
             where v.correlator_id = new.correlator_id and v.version = new.version);
         if not found then
             return null;
@@ -31,7 +31,7 @@ begin
             perform headrace_internal.create_internal_consumer(new.topic_id, 'headrace.correlator.' || new.correlator);
         end if;
         if new.restart then
-            update headrace.correlator c set restart = false where c.correlator_id = new.correlator_id;
+            update headrace_internal.correlator c set restart = false where c.correlator_id = new.correlator_id;
         end if;
     end if;
     perform pg_notify('headrace_rule', '');
@@ -39,5 +39,5 @@ begin
 end
 $$;
 
-create or replace trigger correlator_changed after insert or update or delete on headrace.correlator
+create or replace trigger correlator_changed after insert or update or delete on headrace_internal.correlator
 for each row execute function headrace_internal.correlator_changed();

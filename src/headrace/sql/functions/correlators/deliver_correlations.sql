@@ -23,9 +23,9 @@ declare
     v_version record;
     v_ids     bigint[];
 begin
-    select v.topic_id, v.outputs into v_version from headrace.correlator_version v where v.version_id = p_version_id;
+    select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
     with fired as (
-        insert into headrace.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
+        insert into headrace_internal.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
             evidence_total, becomes, name, output_id)
         select v_version.topic_id, p_version_id, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
             o.evidence::bigint[], o.total, case when w.wanted ? 'action' then 'action' when w.wanted ? 'event' then 'event' end,
@@ -34,7 +34,7 @@ begin
         from unnest(p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals)
             with ordinality o (key, position, at, token, place, evidence, total, n)
         left join lateral (
-            select l.event_id, l.appended_at from headrace.log l
+            select l.event_id, l.appended_at from headrace_internal.log l
             where l.topic_id = v_version.topic_id and l.position = o.position limit 1
         ) l on true
         cross join lateral (select v_version.outputs -> o.token as wanted) w

@@ -18,8 +18,8 @@ declare
 begin
     for v_correlator in
         select t.correlator_id, t.consumer_id, t.forget_from, v.topic_id, v.forget_after
-        from headrace.correlator_table t
-        join headrace.correlator_version v on v.version_id = t.version_id
+        from headrace_internal.correlator_table t
+        join headrace_internal.correlator_version v on v.version_id = t.version_id
         where v.forget_after is not null
         order by t.correlator_id
         for no key update of t skip locked
@@ -29,20 +29,20 @@ begin
         select array_agg(o.ctid) filter (where o.seen_at < v_before) as old, case when count(*) > p_max then max(o.key) else '' end as next
         into v_keys
         from (
-            select i.ctid, i.key, i.seen_at from headrace.correlator_instance i
+            select i.ctid, i.key, i.seen_at from headrace_internal.correlator_instance i
             where i.correlator_id = v_correlator.correlator_id and i.key >= v_correlator.forget_from
             order by i.key limit p_max + 1
         ) o;
         if v_keys.old is not null then
-            perform from headrace.cursor u
+            perform from headrace_internal.cursor u
             where u.consumer_id = v_correlator.consumer_id and u.partition = -1 for no key update skip locked;
             continue when not found;
             -- By ctid: a row updated meanwhile has a new ctid and is skipped.
-            delete from headrace.correlator_instance i where i.ctid = any (v_keys.old) and i.seen_at < v_before;
+            delete from headrace_internal.correlator_instance i where i.ctid = any (v_keys.old) and i.seen_at < v_before;
             get diagnostics v_count = row_count;
             v_forgotten := v_forgotten + v_count;
         end if;
-        update headrace.correlator_table t set forget_from = v_keys.next
+        update headrace_internal.correlator_table t set forget_from = v_keys.next
         where t.correlator_id = v_correlator.correlator_id and t.forget_from <> v_keys.next;
     end loop;
     return v_forgotten;

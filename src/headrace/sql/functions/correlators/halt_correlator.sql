@@ -3,5 +3,5 @@ create or replace function headrace_internal.halt_correlator(p_correlator_id int
 language sql volatile
 as $$
     select headrace_internal.end_correlator_version(p_correlator_id, p_position);
-    update headrace.correlator_table t set halted = true where t.correlator_id = p_correlator_id
+    update headrace_internal.correlator_table t set halted = true where t.correlator_id = p_correlator_id
 $$;

@@ -4,7 +4,7 @@ create or replace function headrace_internal.mark_correlator(
 ) returns void
 language sql volatile
 as $$
-    update headrace.correlator_version v
+    update headrace_internal.correlator_version v
     set status = case when p_error is null then 'valid' else 'invalid' end, error = p_error, canonical = p_canonical, warning = p_warning
     where v.version_id = p_version_id
 $$;

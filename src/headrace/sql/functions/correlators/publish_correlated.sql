@@ -6,9 +6,9 @@ declare
     v_version record;
     v_topics  integer[];
 begin
-    select v.namespace, v.correlator into v_version from headrace.correlator_version v where v.version_id = p_version_id;
+    select v.namespace, v.correlator into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
     with published as (
-        insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+        insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select headrace.topic_id(o.wanted ->> 'topic', v_version.namespace), o.id, o.wanted ->> 'event',
             case when coalesce((o.wanted ->> 'keyed')::boolean, true) then o.key end, o.payload,
             jsonb_build_object('cause', o.cause), o.output_at, 'correlator ' || v_version.correlator

@@ -5,9 +5,9 @@ language plpgsql volatile
 as $$
 begin
     perform headrace_internal.end_correlator_version(p_correlator_id, p_position);
-    delete from headrace.correlator_instance i where i.correlator_id = p_correlator_id;
-    delete from headrace.correlator_table t where t.correlator_id = p_correlator_id;
-    delete from headrace.consumer c using headrace.correlator k
+    delete from headrace_internal.correlator_instance i where i.correlator_id = p_correlator_id;
+    delete from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id;
+    delete from headrace_internal.consumer c using headrace_internal.correlator k
     where k.correlator_id = p_correlator_id and c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator;
     perform headrace_internal.drop_symbols(p_correlator_id);
 end

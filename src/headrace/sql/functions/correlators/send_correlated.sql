@@ -7,7 +7,7 @@ declare
     v_actions   jsonb[];
     v_delays    integer[];
 begin
-    select v.namespace into v_namespace from headrace.correlator_version v where v.version_id = p_version_id;
+    select v.namespace into v_namespace from headrace_internal.correlator_version v where v.version_id = p_version_id;
     for v_actions, v_delays in
         select array_agg(o.envelope order by o.n), array_agg(o.delay_s order by o.n)
         from (

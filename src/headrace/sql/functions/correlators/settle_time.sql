@@ -5,7 +5,7 @@
 create or replace function headrace_internal.settle_time(p_topic_id integer) returns timestamptz
 language sql volatile
 as $$
-    update headrace.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
-    where t.topic_id in (select s.topic_id from headrace.topic s where s.topic_id = p_topic_id for no key update skip locked)
+    update headrace_internal.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
+    where t.topic_id in (select s.topic_id from headrace_internal.topic s where s.topic_id = p_topic_id for no key update skip locked)
     returning t.timers_to
 $$;

@@ -1,15 +1,15 @@
--- Copies the results of compilations to headrace.correlator. A row that its writer still locks is left for the next call.
+-- Copies the results of compilations to headrace_internal.correlator. A row that its writer still locks is left for the next call.
 -- Locks: correlator rows, no key update, skip locked. Index: correlator_pending.
 create or replace function headrace_internal.show_correlator_status() returns integer
 language sql volatile
 as $$
     with shown as (
-        update headrace.correlator c
+        update headrace_internal.correlator c
         set status = v.status, error = v.error, since_position = v.since_position
-        from headrace.correlator_version v
+        from headrace_internal.correlator_version v
         where v.correlator_id = c.correlator_id and v.version = c.version and v.status <> 'pending'
             and c.correlator_id in (
-                select p.correlator_id from headrace.correlator p where p.status = 'pending' for no key update skip locked)
+                select p.correlator_id from headrace_internal.correlator p where p.status = 'pending' for no key update skip locked)
         returning 1)
     select count(*)::integer from shown
 $$;

@@ -15,16 +15,16 @@ declare
     v_version record;
 begin
     select v.correlator_id, v.correlator, v.topic_id into v_version
-    from headrace.correlator_version v where v.version_id = p_version_id;
+    from headrace_internal.correlator_version v where v.version_id = p_version_id;
     perform headrace_internal.end_correlator_version(v_version.correlator_id, p_position);
-    update headrace.correlator_version v
+    update headrace_internal.correlator_version v
     set status = 'valid', error = null, canonical = p_canonical, warning = p_warning, since_position = p_position + 1,
         since_at = headrace.clock(), carried = p_carried, restarted = p_restarted
     where v.version_id = p_version_id;
-    insert into headrace.correlator_table
+    insert into headrace_internal.correlator_table
         (correlator_id, version_id, consumer_id, compiled, simple, symbols, rows, marks, idle, tokens)
     select v_version.correlator_id, p_version_id, c.consumer_id, t.compiled, t.simple, t.symbols, t.rows, t.marks, t.idle, t.tokens
-    from headrace.consumer c
+    from headrace_internal.consumer c
     cross join jsonb_to_record(p_table) t (compiled text, simple boolean, symbols integer, rows integer[], marks integer[],
         idle integer[], tokens jsonb)
     where c.topic_id = v_version.topic_id and c.consumer = 'headrace.correlator.' || v_version.correlator

@@ -13,7 +13,7 @@ create or replace function headrace_internal.write_instances(
 ) returns void
 language sql volatile
 as $$
-    insert into headrace.correlator_instance
+    insert into headrace_internal.correlator_instance
         (correlator_id, key, units, deadlines, deadline, started_at, seen_at, evidence, evidence_total)
     select p_correlator_id, w.key, w.units::integer[], w.deadlines::bigint[],
         case when w.deadlines <> '{}' then (

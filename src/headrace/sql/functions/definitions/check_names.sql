@@ -4,7 +4,7 @@ create or replace function headrace_internal.check_names(p_namespace text, p_unk
 language plpgsql stable
 as $$
 declare
-    v_policy text := (select n.unknown_names from headrace.namespace n where n.namespace = p_namespace);
+    v_policy text := (select n.unknown_names from headrace_internal.namespace n where n.namespace = p_namespace);
     v_hint   text := format('Insert the name into headrace.event_type or headrace.action, or correct the %s.', p_noun);
 begin
     if v_policy = 'allow' or p_unknown is null then

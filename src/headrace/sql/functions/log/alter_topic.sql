@@ -19,7 +19,7 @@ declare
     v_head      bigint;
 begin
     select t.topic_id, t.partitions, t.dropped_to into v_topic
-    from headrace.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
+    from headrace_internal.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     if p_partitions < v_topic.partitions then
         raise exception 'topic "%" has % partitions; % would be fewer', p_topic, v_topic.partitions, p_partitions
             using errcode = 'HR204', hint = 'The number of partitions can only be raised.';
@@ -28,13 +28,13 @@ begin
         v_head := coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to);
         insert into headrace_internal.topic_border (topic_id, position, partitions) values (v_topic.topic_id, v_head, p_partitions)
         on conflict on constraint topic_border_pkey do update set partitions = excluded.partitions;
-        insert into headrace.cursor (consumer_id, partition, position)
+        insert into headrace_internal.cursor (consumer_id, partition, position)
         select c.consumer_id, p.partition, v_head
-        from headrace.consumer c
+        from headrace_internal.consumer c
         cross join generate_series(v_topic.partitions, p_partitions - 1) p (partition)
         where c.topic_id = v_topic.topic_id and c.ordered_by = 'partition';
     end if;
-    update headrace.topic t
+    update headrace_internal.topic t
     set partitions = coalesce(p_partitions, t.partitions),
         retention = case when p_retention is null then t.retention
             when p_retention = interval '0' then null else p_retention end

@@ -18,7 +18,7 @@ declare
     v_partman record;
 begin
     select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
-    select t.archive into v_archive from headrace.topic t where t.topic_id = p_topic_id for no key update;
+    select t.archive into v_archive from headrace_internal.topic t where t.topic_id = p_topic_id for no key update;
     for v_part in
         select p.name, p.from_at, p.to_at from headrace.time_partitions(p_topic_id) p
         where p.to_at <= p_before and p.to_at <= headrace.log_clock(p_topic_id)
@@ -30,11 +30,11 @@ begin
         -- Positions have no gaps.
         events := coalesce(v_last - v_first + 1, 0);
         select string_agg(distinct c.consumer, ', ') into kept_for
-        from headrace.consumer c
-        join headrace.cursor u on u.consumer_id = c.consumer_id
+        from headrace_internal.consumer c
+        join headrace_internal.cursor u on u.consumer_id = c.consumer_id
         where c.topic_id = p_topic_id and u.position < v_last
             and exists (
-                select from headrace.log l
+                select from headrace_internal.log l
                 where l.topic_id = p_topic_id and l.position > u.position and l.position <= v_last
                     and (u.partition = -1 or l.partition = u.partition));
         dropped := p_force or kept_for is null;
@@ -45,7 +45,7 @@ begin
         if dropped then
             -- Here, because pg_partman hides the code of an error.
             execute format('lock table only headrace_internal.%I, %s in access exclusive mode', 'log_' || p_topic_id, v_part.name);
-            update headrace.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
+            update headrace_internal.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
             if v_partman.name_format is not null then
                 execute format('select %I.drop_partition_time(p_parent_table := %L, p_retention := %L, p_keep_table := false,'
                         ' p_keep_index := false, p_reference_timestamp := %L)',

@@ -16,25 +16,25 @@ declare
     v_captured  text;
     v_partman   text := (select p.schema from headrace_internal.partman(v_topic_id) p);
 begin
-    perform from headrace.topic t where t.topic_id = v_topic_id for update;
+    perform from headrace_internal.topic t where t.topic_id = v_topic_id for update;
     select string_agg(c.consumer, ', ' order by c.consumer) into v_consumers
-    from headrace.consumer c where c.topic_id = v_topic_id;
+    from headrace_internal.consumer c where c.topic_id = v_topic_id;
     if v_consumers is not null and not p_force then
         raise exception 'topic "%" has consumers: %', p_topic, v_consumers
             using errcode = 'HR203', hint = 'Drop them first, or force it.';
     end if;
     select string_agg(regexp_replace(c.captured::text, '^public\.', ''), ', ' order by c.captured::text) into v_captured
-    from headrace.capture c where c.topic_id = v_topic_id;
+    from headrace_internal.capture c where c.topic_id = v_topic_id;
     if v_captured is not null and not p_force then
         raise exception 'tables are captured into topic "%": %', p_topic, v_captured
             using errcode = 'HR203', hint = 'Release them first with headrace.release_capture, or force it.';
     end if;
     -- A capture trigger on a table of somebody else stays. It publishes nothing any more.
     perform headrace.release_capture(c.captured, p_topic, v_namespace)
-    from headrace.capture c join pg_class t on t.oid = c.captured and pg_has_role(t.relowner, 'usage')
+    from headrace_internal.capture c join pg_class t on t.oid = c.captured and pg_has_role(t.relowner, 'usage')
     where c.topic_id = v_topic_id;
-    delete from headrace.outbox o where o.topic_id = v_topic_id;
-    delete from headrace.topic t where t.topic_id = v_topic_id;
+    delete from headrace_internal.outbox o where o.topic_id = v_topic_id;
+    delete from headrace_internal.topic t where t.topic_id = v_topic_id;
     if v_partman is not null then
         execute format('delete from %I.part_config where parent_table = %L', v_partman, 'headrace_internal.log_' || v_topic_id);
     end if;

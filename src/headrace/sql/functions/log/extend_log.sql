@@ -16,7 +16,7 @@ declare
     v_name    text;
     v_until   timestamptz;
 begin
-    select t.time_partition into strict v_width from headrace.topic t where t.topic_id = p_topic_id;
+    select t.time_partition into strict v_width from headrace_internal.topic t where t.topic_id = p_topic_id;
     select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
     if v_partman.name_format is not null then
         select p.partdefid::regclass into v_default
@@ -40,7 +40,7 @@ begin
             v_branch, v_name, v_from, v_to);
     end loop;
     select max(p.to_at) into v_until from headrace.time_partitions(p_topic_id) p;
-    update headrace.topic t set log_until = v_until where t.topic_id = p_topic_id;
+    update headrace_internal.topic t set log_until = v_until where t.topic_id = p_topic_id;
     return v_until;
 end
 $$;

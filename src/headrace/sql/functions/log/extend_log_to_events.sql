@@ -7,14 +7,14 @@ language plpgsql volatile
 set timezone = 'UTC'
 as $$
 declare
-    v_width text := (select t.time_partition from headrace.topic t where t.topic_id = p_topic_id);
+    v_width text := (select t.time_partition from headrace_internal.topic t where t.topic_id = p_topic_id);
     v_step  interval := '1 ' || v_width;
     v_until timestamptz := date_trunc(v_width, p_time) + v_step;
     v_at    timestamptz;
 begin
     for v_at in
         select distinct date_trunc(v_width, headrace_internal.clamp_time(o.emitted_at))
-        from headrace.outbox o
+        from headrace_internal.outbox o
         where o.topic_id = p_topic_id and o.id <= p_bound and (v_until is null or o.emitted_at >= v_until)
         order by 1
     loop

@@ -15,13 +15,13 @@ begin
     for v_topic in
         select t.topic_id, t.topic, t.retention,
             t.clock = 'server' and t.log_until < headrace.clock() + ('1 ' || t.time_partition)::interval as ends_soon
-        from headrace.topic t order by t.topic_id
+        from headrace_internal.topic t order by t.topic_id
     loop
         begin
             v_before := headrace.log_clock(v_topic.topic_id) - v_topic.retention;
             continue when not v_topic.ends_soon
                 and not exists (select from headrace.time_partitions(v_topic.topic_id) p where p.to_at <= v_before);
-            perform from headrace.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
+            perform from headrace_internal.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
             continue when not found;
             if v_topic.ends_soon then
                 perform headrace_internal.extend_log(v_topic.topic_id, headrace.clock());

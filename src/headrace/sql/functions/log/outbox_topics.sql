@@ -3,9 +3,9 @@ create or replace function headrace_internal.outbox_topics() returns setof integ
 language sql stable
 as $$
     with recursive waiting (topic_id) as (
-        (select o.topic_id from headrace.outbox o order by o.topic_id limit 1)
+        (select o.topic_id from headrace_internal.outbox o order by o.topic_id limit 1)
         union all
-        select (select o.topic_id from headrace.outbox o where o.topic_id > w.topic_id order by o.topic_id limit 1)
+        select (select o.topic_id from headrace_internal.outbox o where o.topic_id > w.topic_id order by o.topic_id limit 1)
         from waiting w where w.topic_id is not null
     )
     select w.topic_id from waiting w where w.topic_id is not null

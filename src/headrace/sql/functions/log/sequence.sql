@@ -22,7 +22,7 @@ declare
 begin
     for v_topic in
         select t.topic_id, t.partitions, t.dropped_to, t.log_until, t.asleep, t.timers_to, t.clock, t.created_at
-        from headrace.topic t
+        from headrace_internal.topic t
         where t.topic_id in (select w.topic_id from headrace_internal.outbox_topics() w (topic_id))
         order by t.topic_id
         for no key update skip locked
@@ -38,11 +38,11 @@ begin
             end if;
         end if;
         if v_topic.asleep then
-            update headrace.topic t set asleep = false where t.topic_id = v_topic.topic_id;
+            update headrace_internal.topic t set asleep = false where t.topic_id = v_topic.topic_id;
         end if;
 
         select o.id into v_bound
-        from headrace.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+        from headrace_internal.outbox o where o.topic_id = v_topic.topic_id order by o.id offset p_batch - 1 limit 1;
 
         if v_topic.clock = 'event' then
             v_time := greatest(v_time, v_topic.timers_to);
@@ -50,7 +50,7 @@ begin
         end if;
 
         with moved as (
-            delete from headrace.outbox o
+            delete from headrace_internal.outbox o
             where o.topic_id = v_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
             returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
                 -- Publishing rejects a time beyond the limits; one that got here all the same must not stop the topic or its readers.
@@ -59,7 +59,7 @@ begin
             select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
                 row_number() over (partition by m.event_id order by m.id) as copy
             from moved m
-            where (select l.position from headrace.log l
+            where (select l.position from headrace_internal.log l
                 where l.topic_id = v_topic.topic_id and l.event_id = m.event_id limit 1) is null
         ), numbered as (
             select v_head + row_number() over (order by f.id) as position,
@@ -69,7 +69,7 @@ begin
                 f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
             from fresh f where f.copy = 1
         ), appended as (
-            insert into headrace.log
+            insert into headrace_internal.log
                 (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
             select n.position, n.appended_at, n.emitted_at, v_topic.topic_id,
                 case when v_topic.partitions = 1 then 0

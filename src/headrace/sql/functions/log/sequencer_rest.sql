@@ -9,22 +9,22 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-    update headrace.topic t set asleep = true
+    update headrace_internal.topic t set asleep = true
     where t.topic_id in (
-        select i.topic_id from headrace.topic i
+        select i.topic_id from headrace_internal.topic i
         where not i.asleep
             and coalesce((select h.appended_at from headrace.log_head(i.topic_id) h), '-infinity')
                 < headrace.clock() - make_interval(secs => p_idle_s)
             -- Not "not exists": as a join it would read the whole outbox.
-            and (select o.id from headrace.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
+            and (select o.id from headrace_internal.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
         for no key update skip locked
     );
-    if exists (select from headrace.topic t where not t.asleep) then
+    if exists (select from headrace_internal.topic t where not t.asleep) then
         return 'busy';
     end if;
     if exists (
         select from pg_locks l
-        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace.outbox'::regclass
+        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace_internal.outbox'::regclass
         where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.pid <> pg_backend_pid()
             and l.database = (select d.oid from pg_database d where d.datname = current_database())
     ) then

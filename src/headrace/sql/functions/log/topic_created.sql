@@ -11,8 +11,8 @@ declare
     v_partman record;
 begin
     insert into headrace_internal.topic_border (topic_id, position, partitions) values (new.topic_id, 0, new.partitions);
-    execute format('create table headrace_internal.%I (like headrace.log) partition by range (appended_at)', v_branch);
-    execute format('alter table headrace.log attach partition headrace_internal.%I for values in (%L)', v_branch, new.topic_id);
+    execute format('create table headrace_internal.%I (like headrace_internal.log) partition by range (appended_at)', v_branch);
+    execute format('alter table headrace_internal.log attach partition headrace_internal.%I for values in (%L)', v_branch, new.topic_id);
     select p.schema, p.major into v_partman from headrace_internal.partman(new.topic_id) p;
     if found then
         execute format('select %I.create_parent(p_parent_table := %L, p_control := %L, p_type := %L, p_interval := %L,'
@@ -26,5 +26,5 @@ begin
 end
 $$;
 
-create or replace trigger topic_created after insert on headrace.topic
+create or replace trigger topic_created after insert on headrace_internal.topic
 for each row execute function headrace_internal.topic_created();

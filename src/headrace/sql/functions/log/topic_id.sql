@@ -11,7 +11,7 @@ declare
     v_topic_id  integer;
 begin
     select t.topic_id into v_topic_id
-    from headrace.topic t where t.namespace = v_namespace and t.topic = p_topic;
+    from headrace_internal.topic t where t.namespace = v_namespace and t.topic = p_topic;
     if v_topic_id is null then
         perform headrace_internal.raise_unknown_topic(p_topic, v_namespace);
     end if;

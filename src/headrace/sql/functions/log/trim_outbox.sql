@@ -25,7 +25,7 @@ begin
         exit when clock_timestamp() > statement_timestamp() + interval '4 seconds';
         continue when pg_relation_size(v_slot.name::regclass) = 0;
         -- One probe per topic. Not "exists": as a join it could read the whole slot.
-        v_waits := format('select true from headrace.topic t where '
+        v_waits := format('select true from headrace_internal.topic t where '
             '(select o.id from %s o where o.topic_id = t.topic_id order by o.id limit 1) is not null limit 1', v_slot.name);
         execute v_waits into v_found;
         continue when v_found;

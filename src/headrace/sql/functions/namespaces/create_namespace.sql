@@ -3,7 +3,7 @@ create or replace function headrace.create_namespace(p_namespace text) returns v
 language plpgsql volatile
 as $$
 begin
-    insert into headrace.namespace (namespace) values (p_namespace) on conflict on constraint namespace_pkey do nothing;
+    insert into headrace_internal.namespace (namespace) values (p_namespace) on conflict on constraint namespace_pkey do nothing;
     if not found then
         raise exception 'namespace "%" already exists', p_namespace
             using errcode = 'HR231', hint = 'Use it, or choose another name.';

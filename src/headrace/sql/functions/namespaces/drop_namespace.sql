@@ -13,7 +13,7 @@ begin
         raise exception 'namespace "default" cannot be dropped' using errcode = 'HR232';
     end if;
     select string_agg(t.topic, ', ' order by t.topic) into v_topics
-    from (select topic from headrace.topic where namespace = p_namespace order by topic limit 10) t;
+    from (select topic from headrace_internal.topic where namespace = p_namespace order by topic limit 10) t;
     if v_topics is not null then
         raise exception 'namespace "%" has topics: %', p_namespace, v_topics
             using errcode = 'HR232', hint = 'Drop them first.';
@@ -28,10 +28,10 @@ begin
         end if;
     end loop;
     for v_role in
-        select distinct g.role from headrace.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
+        select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role where g.namespace = p_namespace
     loop
         perform headrace.revoke_namespace(v_role::text, p_namespace);
     end loop;
-    delete from headrace.namespace n where n.namespace = p_namespace;
+    delete from headrace_internal.namespace n where n.namespace = p_namespace;
 end
 $$;

@@ -5,9 +5,9 @@ as $$
 declare
     v_known text;
 begin
-    if not exists (select from headrace.namespace n where n.namespace = p_namespace) then
+    if not exists (select from headrace_internal.namespace n where n.namespace = p_namespace) then
         select string_agg(n.namespace, ', ' order by n.namespace) into v_known
-        from (select namespace from headrace.namespace order by namespace limit 10) n;
+        from (select namespace from headrace_internal.namespace order by namespace limit 10) n;
         raise exception 'there is no namespace "%"', p_namespace
             using errcode = 'HR131',
                 hint = format('Create it: select headrace.create_namespace(%L). Known namespaces: %s.', p_namespace, v_known);

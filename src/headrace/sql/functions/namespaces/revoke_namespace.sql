@@ -3,7 +3,7 @@ create or replace function headrace.revoke_namespace(p_role text, p_namespace te
 language plpgsql volatile
 as $$
 begin
-    delete from headrace.namespace_grant g
+    delete from headrace_internal.namespace_grant g
     where g.role = headrace_internal.existing_role(p_role) and g.namespace = p_namespace and g.level = coalesce(p_level, g.level);
     perform headrace_internal.apply_grants(headrace_internal.existing_role(p_role));
 end

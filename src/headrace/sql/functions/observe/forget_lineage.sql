@@ -24,8 +24,8 @@ begin
         select l.topic_id, t.topic_id is null as gone, coalesce(a.first_position, t.dropped_to + 1, 9223372036854775807) as first_position,
             case when t.topic_id is null then 'infinity' else coalesce(a.first_at, p.first_at) end as first_at
         from headrace_internal.lineage_topics() l (topic_id)
-        left join headrace.topic t on t.topic_id = l.topic_id
-        left join headrace.archive a
+        left join headrace_internal.topic t on t.topic_id = l.topic_id
+        left join headrace_internal.archive a
             on a.topic_id = t.topic_id and a.first_position = headrace.archived_from(t.topic_id, t.dropped_to)
         left join lateral (select min(p.from_at) as first_at from headrace.time_partitions(t.topic_id) p) p on t.dropped_to > 0
         where t.topic_id is null or t.dropped_to > 0
@@ -34,21 +34,21 @@ begin
     loop
         if v_topic.gone then
             -- Inline firings that never got a position.
-            delete from headrace.firing f where f.topic_id = v_topic.topic_id and f.position is null;
+            delete from headrace_internal.firing f where f.topic_id = v_topic.topic_id and f.position is null;
         end if;
         loop
-            delete from headrace.firing f where f.ctid = any (array(
-                select o.ctid from headrace.firing o
+            delete from headrace_internal.firing f where f.ctid = any (array(
+                select o.ctid from headrace_internal.firing o
                 where o.topic_id = v_topic.topic_id and o.position < v_topic.first_position
                 order by o.position limit p_piece for update skip locked));
             get diagnostics v_fired = row_count;
-            delete from headrace.correlation f where f.ctid = any (array(
-                select o.ctid from headrace.correlation o
+            delete from headrace_internal.correlation f where f.ctid = any (array(
+                select o.ctid from headrace_internal.correlation o
                 where o.topic_id = v_topic.topic_id and o.position < v_topic.first_position
                 order by o.position limit p_piece for update skip locked));
             get diagnostics v_pushed = row_count;
-            delete from headrace.correlation f where f.ctid = any (array(
-                select o.ctid from headrace.correlation o
+            delete from headrace_internal.correlation f where f.ctid = any (array(
+                select o.ctid from headrace_internal.correlation o
                 where o.topic_id = v_topic.topic_id and o.position is null and o.output_at < v_topic.first_at
                 order by o.output_at limit p_piece for update skip locked));
             get diagnostics v_timed = row_count;

@@ -2,7 +2,7 @@
 -- The type comes from a column of the row, or is given per operation (by default '<table>.inserted', '.updated', '.deleted').
 -- The key comes from a column, by default from the primary key (several columns become a JSON array).
 -- A second call for the same table and topic replaces the settings of the first.
--- Runs with the caller's rights: creating a trigger takes the right TRIGGER on the table.
+-- Takes the level admin. Runs with the caller's rights: creating a trigger takes the right TRIGGER on the table.
 -- Locks: share row exclusive on the table while the triggers are created, so it waits for open writers.
 create or replace function headrace.capture(
     p_table       regclass,
@@ -53,12 +53,7 @@ begin
     if p_type_column is null then
         perform headrace.event_within_limits(t.type, null, 'null', '{}') from unnest(array[p_insert_type, p_update_type, p_delete_type]) t (type);
     end if;
-    insert into headrace.capture
-        (captured, topic_id, key_columns, type_column, insert_type, update_type, delete_type, columns)
-    values (p_table, v_topic_id, v_key, p_type_column, p_insert_type, p_update_type, p_delete_type, p_columns)
-    on conflict on constraint capture_pkey do update
-    set key_columns = excluded.key_columns, type_column = excluded.type_column, insert_type = excluded.insert_type,
-        update_type = excluded.update_type, delete_type = excluded.delete_type, columns = excluded.columns;
+    perform headrace.record_capture(p_table, v_topic_id, v_key, p_type_column, array[p_insert_type, p_update_type, p_delete_type], p_columns);
     perform headrace.drop_capture_triggers(p_table, v_topic_id);
     -- Transition tables carry all rows of a statement at once.
     foreach v_operation in array p_operations loop

@@ -1,7 +1,7 @@
 -- A changed row as an event: type, key and payload. Raises HR304 when the type column does not hold a name, and HR300 when a
 -- column of the capture no longer exists, so that no event is published without its key.
 create or replace function headrace_internal.captured_event(
-    p_capture headrace.capture, p_type text, p_row jsonb, p_old jsonb, out type text, out key text, out payload jsonb)
+    p_capture headrace_internal.capture, p_type text, p_row jsonb, p_old jsonb, out type text, out key text, out payload jsonb)
 language plpgsql stable
 as $$
 begin

@@ -23,7 +23,7 @@ begin
     end if;
     select coalesce(e.event ->> 'topic', '') into v_bad
     from jsonb_array_elements(p_events) e (event)
-    left join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
+    left join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
     where t.topic_id is null
     limit 1;
     if found then

@@ -12,15 +12,14 @@ declare
     v_unknown text;
 begin
     if not has_schema_privilege('headrace_internal', 'usage')
-        or not has_table_privilege('headrace.outbox', 'insert')
-        or row_security_active('headrace.outbox')
+        or not has_table_privilege('headrace_internal.outbox', 'insert')
         -- A binary COPY takes texts in the client's encoding, whatever its option says; we write UTF-8.
         or current_setting('client_encoding') <> 'UTF8' then
         return;
     end if;
     select n.topic into v_unknown
     from unnest(p_topics) n (topic)
-    left join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
+    left join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
     where t.topic_id is null
     limit 1;
     if found then
@@ -30,7 +29,7 @@ begin
         select t.topic_id, (extract(epoch from headrace.clock() - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint,
             headrace_internal.outbox_slot()
         from unnest(p_topics) with ordinality n (topic, place)
-        join headrace.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
+        join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
         order by n.place;
 end
 $$;

@@ -1,4 +1,4 @@
--- Drops the triggers of one capture, with the caller's rights on the table. headrace.capture and headrace.release_capture call it.
+-- Drops the triggers of one capture, with the caller's rights on the table. headrace_internal.capture and headrace.release_capture call it.
 create or replace function headrace.drop_capture_triggers(p_table regclass, p_topic_id integer) returns void
 language plpgsql volatile
 as $$

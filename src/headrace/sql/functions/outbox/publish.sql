@@ -33,10 +33,10 @@ begin
     if p_event_id is null then
         p_event_id := headrace.uuid_v7();
     end if;
-    insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
     select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
         p_producer
-    from headrace.topic t
+    from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and (not t.asleep or headrace_internal.wake_sequencer());
     if not found then

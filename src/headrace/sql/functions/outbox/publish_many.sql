@@ -14,12 +14,12 @@ declare
 begin
     perform headrace_internal.check_events(p_events, v_namespace);
     return query
-        insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+        insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select t.topic_id, coalesce((e.event ->> 'id')::uuid, headrace.uuid_v7()), e.event ->> 'type', e.event ->> 'key',
             coalesce(e.event -> 'payload', 'null'), coalesce(nullif(e.event -> 'headers', 'null'), '{}'),
             coalesce((e.event ->> 'emitted_at')::timestamptz, headrace.clock()), e.event ->> 'producer'
         from jsonb_array_elements(p_events) with ordinality e (event, place)
-        join headrace.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
+        join headrace_internal.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
         where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
             coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
             and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
@@ -28,7 +28,7 @@ begin
         returning event_id;
     select array_agg(distinct t.topic_id) into v_topics
     from jsonb_array_elements(p_events) e (event)
-    join headrace.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic';
+    join headrace_internal.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic';
     perform headrace_internal.wake_topics(v_topics);
 end
 $$;

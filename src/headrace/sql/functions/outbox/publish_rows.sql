@@ -14,18 +14,18 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_capture headrace.capture;
+    v_capture headrace_internal.capture;
     v_headers jsonb;
     v_rows    bigint;
 begin
-    select c.* into v_capture from headrace.capture c where c.captured = p_table and c.topic_id = p_topic_id;
+    select c.* into v_capture from headrace_internal.capture c where c.captured = p_table and c.topic_id = p_topic_id;
     if not found then
         return;
     end if;
     perform headrace_internal.authorize_id(p_caller, 'publish', 'topic', p_topic_id);
     select jsonb_build_object('table', format('%I.%I', n.nspname, c.relname), 'operation', p_operation) into v_headers
     from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = p_table;
-    insert into headrace.outbox (topic_id, type, key, payload, headers)
+    insert into headrace_internal.outbox (topic_id, type, key, payload, headers)
     select p_topic_id, e.type, e.key, e.payload, v_headers
     from unnest(coalesce(p_new_rows, p_old_rows), case p_operation when 'update' then p_old_rows end)
         with ordinality r (row_now, row_before, place)

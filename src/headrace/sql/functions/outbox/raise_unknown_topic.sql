@@ -7,7 +7,7 @@ declare
     v_known     text;
 begin
     select string_agg(t.topic, ', ' order by t.topic) into v_known
-    from (select topic from headrace.topic where p_list and namespace = v_namespace order by topic limit 10) t;
+    from (select topic from headrace_internal.topic where p_list and namespace = v_namespace order by topic limit 10) t;
     raise exception 'there is no topic "%" in namespace "%"', p_topic, v_namespace
         using errcode = 'HR101',
             hint = format('Create it: select headrace.create_topic(%L). Known topics: %s.', p_topic, coalesce(v_known, 'none'));

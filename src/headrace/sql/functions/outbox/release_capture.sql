@@ -9,8 +9,7 @@ declare
     v_topic integer;
 begin
     for v_topic in
-        delete from headrace.capture c where c.captured = p_table and c.topic_id = coalesce(v_only, c.topic_id)
-        returning c.topic_id
+        select f.topic_id from headrace.forget_capture(p_table, v_only, p_namespace) f (topic_id)
     loop
         perform headrace.drop_capture_triggers(p_table, v_topic);
     end loop;

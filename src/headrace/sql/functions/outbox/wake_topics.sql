@@ -6,7 +6,7 @@ language plpgsql volatile
 as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed'
-        or exists (select from headrace.topic t where t.topic_id = any (p_topic_ids) and t.asleep) then
+        or exists (select from headrace_internal.topic t where t.topic_id = any (p_topic_ids) and t.asleep) then
         return headrace_internal.wake_sequencer();
     end if;
     return false;

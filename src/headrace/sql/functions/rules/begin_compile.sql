@@ -8,8 +8,8 @@ declare
 begin
     perform headrace_internal.create_internal_consumer(p_topic_id, 'headrace.rules');
     select u.position into strict v_position
-    from headrace.consumer c
-    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    from headrace_internal.consumer c
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
     for no key update of u;
     return v_position;

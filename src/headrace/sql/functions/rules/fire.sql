@@ -10,10 +10,10 @@ declare
     v_delays    integer[];
 begin
     with fired as (
-        insert into headrace.firing (topic_id, position, event_id, rule_version_id, action, action_id, fired_at)
+        insert into headrace_internal.firing (topic_id, position, event_id, rule_version_id, action, action_id, fired_at)
         select p_topic_id, h.position, h.event_id, h.version_id, v.action, headrace_internal.action_id(h.event_id, h.version_id), v_now
         from unnest(p_hits) with ordinality h (version_id, position, event_id, type, key, payload, emitted_at, producer, n)
-        join headrace.rule_version v on v.version_id = h.version_id
+        join headrace_internal.rule_version v on v.version_id = h.version_id
         order by h.n
         on conflict on constraint firing_once do nothing
         returning firing_id, event_id, rule_version_id, action_id
@@ -23,8 +23,8 @@ begin
     into v_namespace, v_actions, v_delays
     from fired f
     join unnest(p_hits) h on h.event_id = f.event_id and h.version_id = f.rule_version_id
-    join headrace.rule_version v on v.version_id = f.rule_version_id
-    join headrace.topic t on t.topic_id = p_topic_id
+    join headrace_internal.rule_version v on v.version_id = f.rule_version_id
+    join headrace_internal.topic t on t.topic_id = p_topic_id
     cross join lateral (
         select 'rule' as kind, v.rule, v.version, t.topic, h.position, h.event_id, f.firing_id
     ) cause

@@ -18,7 +18,7 @@ begin
             from unnest(p_version_ids, p_positions) with ordinality h (version_id, position, n)
             cross join lateral (
                 select l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer
-                from headrace.log l where l.topic_id = p_topic_id and l.position = h.position limit 1
+                from headrace_internal.log l where l.topic_id = p_topic_id and l.position = h.position limit 1
             ) l
         ) h
         group by h.n / 1000, h.bytes / 16000000

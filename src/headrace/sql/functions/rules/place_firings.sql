@@ -5,9 +5,9 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-    if exists (select from headrace.firing f where f.topic_id = p_topic_id and f.position is null) then
-        update headrace.firing f set position = l.position
-        from headrace.log l
+    if exists (select from headrace_internal.firing f where f.topic_id = p_topic_id and f.position is null) then
+        update headrace_internal.firing f set position = l.position
+        from headrace_internal.log l
         where f.topic_id = p_topic_id and f.position is null
             and l.topic_id = p_topic_id and l.event_id = f.event_id and l.position <= p_upto;
     end if;

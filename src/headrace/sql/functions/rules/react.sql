@@ -16,23 +16,23 @@ declare
     v_hits   headrace_internal.rule_hit[];
 begin
     select u.consumer_id, u.position, u.single_to into v_cursor
-    from headrace.consumer c
-    join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+    from headrace_internal.consumer c
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
     for no key update of u skip locked;
     -- Checked while the cursor is locked: moving a topic to another engine locks it as well.
-    if not found or (select t.engine from headrace.topic t where t.topic_id = p_topic_id) <> 'database' then
+    if not found or (select t.engine from headrace_internal.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
     select max(d.position), count(*) into v_upto, events
     from (
-        select l.position from headrace.log l
+        select l.position from headrace_internal.log l
         where l.topic_id = p_topic_id and l.position > v_cursor.position
         order by l.position limit case when v_cursor.single_to > v_cursor.position then 1 else p_max end
     ) d;
     -- Checked after the events: a rule written later than this check is later than all of them.
-    if events = 0 or exists (select from headrace.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
+    if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;
     end if;
     firings := 0;

@@ -17,12 +17,12 @@ begin
             from former o join written n on n.rule_id = o.rule_id where n.topic_id <> o.topic_id;
         end if;
         with new_versions as (
-            insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
+            insert into headrace_internal.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action,
                 priority, delay_s, timing, active)
             select n.rule_id, n.version, n.namespace, n.rule, n.topic_id, n.event_type, n.condition, n.action,
                 n.priority, n.delay_s, n.timing, n.active
             from written n
-            where not exists (select from headrace.rule_version v where v.rule_id = n.rule_id and v.version = n.version)
+            where not exists (select from headrace_internal.rule_version v where v.rule_id = n.rule_id and v.version = n.version)
             order by n.rule_id
             returning topic_id
         )
@@ -36,11 +36,11 @@ begin
 end
 $$;
 
-create or replace trigger rule_inserted after insert on headrace.rule
+create or replace trigger rule_inserted after insert on headrace_internal.rule
 referencing new table as written for each statement execute function headrace_internal.rule_changed();
 
-create or replace trigger rule_updated after update on headrace.rule
+create or replace trigger rule_updated after update on headrace_internal.rule
 referencing old table as former new table as written for each statement execute function headrace_internal.rule_changed();
 
-create or replace trigger rule_deleted after delete on headrace.rule
+create or replace trigger rule_deleted after delete on headrace_internal.rule
 referencing old table as gone for each statement execute function headrace_internal.rule_changed();

@@ -1,5 +1,4 @@
 -- Before a rule is written: finds its topic (HR101), checks its names, and counts a change of its definition as a new version.
--- Runs as the owner; the trigger's condition makes sure that an admin of the namespace writes.
 create or replace function headrace_internal.rule_written() returns trigger
 language plpgsql volatile
 security definer
@@ -17,9 +16,9 @@ begin
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
     perform headrace_internal.check_names(new.namespace, format('namespace "%s" does not know ', new.namespace) || nullif(concat_ws(' and ',
-        case when not exists (select from headrace.event_type e
+        case when not exists (select from headrace_internal.event_type e
             where e.namespace = new.namespace and e.event_type = new.event_type) then format('event type "%s"', new.event_type) end,
-        case when not exists (select from headrace.action a
+        case when not exists (select from headrace_internal.action a
             where a.namespace = new.namespace and a.action = new.action) then format('action "%s"', new.action) end), ''), 'rule');
     -- A rule that moves to another topic ends in the old one, and that is a version too.
     new.version := case when tg_op = 'INSERT' then 1 when old.topic_id <> new.topic_id then old.version + 2 else old.version + 1 end;
@@ -30,5 +29,5 @@ begin
 end
 $$;
 
-create or replace trigger rule_written before insert or update on headrace.rule
-for each row when (headrace_internal.may_write(new.namespace)) execute function headrace_internal.rule_written();
+create or replace trigger rule_written before insert or update on headrace_internal.rule
+for each row execute function headrace_internal.rule_written();

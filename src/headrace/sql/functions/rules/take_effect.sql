@@ -13,15 +13,15 @@ begin
         v.active and c.error is null and v.version_id = max(v.version_id) over (partition by v.rule_id) as starts
     from jsonb_to_recordset(p_compiled) c (version_id bigint, error text, canonical text, shape text, key text,
         integers bigint[], numerics numeric[], texts text[], moments timestamptz[])
-    join headrace.rule_version v on v.version_id = c.version_id;
+    join headrace_internal.rule_version v on v.version_id = c.version_id;
 
     delete from headrace_internal.rule_match m
-    using headrace.rule_version v
+    using headrace_internal.rule_version v
     where v.version_id = m.version_id and v.topic_id = p_topic_id and v.rule_id in (select c.rule_id from compiled c);
-    update headrace.rule_version v set until_position = p_position, until_at = headrace.clock()
+    update headrace_internal.rule_version v set until_position = p_position, until_at = headrace.clock()
     where v.topic_id = p_topic_id and v.rule_id in (select c.rule_id from compiled c)
         and v.since_position is not null and v.until_position is null;
-    update headrace.rule_version v
+    update headrace_internal.rule_version v
     set status = case when c.error is null then 'valid' else 'invalid' end, error = c.error, canonical = c.canonical,
         since_position = case when c.starts then p_position + 1 end, since_at = case when c.starts then headrace.clock() end
     from compiled c where v.version_id = c.version_id;

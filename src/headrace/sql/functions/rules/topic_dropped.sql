@@ -12,10 +12,10 @@ begin
         select substring(p.proname from '^symbols_([0-9]+)$')::integer as correlator_id
         from pg_proc p where p.pronamespace = 'headrace_internal'::regnamespace and p.proname ~ '^symbols_[0-9]+$'
     ) f
-    where not exists (select from headrace.correlator c where c.correlator_id = f.correlator_id);
+    where not exists (select from headrace_internal.correlator c where c.correlator_id = f.correlator_id);
     return null;
 end
 $$;
 
-create or replace trigger topic_dropped after delete on headrace.topic
+create or replace trigger topic_dropped after delete on headrace_internal.topic
 referencing old table as dropped for each statement execute function headrace_internal.topic_dropped();

@@ -4,11 +4,11 @@ create or replace function headrace_internal.unwatch_topic(p_topic_id integer) r
 language plpgsql volatile
 as $$
 begin
-    if exists (select from headrace.rule r where r.topic_id = p_topic_id)
-        or exists (select from headrace.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
+    if exists (select from headrace_internal.rule r where r.topic_id = p_topic_id)
+        or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return false;
     end if;
-    delete from headrace.consumer c where c.topic_id = p_topic_id and c.consumer = 'headrace.rules';
+    delete from headrace_internal.consumer c where c.topic_id = p_topic_id and c.consumer = 'headrace.rules';
     return true;
 end
 $$;

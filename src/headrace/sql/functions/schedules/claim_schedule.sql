@@ -4,8 +4,8 @@ create or replace function headrace_internal.claim_schedule(p_standby_s double p
 language sql volatile
 as $$
     select s.schedule_id
-    from headrace.schedule_due d
-    join headrace.schedule s on s.schedule_id = d.schedule_id
+    from headrace_internal.schedule_due d
+    join headrace_internal.schedule s on s.schedule_id = d.schedule_id
     where d.tick_at <= headrace.clock() and s.active
         and (s.cron_job_id is null or d.tick_at <= headrace.clock() - make_interval(secs => p_standby_s))
         and (s.retry_at is null or s.retry_at <= headrace.clock())

@@ -13,15 +13,18 @@ create or replace function headrace.create_schedule(
     p_missed_max integer default 100,
     p_grace_s    double precision default 120,
     p_active     boolean default true,
-    p_namespace  text default null
+    p_namespace  text default null,
+    p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace   text := headrace.current_namespace(p_namespace);
+    v_namespace   text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_schedule_id integer;
 begin
-    insert into headrace.schedule
+    insert into headrace_internal.schedule
         (namespace, schedule, cron, zone, topic_id, type, payload, key, headers, missed, missed_max, grace_s, active)
     values (v_namespace, p_schedule, p_cron, p_zone, headrace.topic_id(p_topic, v_namespace), p_type, p_payload, p_key,
         p_headers, p_missed, p_missed_max, p_grace_s, p_active)

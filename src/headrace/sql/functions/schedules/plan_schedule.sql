@@ -17,12 +17,12 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'admin', 'schedule', p_schedule_id);
-    update headrace.schedule s set planned_until = p_until, replan_at = p_replan_at
+    update headrace_internal.schedule s set planned_until = p_until, replan_at = p_replan_at
     where s.schedule_id = p_schedule_id and s.cron = p_cron and s.zone = p_zone and s.planned_until = p_from and s.active;
     if not found then
         return false;
     end if;
-    insert into headrace.schedule_due (schedule_id, tick_at)
+    insert into headrace_internal.schedule_due (schedule_id, tick_at)
     select p_schedule_id, t.tick_at from unnest(p_ticks) t (tick_at) where t.tick_at > p_from
     on conflict on constraint schedule_due_pkey do nothing;
     return true;

@@ -5,7 +5,7 @@ as $$
     select headrace.publish(t.topic, s.type, s.payload, s.key,
         s.headers || headrace_internal.schedule_headers(s.schedule_id, s.schedule, p_tick_at),
         headrace_internal.schedule_event_id(s.uid, p_tick_at), p_producer => 'schedule ' || s.schedule, p_namespace => t.namespace)
-    from headrace.schedule s
-    join headrace.topic t on t.topic_id = s.topic_id
+    from headrace_internal.schedule s
+    join headrace_internal.topic t on t.topic_id = s.topic_id
     where s.schedule_id = p_schedule_id
 $$;

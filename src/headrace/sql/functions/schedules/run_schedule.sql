@@ -17,7 +17,7 @@ declare
 begin
     perform headrace_internal.authorize_id(p_caller, 'admin', 'schedule', p_schedule_id);
     select s.uid, s.active, s.missed, s.missed_max, s.grace_s, s.error into v_schedule
-    from headrace.schedule s where s.schedule_id = p_schedule_id for no key update;
+    from headrace_internal.schedule s where s.schedule_id = p_schedule_id for no key update;
     if not found then
         raise exception 'there is no schedule with id %', p_schedule_id using errcode = 'HR130';
     end if;
@@ -26,7 +26,7 @@ begin
     end if;
     for v_tick_at in
         with due as (
-            delete from headrace.schedule_due d
+            delete from headrace_internal.schedule_due d
             where d.schedule_id = p_schedule_id and d.tick_at <= headrace.clock()
             returning d.tick_at, d.tick_at < headrace.clock() - make_interval(secs => v_schedule.grace_s) as missed
         ), decided as (
@@ -35,7 +35,7 @@ begin
                     when 'all' then v_schedule.missed_max when 'one' then 1 else 0 end as fires
             from due d
         ), ticked as (
-            insert into headrace.schedule_tick (schedule_id, tick_at, outcome, event_id)
+            insert into headrace_internal.schedule_tick (schedule_id, tick_at, outcome, event_id)
             select p_schedule_id, d.tick_at, case when d.fires then 'fired' else 'skipped' end,
                 case when d.fires then headrace_internal.schedule_event_id(v_schedule.uid, d.tick_at) end
             from decided d
@@ -48,7 +48,7 @@ begin
         v_fired := v_fired + 1;
     end loop;
     if v_schedule.error is not null and v_fired > 0 then
-        update headrace.schedule s set error = null, attempts = 0, retry_at = null where s.schedule_id = p_schedule_id;
+        update headrace_internal.schedule s set error = null, attempts = 0, retry_at = null where s.schedule_id = p_schedule_id;
     end if;
     return v_fired;
 end

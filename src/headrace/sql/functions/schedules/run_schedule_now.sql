@@ -11,10 +11,10 @@ declare
     v_schedule_id integer := headrace.schedule_id(p_schedule, v_namespace);
     v_now         timestamptz := headrace.clock();
 begin
-    perform from headrace.schedule s where s.schedule_id = v_schedule_id for no key update;
-    insert into headrace.schedule_tick (schedule_id, tick_at, outcome, event_id)
+    perform from headrace_internal.schedule s where s.schedule_id = v_schedule_id for no key update;
+    insert into headrace_internal.schedule_tick (schedule_id, tick_at, outcome, event_id)
     select s.schedule_id, v_now, 'manual', headrace_internal.schedule_event_id(s.uid, v_now)
-    from headrace.schedule s where s.schedule_id = v_schedule_id
+    from headrace_internal.schedule s where s.schedule_id = v_schedule_id
     on conflict on constraint schedule_tick_once do nothing;
     return headrace_internal.publish_tick(v_schedule_id, v_now);
 end

@@ -6,7 +6,7 @@ declare
     v_schedules text;
 begin
     select string_agg(s.schedule, ', ' order by s.schedule) into v_schedules
-    from headrace.schedule s where s.topic_id = old.topic_id;
+    from headrace_internal.schedule s where s.topic_id = old.topic_id;
     if v_schedules is not null then
         raise exception 'topic "%" has schedules: %', old.topic, v_schedules
             using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
@@ -15,5 +15,5 @@ begin
 end
 $$;
 
-create or replace trigger topic_keeps_schedules before delete on headrace.topic
+create or replace trigger topic_keeps_schedules before delete on headrace_internal.topic
 for each row execute function headrace_internal.topic_keeps_schedules();

@@ -1,7 +1,6 @@
--- Creates a correlator; no row when the name exists already.
+-- Creates a correlator. Raises HR221 when the name exists already.
 insert into headrace.correlator
     (namespace, correlator, topic, key, pattern, outputs, forget_after, evidence_max, active, allow_feedback, source)
 values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(key)s, %(pattern)s, %(outputs)s::jsonb, %(forget_after)s,
     %(evidence_max)s, %(active)s, %(allow_feedback)s, %(source)s)
-on conflict on constraint correlator_name_unique do nothing
 returning correlator_id;

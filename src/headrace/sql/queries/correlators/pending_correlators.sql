@@ -1,2 +1,2 @@
 -- Correlators with versions to compile. Index: correlator_version_pending.
-select distinct v.correlator_id from headrace.correlator_version v where v.status = 'pending' order by v.correlator_id;
+select distinct v.correlator_id from headrace_internal.correlator_version v where v.status = 'pending' order by v.correlator_id;

@@ -4,5 +4,5 @@ select count(*) as events, coalesce(min(o.position), 0) as first_position, coale
     count(*) filter (where o.emitted_at < o.before) as out_of_order
 from (
     select l.position, l.event_id, l.emitted_at, lag(l.emitted_at) over (order by l.position) as before
-    from headrace.log l where l.topic_id = (select headrace.topic_id('flights'))
+    from headrace_internal.log l where l.topic_id = (select headrace.topic_id('flights'))
 ) o;

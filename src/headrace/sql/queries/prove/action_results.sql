@@ -1,2 +1,2 @@
 -- How actions ended.
-select r.action_id, r.action, r.outcome, r.attempts from headrace.action_result r;
+select r.action_id, r.action, r.outcome, r.attempts from headrace_internal.action_result r;

@@ -8,6 +8,6 @@ create function headrace_prove.move_serial(p_topic_id integer, p_bound bigint) r
 language sql volatile
 as $$
     insert into headrace_prove.serial as s (topic_id, upto)
-    select p_topic_id, coalesce(p_bound, max(o.id), 0) from headrace.outbox o where o.topic_id = p_topic_id
+    select p_topic_id, coalesce(p_bound, max(o.id), 0) from headrace_internal.outbox o where o.topic_id = p_topic_id
     on conflict (topic_id) do update set before = s.upto, upto = greatest(s.upto, excluded.upto)
 $$;

@@ -1,7 +1,6 @@
--- Creates a rule; no row when the name exists already.
+-- Creates a rule. Raises HR220 when the name exists already.
 insert into headrace.rule
     (namespace, rule, topic, event_type, condition, action, priority, delay_s, timing, active, source)
 values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(event_type)s, %(condition)s, %(action)s,
     %(priority)s, %(delay_s)s, %(timing)s, %(active)s, %(source)s)
-on conflict on constraint rule_name_unique do nothing
 returning rule_id;

@@ -16,7 +16,7 @@ begin
             select f.topic_id, f.hit, row_number() over (order by f.topic_id, f.id) as n
             from found f
             -- An event that is in the log already was published again: it is not a new event.
-            where not exists (select from headrace.log l where l.topic_id = f.topic_id and l.event_id = (f.hit).event_id)
+            where not exists (select from headrace_internal.log l where l.topic_id = f.topic_id and l.event_id = (f.hit).event_id)
         ) f
         group by f.topic_id, f.n / 500
     loop

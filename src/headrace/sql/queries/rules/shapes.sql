@@ -4,7 +4,7 @@ from headrace_internal.rule_shape s
 cross join lateral (
     select m.version_id, m.since_position, m.event_type, v.canonical
     from headrace_internal.rule_match m
-    join headrace.rule_version v on v.version_id = m.version_id
+    join headrace_internal.rule_version v on v.version_id = m.version_id
     where m.shape_id = s.shape_id
     limit %(limit)s
 ) m

@@ -15,14 +15,14 @@ as $$
 declare
     v_batch bigint;
 begin
-    update headrace.pipeline p
+    update headrace_internal.pipeline p
     set batches = p.batches + 1, events = p.events + p_upto - p_from_position, firings = p.firings + p_firings,
         outputs = p.outputs + p_outputs, heartbeat_at = headrace.clock(), error = null
     where p.topic_id = p_topic_id
     returning p.batches into v_batch;
-    insert into headrace.pipeline_batch (topic_id, batch, run_id, from_position, upto, firings, outputs, timers, took_ms)
+    insert into headrace_internal.pipeline_batch (topic_id, batch, run_id, from_position, upto, firings, outputs, timers, took_ms)
     values (p_topic_id, v_batch, p_run_id, p_from_position, p_upto, p_firings, p_outputs, p_timers, p_took_ms);
-    delete from headrace.pipeline_batch b where b.topic_id = p_topic_id and b.batch <= v_batch - 1000;
+    delete from headrace_internal.pipeline_batch b where b.topic_id = p_topic_id and b.batch <= v_batch - 1000;
     return v_batch;
 end
 $$;

@@ -17,12 +17,12 @@ begin
             using errcode = 'HR300', hint = 'Rules and correlators run in the ''database'' or on ''spark''.';
     end if;
     perform u.position
-    from headrace.consumer c
-    join headrace.cursor u on u.consumer_id = c.consumer_id
+    from headrace_internal.consumer c
+    join headrace_internal.cursor u on u.consumer_id = c.consumer_id
     where c.topic_id = v_topic_id and starts_with(c.consumer, 'headrace.')
     order by u.consumer_id
     for no key update of u;
-    update headrace.topic t set engine = p_engine where t.topic_id = v_topic_id and t.engine <> p_engine;
+    update headrace_internal.topic t set engine = p_engine where t.topic_id = v_topic_id and t.engine <> p_engine;
     if not found then
         return false;
     end if;

@@ -35,9 +35,9 @@ begin
         end if;
     end if;
     -- Failed or superseded attempts have left rows, of this batch or earlier; those of dead writers are kept for a week.
-    delete from headrace.spark_stage s
+    delete from headrace_internal.spark_stage s
     where s.namespace = v_namespace and s.query = p_query and s.batch <= p_batch;
-    delete from headrace.spark_stage s
+    delete from headrace_internal.spark_stage s
     where s.namespace = v_namespace and s.staged_at < headrace.clock() - interval '7 days';
     -- Spark repeats only its last batch; the margin is for a checkpoint restored by hand.
     delete from headrace_internal.spark_batch b

@@ -12,8 +12,8 @@ begin
     select count(*), min(s.topic) filter (where s.topic is not null and t.topic_id is null),
         array_agg(distinct t.topic_id) filter (where t.topic_id is not null)
     into v_rows, v_unknown, v_topics
-    from headrace.spark_stage s
-    left join headrace.topic t on t.namespace = p_namespace and t.topic = s.topic
+    from headrace_internal.spark_stage s
+    left join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
     where s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = any (p_tokens);
     if v_rows <> p_rows then
         raise exception 'batch % of Spark query "%" brought % rows, and % of them are there', p_batch, p_query, p_rows, v_rows
@@ -22,12 +22,12 @@ begin
     if v_unknown is not null then
         perform headrace_internal.raise_unknown_topic(v_unknown, p_namespace);
     end if;
-    insert into headrace.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
     select t.topic_id, s.event_id, s.type, s.key, s.payload, s.headers, coalesce(s.emitted_at, headrace.clock()), s.producer
     from unnest(p_tokens) with ordinality o (token, turn)
-    join headrace.spark_stage s
+    join headrace_internal.spark_stage s
         on s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = o.token
-    join headrace.topic t on t.namespace = p_namespace and t.topic = s.topic
+    join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
     -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
     order by o.turn, s.place;
     perform headrace_internal.wake_topics(v_topics);
@@ -37,7 +37,7 @@ begin
         'scheduled_task_id', null, 'cause', jsonb_build_object('query', p_query, 'batch', p_batch)) order by o.turn, s.place)
     into v_actions
     from unnest(p_tokens) with ordinality o (token, turn)
-    join headrace.spark_stage s
+    join headrace_internal.spark_stage s
         on s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = o.token and s.topic is null;
     perform count(*) from headrace.send_actions(p_namespace, coalesce(v_actions, '{}'));
 end

@@ -5,5 +5,5 @@ select count(*) as waiting,
         when substr(w.id_hex, 13, 1) = '7' then ('x' || left(w.id_hex, 12))::bit(48)::bigint / 1000.0
         else extract(epoch from w.emitted_at) end), 0)::double precision as oldest_s
 from (
-    select replace(o.event_id::text, '-', '') as id_hex, o.emitted_at from headrace.outbox o limit %(limit)s
+    select replace(o.event_id::text, '-', '') as id_hex, o.emitted_at from headrace_internal.outbox o limit %(limit)s
 ) w;

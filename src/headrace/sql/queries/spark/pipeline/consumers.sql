@@ -5,16 +5,16 @@ select c.consumer_id, t.correlator_id, coalesce(t.version_id, r.version_id) as v
     coalesce(t.simple, false) as simple,
     u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock()) and not coalesce(t.halted, false)
         and not exists (
-            select from headrace.rule_version v
+            select from headrace_internal.rule_version v
             where t.correlator_id is null and v.topic_id = c.topic_id and v.status = 'pending')
         and not exists (
-            select from headrace.correlator_version v where v.correlator_id = t.correlator_id and v.status = 'pending') as ready
-from headrace.consumer c
-join headrace.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
-left join headrace.correlator_table t on t.consumer_id = c.consumer_id
+            select from headrace_internal.correlator_version v where v.correlator_id = t.correlator_id and v.status = 'pending') as ready
+from headrace_internal.consumer c
+join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
+left join headrace_internal.correlator_table t on t.consumer_id = c.consumer_id
 left join lateral (
     select coalesce(max(v.version_id), 0) as version_id
-    from headrace.rule_version v where v.topic_id = c.topic_id and v.status <> 'pending'
+    from headrace_internal.rule_version v where v.topic_id = c.topic_id and v.status <> 'pending'
 ) r on c.consumer = 'headrace.rules'
 where c.topic_id = %(topic_id)s and (c.consumer = 'headrace.rules' or t.correlator_id is not null)
 order by c.consumer_id;

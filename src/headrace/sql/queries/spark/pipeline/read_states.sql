@@ -8,6 +8,6 @@ select string_agg(k.n::text, ','), string_agg(i.units::text, ';'), string_agg(i.
 from unnest(%(keys)s::text[]) with ordinality k (key, n)
 cross join lateral (
     select i.units, i.deadlines, i.evidence, i.evidence_total, i.started_at, i.seen_at
-    from headrace.correlator_instance i
+    from headrace_internal.correlator_instance i
     where i.correlator_id = %(correlator_id)s and i.key = k.key offset 0
 ) i;

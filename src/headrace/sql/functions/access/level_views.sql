@@ -1,0 +1,18 @@
+-- What a level may do on the public views; each view shows only rows of the namespaces in which the reader holds the level it takes.
+-- Nobody but the owner has a right on a table.
+create or replace function headrace_internal.level_views(p_level text) returns table (privileges text, relation text)
+language sql immutable
+as $$
+    select v.privileges, r.relation
+    from (values
+        ('any', 'select', '{namespace,namespace_grant,topic,outbox,event_type,action}'::text[]),
+        ('publish', 'select', '{capture}'),
+        ('consume', 'select', '{log,archive,consumer,cursor,dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
+            correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
+            pipeline_batch,consumer_lag,dead_letters,rule_state,event_history,event_unmatched,correlator_state,correlation_history,
+            node_state,pipeline_state}'),
+        ('admin', 'insert, update, delete', '{rule,correlator,schedule,event_type,action}')
+    ) v (level, privileges, relations)
+    cross join unnest(v.relations) r (relation)
+    where headrace_internal.level_includes(p_level, v.level)
+$$;

@@ -1,0 +1,30 @@
+-- headrace.create_topic, with the owner's rights: checks the caller's level, then inserts the topic; the trigger
+-- headrace_internal.topic_created creates its branch of the log.
+create or replace function headrace.create_topic_as_role(
+    p_topic          text,
+    p_partitions     integer,
+    p_retention      interval,
+    p_time_partition text,
+    p_namespace      text,
+    p_clock          text,
+    p_caller         headrace_internal.caller default current_user
+) returns integer
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    v_topic_id  integer;
+begin
+    insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)
+    values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock)
+    on conflict on constraint topic_name_unique do nothing
+    returning topic_id into v_topic_id;
+    if v_topic_id is null then
+        raise exception 'topic "%" already exists in namespace "%"', p_topic, v_namespace
+            using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
+    end if;
+    return v_topic_id;
+end
+$$;

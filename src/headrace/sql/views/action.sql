@@ -1,0 +1,7 @@
+-- Registered actions. Admins of a namespace may insert, update and delete rows.
+create or replace view headrace.action as
+select r.namespace, r.action, r.description, r.created_at
+from headrace_internal.readable_actions() r;
+
+create or replace trigger action_write instead of insert or update or delete on headrace.action
+for each row execute function headrace_internal.write_view();
