@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-import psycopg.sql
 import pytest
 
 from headrace.actions import send_action
-from headrace.actions.queue import LEASE_SETTINGS, MSG_ID_MAX
-from headrace.db import Connection, query
+from headrace.actions.queue import MSG_ID_MAX
+from headrace.db import Connection
+from tests.actions.claims import CLAIMS
 from tests.actions.conftest import Bench, make_due, run_dry, send, write
 from tests.builders import rows_read
 
@@ -30,7 +30,9 @@ def put(conn: Connection, count: int, *, tried: int, due: str) -> None:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-@pytest.mark.parametrize(("statement", "claimed"), [("claim", DUE), ("claim_ordered", DUE), ("claim_retried", 1)])
+@pytest.mark.parametrize(
+    ("statement", "claimed"), [("claim_actions", DUE), ("claim_ordered_actions", DUE), ("claim_retried_action", 1)]
+)
 def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed: int, analyzed: bool) -> None:
     for tried in (0, 1):
         put(conn, WAITING, tried=tried, due="1 hour")
@@ -39,13 +41,10 @@ def test_claim_reads_only_what_is_due(conn: Connection, statement: str, claimed:
     conn.execute("vacuum pgmq.q_hr_default")
     if analyzed:
         conn.execute("analyze pgmq.q_hr_default")
-    for name, value in LEASE_SETTINGS.items():
-        conn.execute("select set_config(%s, %s, false)", (name, value))
     parameters = {"actions": ["work"], "action": "work", "max": 100, "lease_s": 30.0, "ordered": False, "after": MSG_ID_MAX}
-    text = psycopg.sql.SQL(query(f"actions/{statement}")).format(queue=psycopg.sql.Identifier("pgmq", "q_hr_default"))
     with conn.transaction():
         before = rows_read(conn, "q_hr_default")
-        assert len(conn.execute(text, parameters).fetchall()) == claimed
+        assert len(conn.execute(CLAIMS[statement], parameters).fetchall()) == claimed
         # The due ones, fresh or retried, once to find and once to lock and write them.
         assert rows_read(conn, "q_hr_default") - before <= 6 * DUE
 

@@ -164,7 +164,9 @@ def test_id_that_names_no_dead_letter_is_rejected(text: str) -> None:
 def register(conn: Connection, *handlers: str, ago: str = "0 s") -> UUID:
     node_id = uuid4()
     conn.execute("select headrace.register_node(%s, 'n', '1', %s)", (node_id, list(handlers)))
-    conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() - %s::interval where node_id = %s", (ago, node_id))
+    conn.execute(
+        "update headrace_internal.node set heartbeat_at = headrace.clock() - %s::interval where node_id = %s", (ago, node_id)
+    )
     return node_id
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from uuid import UUID
 
-import psycopg.sql
 import pytest
 
 from headrace.actions.queue import MSG_ID_MAX
-from headrace.db import Connection, Target, query
+from headrace.db import Connection, Target
+from tests.actions.claims import CLAIMS
 from tests.builders import drain, fill, topic
 from tests.prove.isolation import Sessions, Step, orders
 
@@ -204,8 +204,7 @@ def test_every_order_of_a_seek_and_a_handler_runs_them_one_after_the_other(consu
 def claim_actions(conn: Connection, name: str, *, after: int = MSG_ID_MAX) -> list[tuple[int, int]]:
     """Claims with the product's own statement; returns message and attempt of each action."""
     parameters = {"actions": ["work"], "action": "work", "max": 2, "lease_s": 60, "after": after, "ordered": False}
-    queue = psycopg.sql.Identifier("pgmq", "q_hr_default")
-    claimed = conn.execute(psycopg.sql.SQL(query(name)).format(queue=queue), parameters).fetchall()
+    claimed = conn.execute(CLAIMS[name], parameters).fetchall()
     return [(msg_id, attempt) for msg_id, attempt, _ in claimed]
 
 
@@ -215,7 +214,7 @@ def worker(name: str, *, lapsed: bool) -> tuple[Step, ...]:
 
     def claim(conn: Connection) -> object:
         conn.execute("select set_config('headrace.clock_shift', %s, false)", ("1 hour" if lapsed else "",))
-        held[:] = claim_actions(conn, "actions/claim_retried" if lapsed else "actions/claim")
+        held[:] = claim_actions(conn, "claim_retried_action" if lapsed else "claim_actions")
         return list(held)
 
     def effect(conn: Connection) -> object:
@@ -248,7 +247,7 @@ def test_every_order_of_a_lapsed_lease_lets_one_ack_through(consumer: Connection
             assert (ended, effects) == ((1,), (1,)), order
 
 
-@pytest.mark.parametrize(("name", "after"), [("actions/claim", 0), ("actions/claim", MSG_ID_MAX), ("actions/claim_retried", 0)])
+@pytest.mark.parametrize(("name", "after"), [("claim_actions", 0), ("claim_actions", MSG_ID_MAX), ("claim_retried_action", 0)])
 def test_every_order_of_two_claims_gives_an_action_to_one(consumer: Connection, database: Target, name: str, after: int) -> None:
     """Both in open transactions, so neither sees the other's claim."""
     scripts = ((begin(lambda conn: claim_actions(conn, name, after=after)), COMMIT),) * 2
@@ -256,7 +255,7 @@ def test_every_order_of_two_claims_gives_an_action_to_one(consumer: Connection, 
         for order in orders([2, 2]):
             consumer.execute("truncate pgmq.q_hr_default")
             consumer.execute("select headrace.send_action('work') from generate_series(1, 3)")
-            if name == "actions/claim_retried":
+            if name == "claim_retried_action":
                 consumer.execute("update pgmq.q_hr_default set read_ct = 1")
             results = sessions.run(scripts, order, lambda: None)
             assert results is not None
@@ -271,8 +270,7 @@ def test_every_order_of_two_ordered_claims_gives_a_key_to_one(consumer: Connecti
     """The second waits for the first; then the rest of the key must wait behind the first one's actions."""
 
     def claim(conn: Connection) -> object:
-        conn.execute(query("actions/lock_order"), {"namespace": None, "action": "work"})
-        return claim_actions(conn, "actions/claim_ordered")
+        return claim_actions(conn, "claim_ordered_actions")
 
     scripts = ((begin(claim), COMMIT),) * 2
     possible = []

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from psycopg import sql
 
 from headrace.actions.queue import MSG_ID_MAX
 from headrace.core import LeaseLost
-from headrace.db import Connection, Server, Target, connect, map_database_errors, query
+from headrace.db import Connection, Server, Target, connect, map_database_errors
 from headrace.log import create_topic, drop_expired, read_log
 from headrace.prove.bugs import BUGS, edit_function
 from headrace.schedules import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
+from tests.actions.claims import CLAIMS
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 QUICK = settings(
@@ -74,11 +74,10 @@ class Leases(Machine):
         self.held: list[tuple[int, int]] = []
         self.sent = self.done = 0
         self.until: dict[int, float] = {}
-        self.table = sql.Identifier("pgmq", "q_hr_default")
 
     def run_claim(self, name: str, *, after: int = 0) -> None:
         parameters = {"actions": ["work"], "max": 2, "lease_s": LEASE_S, "after": after, "ordered": False}
-        for msg_id, attempt, _ in self.conn.execute(sql.SQL(query(name)).format(queue=self.table), parameters).fetchall():
+        for msg_id, attempt, _ in self.conn.execute(CLAIMS[name], parameters).fetchall():
             assert self.until.get(msg_id, 0.0) <= self.shift_s + 1, "another worker holds it"
             self.held.append((msg_id, attempt))
             self.until[msg_id] = self.shift_s + LEASE_S
@@ -90,8 +89,8 @@ class Leases(Machine):
 
     @rule(after=st.sampled_from([0, 2, MSG_ID_MAX]))
     def claim(self, after: int) -> None:
-        self.run_claim("actions/claim_retried")
-        self.run_claim("actions/claim", after=after)
+        self.run_claim("claim_retried_action")
+        self.run_claim("claim_actions", after=after)
 
     @rule(seconds=st.sampled_from([20.0, 6.0]))
     def wait(self, seconds: float) -> None:

@@ -15,8 +15,9 @@ from headrace.rules import RuleEngine
 # The queue belongs to another room: only what a rule sends matters here.
 REMEMBER = """
 create table public.sent (n bigint generated always as identity, namespace text, action jsonb, delay_s integer);
-create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
-returns setof bigint
+create or replace function headrace.send_actions(
+    p_namespace text, p_actions jsonb[], p_delays integer[] default null, p_caller headrace_internal.caller default current_user
+) returns setof bigint
 language sql volatile
 as $$
     insert into public.sent (namespace, action, delay_s)

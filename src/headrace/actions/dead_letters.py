@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["action", "event"]
 
 _REDRIVE_ACTIONS = "select headrace.redrive_actions(%(ids)s, %(action)s, %(error)s, p_namespace => %(namespace)s)"
 _REDRIVE_EVENTS = "select headrace.redrive(%s, %s, %s, %s)"
-_PURGE_ACTIONS = """select headrace.purge_dead_letters(
+_DISCARD_ACTIONS = """select headrace.discard_actions(
     %(ids)s, %(action)s, %(error)s, p_redriven => %(redriven)s, p_namespace => %(namespace)s)"""
 _DISCARD_EVENTS = "select headrace.discard(%s, %s, %s, %s)"
 
@@ -190,7 +190,7 @@ def discard(
 
     Actions are deleted for good; with `redriven`, the originals kept by a redrive. Events stay on record, and their keys go on."""
     parameters: dict[str, object] = {"action": action, "error": error, "redriven": redriven, "namespace": namespace}
-    return _change(conn, ids, _PURGE_ACTIONS, _DISCARD_EVENTS, parameters)
+    return _change(conn, ids, _DISCARD_ACTIONS, _DISCARD_EVENTS, parameters)
 
 
 def _change(

@@ -9,35 +9,29 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import LiteralString
 from uuid import UUID
 
 import msgspec
-import psycopg.sql
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.db import AsyncConnection, Pool, Target, create_pool, fetch_value_async, query, retry_until_connected
+from headrace.db import AsyncConnection, Pool, Target, create_pool, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-# A claim must read the queue's indexes in order; statistics of a table that fills and empties mislead the planner.
-LEASE_SETTINGS = {
-    "synchronous_commit": "off",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_sort": "off",
-    "plan_cache_mode": "force_generic_plan",
-    # A sort that cannot be avoided has such a high cost that the statement would be JIT-compiled.
-    "jit": "off",
-}
+LEASE_SETTINGS = {"synchronous_commit": "off"}
 
 MSG_ID_MAX = 2**63 - 1
 """As `after` of a claim: no message id is higher, so all actions are claimed by due time."""
 
+_CLAIM = "select msg_id, read_ct, message from headrace.claim_actions(%s::text[], %s, %s, %s, %s)"
+_CLAIM_ORDERED = "select msg_id, read_ct, message from headrace.claim_ordered_actions(%s, %s, %s, %s)"
+_CLAIM_RETRIED = "select msg_id, read_ct, message from headrace.claim_retried_action(%s::text[], %s, %s, %s)"
 _ACK = "select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)"
 _FAIL = "select headrace.fail_action(%s, %s, %s, %s, %s, %s, %s, %s::real, %s, %s)"
 
@@ -57,50 +51,32 @@ class Queue:
         self.lease_s = lease_s
         self._leases = leases
         self._node_id = node_id
-        self._statements: dict[str, psycopg.sql.Composed] = {}
 
     async def claim(self, actions: Sequence[str], most: int, *, after: int = MSG_ID_MAX) -> list[Claim]:
         """Claims actions that were never claimed before, in the order to handle them. Among those of ordinary priority, the ones
         after the message id `after` come first."""
-        parameters = {"actions": list(actions), "max": most, "lease_s": self.lease_s, "after": after}
-        async with self._leases.connection() as conn:
-            claims = await self._claim(conn, "claim", parameters)
+        claims = await self._claim(_CLAIM, (list(actions), most, self.lease_s, after, self.namespace))
         if any(claim.action.priority for claim in claims):
             claims.sort(key=lambda claim: claim.action.priority, reverse=True)
         return claims
 
     async def claim_ordered(self, action: str, most: int) -> list[Claim]:
         """Claims actions of one name whose keys have no earlier action in the queue that is not part of this claim."""
-        parameters = {"action": action, "max": most, "lease_s": self.lease_s, "namespace": self.namespace}
-        async with self._leases.connection() as conn, conn.transaction():
-            await conn.execute(query("actions/lock_order"), parameters)
-            return await self._claim(conn, "claim_ordered", parameters)
+        return await self._claim(_CLAIM_ORDERED, (action, most, self.lease_s, self.namespace))
 
     async def claim_retried(self, actions: Sequence[str], *, ordered: bool) -> list[Claim]:
         """Claims one action that was claimed before."""
-        parameters = {"actions": list(actions), "lease_s": self.lease_s, "ordered": ordered}
-        async with self._leases.connection() as conn:
-            return await self._claim(conn, "claim_retried", parameters)
+        return await self._claim(_CLAIM_RETRIED, (list(actions), ordered, self.lease_s, self.namespace))
 
-    async def _claim(self, conn: AsyncConnection, statement: str, parameters: Mapping[str, object]) -> list[Claim]:
-        if statement not in self._statements:
-            await self._compose(conn)
-        rows = await (await conn.execute(self._statements[statement], parameters, prepare=True, binary=True)).fetchall()
-        claims = [claim for row in sorted(rows) if (claim := _read(*row))]
-        if len(claims) < len(rows):
-            readable = {claim.msg_id for claim in claims}
-            unreadable = [row[0] for row in rows if row[0] not in readable]
-            # On the same connection: another one would wait for the locks of an ordered claim, which is still open.
-            await self._bury(conn, unreadable, "unreadable", "the message is not an action")
+    async def _claim(self, statement: LiteralString, parameters: Sequence[object]) -> list[Claim]:
+        async with self._leases.connection() as conn, conn.transaction():
+            rows = await (await conn.execute(statement, parameters, prepare=True, binary=True)).fetchall()
+            claims = [claim for row in sorted(rows) if (claim := _read(*row))]
+            if len(claims) < len(rows):
+                readable = {claim.msg_id for claim in claims}
+                unreadable = [row[0] for row in rows if row[0] not in readable]
+                await self._bury(conn, unreadable, "unreadable", "the message is not an action")
         return claims
-
-    async def _compose(self, conn: AsyncConnection) -> None:
-        """Puts the queue's table into the statements; as separate texts they keep their plans."""
-        row = await (await conn.execute("select 'q_' || headrace.queue_name(%s)", (self.namespace,))).fetchone()
-        assert row is not None
-        table = psycopg.sql.Identifier("pgmq", row[0])
-        for name in ("claim", "claim_ordered", "claim_retried", "cap_attempts"):
-            self._statements[name] = psycopg.sql.SQL(query(f"actions/{name}")).format(queue=table)
 
     async def ack(self, conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
         """Removes handled actions from the queue, in the handlers' transaction; raises HR206 if a lease was lost."""
@@ -115,8 +91,8 @@ class Queue:
         """Buries an action that has used up its attempts without any result from a node."""
         error = f"delivered {attempts} times without a result: every node died, or hung for longer than the lease"
         async with self._leases.connection() as conn, conn.transaction():
-            await conn.execute(self._statements["cap_attempts"], {"msg_ids": [claim.msg_id], "attempts": attempts})
-            await self._bury(conn, [claim.msg_id], "lost", error)
+            parameters = (claim.msg_id, attempts, error, self._node_id, self.namespace)
+            await conn.execute("select headrace.bury_lost_action(%s, %s, %s, %s, %s)", parameters)
 
     async def _bury(self, conn: AsyncConnection, msg_ids: Sequence[int], reason: str, error: str) -> None:
         statement = "select headrace.bury_actions(%s, %s, %s, p_node_id => %s, p_namespace => %s)"

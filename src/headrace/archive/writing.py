@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection as ArrowConnection
 
-_LOCK = 0x61726368  # "arch"
-
 
 @dataclass(frozen=True)
 class ClosedPartition:
@@ -99,7 +97,7 @@ def archive_topic(
 
 def _lock_topic(conn: Connection, topic: Topic) -> None:
     """One archiver per topic. The lock ends with the session, however that ends."""
-    row = conn.execute("select pg_try_advisory_lock(%s, %s)", (_LOCK, topic.topic_id)).fetchone()
+    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
     if row != (True,):
         raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
 

@@ -22,8 +22,6 @@ from headrace.lang.ecl import SimpleTable, Table, compile, from_json, parse, to_
 
 logger = logging.getLogger(__name__)
 
-_FEEDBACK_LOCK = 0x6865616472616302
-
 
 @dataclass(frozen=True)
 class PendingVersion:
@@ -131,7 +129,7 @@ async def _without_feedback(conn: AsyncConnection, version: PendingVersion, comp
     if version.allow_feedback or not own:
         return compiled
     # One compiler at a time: two that each compile one half of a loop would not see it.
-    await conn.execute("select pg_advisory_xact_lock(%s)", (_FEEDBACK_LOCK,))
+    await conn.execute("select headrace_internal.take_lock('feedback')")
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
     loop = feedback(own, links_in(rows))

@@ -30,7 +30,6 @@ VERSIONS_MAX = 500
 """Versions compiled in one transaction: no rule of the topic can change meanwhile."""
 # Below the server's deadlock timeout (1 s): a compiler that blocks a publisher gives up and tries again.
 INLINE_LOCK_MS = 500
-_INLINE_LOCK = 0x6865616472616301
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ async def _write_inline(conn: AsyncConnection) -> None:
     current, versions = await _inline_rules(conn)
     if (inline_body(versions) if versions else None) == current:
         return
-    await conn.execute("select pg_advisory_xact_lock(%s)", (_INLINE_LOCK,))
+    await conn.execute("select headrace_internal.take_lock('inline rules')")
     await conn.execute("select set_config('lock_timeout', %s, true)", (f"{INLINE_LOCK_MS}ms",))
     current, versions = await _inline_rules(conn)
     if not versions:

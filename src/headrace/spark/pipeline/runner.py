@@ -36,7 +36,6 @@ HEARTBEAT_S = 5.0
 STAND_BY_S = 1.0
 DISCARDED_S = 0.05
 """Pause after a discarded batch: whoever moved in between may not be done yet."""
-_LOCK = 0x68727070
 
 
 def pause_s(next_due_s: float | None) -> float:
@@ -135,7 +134,7 @@ class Pipeline:
     def _stand_by(self, conn: Connection, pipeline: TopicPipeline) -> bool:
         """Waits until no other process runs the topic. The lock ends with the connection."""
         while not self._stop.is_set():
-            row = conn.execute("select pg_try_advisory_lock(%s, %s)", (_LOCK, pipeline.topic_id)).fetchone()
+            row = conn.execute("select headrace.try_lock_topic(%s, 'pipeline')", (pipeline.topic_id,)).fetchone()
             if row is not None and row[0]:
                 return True
             if self._once:

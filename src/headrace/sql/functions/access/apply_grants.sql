@@ -31,15 +31,6 @@ begin
         cross join lateral headrace_internal.level_functions(g.level) n (name)
         join pg_proc f on f.pronamespace in ('headrace'::regnamespace, 'headrace_internal'::regnamespace) and f.proname = n.name
         where g.role = p_role
-        union
-        select format('grant %s on %s to %s',
-            case g.level when 'publish' then 'insert, select (msg_id)' else 'select, insert, update, delete' end, q.queue_table, p_role)
-        from headrace_internal.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q (queue_table)
-        where g.role = p_role and (g.level <> 'publish' or q.queue_table::text !~ '(\ma_|_dlq$)')
-        union
-        select format('grant usage on schema pgmq to %s', p_role)
-        from headrace_internal.namespace_grant g cross join lateral headrace_internal.queue_tables(g.namespace) q
-        where g.role = p_role
     loop
         execute v_statement;
     end loop;

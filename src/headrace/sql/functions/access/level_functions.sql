@@ -14,10 +14,10 @@ as $$
             action_dead_letters,group_dead_letters}'),
         ('work', '{register_node,deregister_node,heartbeat,claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
             extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,rest_queue,edit_dead_letter,
-            redrive_actions,purge_dead_letters}'),
+            redrive_actions,discard_actions}'),
         ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,
             drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
-            plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,write_definition,
+            plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,try_lock_topic,write_definition,
             register_name,handle_event_type}')
     ) l (level, names)
     cross join unnest(l.names) f (name)

@@ -1,5 +1,5 @@
 -- The dead letters of a namespace's actions, oldest first: by id, by action, by error group; with p_redriven those that were
--- redriven. "payload" is what a redrive would send: the edited or the original one. Index: q_<queue>_dlq_pkey.
+-- redriven. "payload" is what a redrive would send: the edited or the original one. Index: q_hrd_<namespace>_pkey.
 create or replace function headrace.action_dead_letters(
     p_ids       bigint[] default null,
     p_action    text default null,
@@ -29,7 +29,7 @@ begin
             and ($3 is null or headrace_internal.error_group(d.message ->> 'error') = headrace_internal.error_group($3))
         order by d.msg_id
         limit $4
-        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace.queue_name(v_namespace) || '_dlq')
+        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(v_namespace))
     using p_ids, p_action, p_error, p_limit;
 end
 $$;

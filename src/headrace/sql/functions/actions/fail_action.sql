@@ -20,7 +20,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
     v_retry_at  timestamptz;
     v_message   jsonb;
 begin

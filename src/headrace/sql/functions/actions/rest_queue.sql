@@ -8,7 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
     update headrace_internal.queue q set asleep = p_asleep
     where q.namespace = (

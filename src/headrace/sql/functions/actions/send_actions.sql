@@ -2,21 +2,26 @@
 -- An action is an object with at least "id" (a uuid) and "action" (its name); "payload", "key", "priority", "namespace",
 -- "event_type", "emitted_at", "producer", "scheduled_task_id" and "cause" are optional. p_delays: seconds to wait, one per action.
 -- Locks nothing. One insert for all actions of one delay.
-create or replace function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
+create or replace function headrace.send_actions(
+    p_namespace text, p_actions jsonb[], p_delays integer[] default null, p_caller headrace_internal.caller default current_user
+)
 returns setof bigint
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_queue text := headrace.queue_name(p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
+    v_queue     text := headrace.queue_name(v_namespace);
 begin
     if cardinality(p_actions) = 0 then
         return;
     end if;
     if exists (select from unnest(p_actions) a where not coalesce(a ?& array['id', 'action'], false)) then
-        raise exception 'an action without "id" or "action" was sent to namespace "%"', headrace.current_namespace(p_namespace)
+        raise exception 'an action without "id" or "action" was sent to namespace "%"', v_namespace
             using errcode = 'HR300', hint = 'Send objects such as {"id": uuid, "action": "NAME", "payload": ...}.';
     end if;
-    perform headrace.wake_queue(p_namespace);
+    perform headrace.wake_queue(v_namespace);
     if p_delays is null then
         return query select s from pgmq.send_batch(v_queue, p_actions, null::jsonb[], headrace.clock()) s;
         return;

@@ -7,7 +7,7 @@ begin
         perform headrace_internal.create_queue(new.namespace);
     else
         perform pgmq.drop_queue(headrace.queue_name(old.namespace));
-        perform pgmq.drop_queue(headrace.queue_name(old.namespace) || '_dlq');
+        perform pgmq.drop_queue(headrace_internal.dead_letter_queue(old.namespace));
     end if;
     return null;
 end

@@ -1,4 +1,4 @@
--- The name of a namespace's action queue in pgmq: hr_<namespace>; its dead letters are in hr_<namespace>_dlq.
+-- The name of a namespace's action queue in pgmq: hr_<namespace>; see headrace_internal.dead_letter_queue for its dead letters.
 create or replace function headrace.queue_name(p_namespace text default null) returns text
 language sql stable parallel safe
 as $$

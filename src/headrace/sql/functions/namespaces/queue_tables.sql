@@ -3,7 +3,8 @@ create or replace function headrace_internal.queue_tables(p_namespace text) retu
 language sql stable
 as $$
     select t.queue_table
-    from unnest(array['q_hr_%s', 'q_hr_%s_dlq', 'a_hr_%s', 'a_hr_%s_dlq']) n (pattern)
-    cross join lateral to_regclass(format('pgmq.%I', format(n.pattern, p_namespace))) t (queue_table)
+    from unnest(array['q_', 'a_']) p (prefix)
+    cross join unnest(array[headrace.queue_name(p_namespace), headrace_internal.dead_letter_queue(p_namespace)]) n (queue)
+    cross join lateral to_regclass(format('pgmq.%I', p.prefix || n.queue)) t (queue_table)
     where t.queue_table is not null
 $$;
