@@ -101,7 +101,9 @@ def test_partition_with_more_events_than_its_file_is_kept(three: Connection, dat
     archive_orders(three, database, tmp_path, days=6)
     keep_until_archived(three, "orders")
     (tmp_path / "old.parquet").touch()
-    three.execute("update headrace_internal.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1")
+    three.execute(
+        "update headrace_internal.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1"
+    )
     assert drop(three, days=6) == [(False, "the archive")]
     archive_orders(three, database, tmp_path, days=6)
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]

@@ -159,7 +159,9 @@ def test_invalid_and_waiting_rules_are_found(database: Target, conn: Connection)
     conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
     for rule in ("bad", "late"):
         create_rule(conn, Rule(name=rule, topic="orders", event_type="placed", action="MAIL"))
-    conn.execute("update headrace_internal.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'")
+    conn.execute(
+        "update headrace_internal.rule_version set status = 'invalid', error = E'no condition\nat all' where rule = 'bad'"
+    )
     conn.execute("update headrace_internal.rule_version set written_at = written_at - interval '1 minute' where rule = 'late'")
     assert [one.message for one in problems(database, "rules")] == ["default/bad is invalid: no condition"]
     assert "default/late has waited" in problems(database, "rules", "warning")[0].message

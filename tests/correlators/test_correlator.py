@@ -304,7 +304,9 @@ def test_bad_input_is_refused_before_anything_is_written(cars: Connection) -> No
 async def test_token_without_an_output_is_refused_told_or_allowed_as_unknown_names_are(
     cars: Connection, correlators: CorrelatorEngine
 ) -> None:
-    cars.execute("update headrace_internal.namespace set unknown_names = 'warn'; insert into headrace.action (action) values ('ALARM')")
+    cars.execute(
+        "update headrace_internal.namespace set unknown_names = 'warn'; insert into headrace.action (action) values ('ALARM')"
+    )
     create_correlator(cars, pair(pattern="parallel {push(y) {a}, push(x) {b}}"))
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)

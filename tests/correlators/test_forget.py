@@ -28,7 +28,9 @@ async def keys(cars: Connection, correlators: CorrelatorEngine, *names: str) -> 
 
 def age(cars: Connection, *, before: str = "~") -> None:
     """The keys up to there had no event for two hours."""
-    cars.execute("update headrace_internal.correlator_instance set seen_at = seen_at - interval '2 hours' where key < %s", (before,))
+    cars.execute(
+        "update headrace_internal.correlator_instance set seen_at = seen_at - interval '2 hours' where key < %s", (before,)
+    )
 
 
 async def test_keys_are_forgotten_after_a_time_without_events(cars: Connection, correlators: CorrelatorEngine) -> None:

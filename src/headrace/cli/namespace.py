@@ -66,9 +66,9 @@ def grant(
     session: Session,
     name: Name,
     role: Role,
-    level: Annotated[namespaces.Level, Argument(metavar="LEVEL", help="publish, consume or admin (all).", show_default=False)],
+    level: Annotated[namespaces.Level, Argument(metavar="LEVEL", help="publish, consume, work or admin.", show_default=False)],
 ) -> None:
-    """Allow a role to publish, consume or administer, on every shard.
+    """Allow a role to publish, consume, work or administer, on every shard. work includes consume; admin includes all.
 
     Example: headrace namespace grant shop shop_app publish
     """

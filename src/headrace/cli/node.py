@@ -17,9 +17,12 @@ from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending_steps
+from headrace.namespaces import grant_node, revoke_node
 from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
+
+Role = Annotated[str, Argument(metavar="ROLE", help="Database role.", show_default=False)]
 
 logger = logging.getLogger("headrace.node")
 
@@ -95,6 +98,23 @@ async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s
     await node.run()
     counts = (node.sequenced, node.handled, node.fired, node.actions)
     logger.info("node stopped; %d events sequenced, %d handled, rules fired %d times, %d actions handled", *counts)
+
+
+@command(group, "grant", common=("dsn", "json"))
+def grant(session: Session, role: Role) -> None:
+    """Allow a role to run the loops of nodes, for every namespace, on every shard. It need not be superuser or owner.
+
+    Example: headrace node grant headrace_node
+    """
+    session.on_every_shard(lambda conn: grant_node(conn, role))
+    session.done(f"role {role} may run nodes", {"role": role, "node": True})
+
+
+@command(group, "revoke", common=("dsn", "json"))
+def revoke(session: Session, role: Role) -> None:
+    """Take the right to run the loops of nodes from a role, on every shard."""
+    session.on_every_shard(lambda conn: revoke_node(conn, role))
+    session.done(f"role {role} may no longer run nodes", {"role": role, "node": False})
 
 
 def load_application(address: str) -> Headrace:

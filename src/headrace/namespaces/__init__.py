@@ -1,7 +1,8 @@
 """Namespaces: logical isolation, and which role may do what in which namespace.
 
 Owns: namespaces and the grants in them. Promises: a role of one namespace can neither read nor act in another; without a grant
-nothing is allowed. The database enforces it by privileges and row-level security, whatever client is used."""
+nothing is allowed. The database enforces it, whatever client is used: roles have functions and
+views, which check their level, and no right on a table."""
 
 from headrace.namespaces.namespace import (
     Grant,
@@ -12,9 +13,11 @@ from headrace.namespaces.namespace import (
     create_namespace,
     drop_namespace,
     grant_namespace,
+    grant_node,
     list_grants,
     list_namespaces,
     revoke_namespace,
+    revoke_node,
 )
 
 __all__ = [
@@ -26,7 +29,9 @@ __all__ = [
     "create_namespace",
     "drop_namespace",
     "grant_namespace",
+    "grant_node",
     "list_grants",
     "list_namespaces",
     "revoke_namespace",
+    "revoke_node",
 ]

@@ -74,6 +74,18 @@ def revoke_namespace(conn: Connection, role: str, namespace: str, level: Level |
         conn.execute("select headrace.revoke_namespace(%s, %s, %s)", (role, namespace, level))
 
 
+def grant_node(conn: Connection, role: str) -> None:
+    """Allows a role to run the loops of nodes, for every namespace. It need not be superuser or owner."""
+    with map_database_errors():
+        conn.execute("select headrace.grant_node(%s)", (role,))
+
+
+def revoke_node(conn: Connection, role: str) -> None:
+    """Takes the right to run the loops of nodes from a role."""
+    with map_database_errors():
+        conn.execute("select headrace.revoke_node(%s)", (role,))
+
+
 def list_grants(conn: Connection, *, namespace: str | None = None) -> list[Grant]:
     """Lists who may do what, by namespace and role."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Grant)) as cursor:

@@ -54,7 +54,8 @@ def append_events(conn: Connection, count: int, *, seed: int, ago_s: int = 3600)
     at = ago_s
     # No event is older than its topic.
     conn.execute(
-        "update headrace_internal.topic set created_at = least(created_at, headrace.clock() - make_interval(secs => %s))", (ago_s + 60,)
+        "update headrace_internal.topic set created_at = least(created_at, headrace.clock() - make_interval(secs => %s))",
+        (ago_s + 60,),
     )
     while count > 0:
         part = min(count, chance.randint(1, max(2, count // 6)))

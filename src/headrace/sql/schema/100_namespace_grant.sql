@@ -10,3 +10,10 @@ create table headrace_internal.namespace_grant (
         references headrace_internal.namespace (namespace) on delete cascade,
     constraint namespace_grant_level_known check (level in ('publish', 'consume', 'work', 'admin'))
 );
+
+-- Roles of nodes: they run the loops of every namespace. See headrace.grant_node.
+create table headrace_internal.node_role (
+    role       regrole     not null,
+    granted_at timestamptz not null default headrace.clock(),
+    constraint node_role_pkey primary key (role)
+);

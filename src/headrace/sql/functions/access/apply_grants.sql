@@ -34,5 +34,8 @@ begin
     loop
         execute v_statement;
     end loop;
+    if exists (select from headrace_internal.node_role n where n.role = p_role) then
+        perform headrace_internal.apply_node_grants(p_role);
+    end if;
 end
 $$;

@@ -1,6 +1,11 @@
--- Is the current role the owner of headrace, one of its members, or a superuser? The public views show it every namespace.
-create or replace function headrace_internal.caller_is_owner() returns boolean
-language sql stable
+-- Does the caller stand above namespaces: the owner of headrace, one of its members, a superuser, or the role of a node? The public
+-- views show it every namespace.
+create or replace function headrace_internal.caller_is_owner(p_caller headrace_internal.caller default current_user) returns boolean
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
-    select pg_has_role(current_user, n.nspowner, 'usage') from pg_namespace n where n.nspname = 'headrace_internal'
+begin
+    return headrace_internal.above_namespaces(p_caller);
+end
 $$;

@@ -7,7 +7,7 @@ begin
     if p_caller = current_user then
         return true;
     end if;
-    return pg_has_role(p_caller, current_user, 'usage') or exists (
+    return headrace_internal.above_namespaces(p_caller) or exists (
         select from headrace_internal.namespace_grant g
         where g.namespace = p_namespace and headrace_internal.level_includes(g.level, p_level) and pg_has_role(p_caller, g.role, 'usage'));
 end

@@ -10,7 +10,9 @@ begin
     revoke all on all functions in schema headrace, headrace_internal from public;
     revoke all on all tables in schema headrace, headrace_internal from public;
     for v_role in
-        select distinct g.role from headrace_internal.namespace_grant g join pg_roles r on r.oid = g.role
+        select g.role from (
+            select g.role from headrace_internal.namespace_grant g union select n.role from headrace_internal.node_role n) g
+        join pg_roles r on r.oid = g.role
     loop
         perform headrace_internal.apply_grants(v_role);
     end loop;

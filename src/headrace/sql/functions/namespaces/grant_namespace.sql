@@ -1,5 +1,5 @@
 -- Lets a role publish in a namespace, consume in it, or do everything in it ('admin'). Only the owner may call it.
--- Give an application's role one namespace, and make it the default of its sessions: alter role … set headrace_internal.namespace = …
+-- Give an application's role one namespace, and make it the default of its sessions: alter role … set headrace.namespace = …
 create or replace function headrace.grant_namespace(p_role text, p_namespace text, p_level text) returns void
 language plpgsql volatile
 as $$
