@@ -21,7 +21,7 @@ SEND = "select headrace.send_action('NOTIFY', '1', p_namespace => %s)"
 async def test_action_sent_by_a_publisher_is_handled_by_a_consumers_node(
     owner_conn: Connection, sign_in: SignIn, database: Target
 ) -> None:
-    publisher, consumer = sign_in(a="publish"), sign_in(a="consume")
+    publisher, consumer = sign_in(a="publish"), sign_in(a="work")
     publisher.execute(SEND, ("a",))
     app, done = Headrace(namespace="a"), asyncio.Event()
 
@@ -38,20 +38,22 @@ async def test_action_sent_by_a_publisher_is_handled_by_a_consumers_node(
     assert consumer.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
 
 
-@pytest.mark.parametrize("level", ["publish", "consume", "admin"])
+@pytest.mark.parametrize("level", ["publish", "consume", "work", "admin"])
 def test_queue_of_another_namespace_is_closed(owner_conn: Connection, sign_in: SignIn, level: str) -> None:
     role = sign_in(a=level)
     owner_conn.execute(SEND, ("b",))
-    owner_conn.execute("insert into headrace.action_result values (now(), gen_random_uuid(), null, 1, 1, 'b', 'NOTIFY', 'done')")
+    owner_conn.execute(
+        "insert into headrace_internal.action_result values (now(), gen_random_uuid(), null, 1, 1, 'b', 'NOTIFY', 'done')"
+    )
     with pytest.raises(Forbidden, match="permission denied"), map_database_errors():
         role.execute(SEND, ("b",))
-    for table in ("q_hr_b", "q_hr_b_dlq", "a_hr_b", "a_hr_b_dlq", "meta"):
+    for table in ("q_hr_b", "q_hrd_b", "a_hr_b", "a_hrd_b", "meta"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             role.execute(f"select from pgmq.{table}")
     for call in (
         "select headrace.queue_state('b')",
         "select headrace.bury_unhandled(0, 'b')",
-        "select headrace.purge_dead_letters(p_namespace => 'b')",
+        "select headrace.discard_actions(p_namespace => 'b')",
         "select headrace.redrive_actions(p_namespace => 'b')",
         "select pgmq.read('hr_b', 1, 1)",
         "select pgmq.drop_queue('hr_b')",

@@ -1,18 +1,19 @@
 -- The functions a level may call ('any': every level). All others are the owner's: sequencing, maintenance, planning, grants.
--- Of schema headrace_internal only those that policies, views and triggers call, which no role can name.
+-- Of schema headrace_internal only those that views and triggers call, which no role can name.
 create or replace function headrace_internal.level_functions(p_level text) returns setof text
 language sql immutable
 as $$
     select f.name from (values
         ('any', '{clock,current_namespace,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,copy_route,
-            event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,readable_event_types,readable_actions}'::text[]),
+            event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
+            readable_event_types,readable_actions}'::text[]),
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
             commit_spark_batch}'),
         ('consume', '{log_head,log_clock,is_archived,archived_from,
             create_consumer,drop_consumer,claim,advance,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
-            schedule_id,next_ticks,unknown_outputs,readable_rules,readable_correlators,readable_schedules,queue_state,
-            action_dead_letters,group_dead_letters}'),
-        ('work', '{register_node,deregister_node,heartbeat,claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
+            schedule_id,next_ticks,readable_rules,readable_correlators,readable_schedules,queue_state,
+            action_dead_letters,group_dead_letters,register_node,deregister_node,heartbeat}'),
+        ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
             extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,rest_queue,edit_dead_letter,
             redrive_actions,discard_actions}'),
         ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,

@@ -2,8 +2,6 @@
 -- In core because a view depends on it; plpgsql, so that its tables may be created later.
 create or replace function headrace_internal.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
 language plpgsql stable
-security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (

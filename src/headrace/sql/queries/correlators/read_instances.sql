@@ -3,6 +3,6 @@ select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evide
 from unnest(%(keys)s::text[]) k (key)
 cross join lateral (
     select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total
-    from headrace_internal.correlator_instance i
+    from headrace.correlator_instance i
     where i.correlator_id = %(correlator_id)s and i.key = k.key offset 0
 ) i;

@@ -1,0 +1,64 @@
+"""The rights of each level, written by hand. A right that is not here must not exist."""
+
+from __future__ import annotations
+
+from headrace.namespaces import Level
+
+# What every level may call and read.
+ANY = """
+clock current_namespace uuid_v7 topic_id queue_name wake_queue send_action send_actions copy_route event_within_limits
+time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
+"""
+FUNCTIONS: dict[str, str] = {
+    "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch",
+    "consume": """
+log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
+redrive discard seek seek_position resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
+action_dead_letters group_dead_letters register_node deregister_node heartbeat
+""",
+    "work": """
+claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
+bury_lost_action bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions
+""",
+    "admin": """
+create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
+drop_capture_triggers release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule
+run_schedule run_schedule_now keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name
+handle_event_type
+""",
+}
+VIEWS: dict[str, str] = {
+    "any": "namespace namespace_grant topic outbox event_type action",
+    "publish": "capture",
+    "consume": """
+log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
+correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
+rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state
+""",
+}
+WRITABLE = "rule correlator schedule event_type action"
+# Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
+INTERNAL = (
+    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules"
+)
+INCLUDES: dict[Level, list[str]] = {
+    "publish": ["publish"],
+    "consume": ["consume"],
+    "work": ["work", "consume"],
+    "admin": ["publish", "consume", "work", "admin"],
+}
+
+
+def expected_rights(level: Level) -> set[tuple[str, str]]:
+    """Pairs of object and privilege."""
+    names = set(ANY.split()).union(*(FUNCTIONS[part].split() for part in INCLUDES[level]))
+    internal = set(INTERNAL.split())
+    functions = {(f"function {'headrace_internal' if name in internal else 'headrace'}.{name}", "execute") for name in names}
+    views = set(VIEWS["any"].split()).union(*(VIEWS.get(part, "").split() for part in INCLUDES[level]))
+    writes = {(f"view headrace.{view}", right) for view in WRITABLE.split() for right in ("insert", "update", "delete")}
+    return (
+        functions
+        | {(f"view headrace.{view}", "select") for view in views}
+        | (writes if level == "admin" else set())
+        | {("schema headrace", "usage")}
+    )

@@ -1,0 +1,139 @@
+"""Attacks of an admin of namespace a on namespace b. Each worked once."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from headrace.core import map_database_errors
+from headrace.db import Connection, Target, connect
+from headrace.log import create_topic, read_log
+from headrace.namespaces import create_namespace, drop_namespace
+from headrace.outbox import publish
+from tests.builders import drain
+from tests.namespaces.conftest import SignIn, ids
+
+SECRET = "select payload from headrace.outbox where topic_id = %s"
+
+
+def test_schedule_rule_and_correlator_stay_in_their_own_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    role, known = sign_in(a="admin"), ids(owner_conn, "b")
+    role.execute("insert into headrace.rule (rule, topic, event_type, action) values ('r', 'orders', 'placed', 'A')")
+    role.execute("insert into headrace.correlator (correlator, topic, pattern) values ('c', 'orders', 'push(x) {placed}')")
+    for attack in (
+        "insert into headrace.schedule (schedule, cron, topic_id, type) values ('s', '* * * * *', %(topic_id)s, 'forged')",
+        "update headrace.schedule set topic_id = %(topic_id)s",
+        "insert into headrace.rule_version (rule_id, version, namespace, rule, topic_id, event_type, condition, action, priority, "
+        "delay_s, timing, active) select rule_id, 99, 'a', rule, %(topic_id)s, event_type, condition, action, 0, 0, 'after', true "
+        "from headrace.rule",
+    ):
+        with pytest.raises(psycopg.Error):
+            role.execute(attack, known)
+    # Columns of ours in a view that may be written: the value is ignored.
+    role.execute("update headrace.rule set topic_id = %(topic_id)s, rule_id = 1, version = 7, status = 'valid'", known)
+    role.execute("update headrace.correlator set topic_id = %(topic_id)s, version = 7, status = 'valid'", known)
+    own = ids(owner_conn, "a")["topic_id"]
+    for table in ("rule", "rule_version", "correlator", "correlator_version", "schedule"):
+        rows = owner_conn.execute(f"select distinct topic_id from headrace_internal.{table} where namespace = 'a'").fetchall()
+        assert rows == [(own,)], table
+
+
+def test_namespaces_with_similar_names_share_no_queue(conn: Connection) -> None:
+    for namespace in ("shop", "shop_dlq", "shop__dlq", "d_shop"):
+        create_namespace(conn, namespace)
+    tables = conn.execute(
+        "select count(*), count(distinct q.t) from headrace_internal.namespace n, headrace_internal.queue_tables(n.namespace) q (t)"
+    ).fetchone()
+    assert tables is not None and tables[0] == tables[1]
+    conn.execute("select headrace.send_action('A', '1', p_namespace => 'shop')")
+    conn.execute("select headrace.bury_unhandled(0, 'shop')")
+    assert conn.execute("select dead from headrace.queue_state('shop')").fetchone() == (1,)
+    assert conn.execute("select due from headrace.queue_state('shop_dlq')").fetchone() == (0,)
+    drop_namespace(conn, "shop_dlq")
+    assert conn.execute("select dead from headrace.queue_state('shop')").fetchone() == (1,)
+
+
+MODES = ["access share", "row share", "row exclusive", "share update exclusive", "share", "share row exclusive", "exclusive",
+         "access exclusive"]  # fmt: skip
+
+
+def test_locks_a_role_can_take_do_not_stop_another_namespace(owner_conn: Connection, sign_in: SignIn, database: Target) -> None:
+    role = sign_in(a="admin")
+    relations = owner_conn.execute(
+        "select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname in ('headrace', 'headrace_internal', 'pgmq') and c.relkind in ('r', 'p', 'v')"
+    ).fetchall()
+    role.autocommit = False
+    taken = set()
+    for (relation,) in relations:
+        for mode in MODES:
+            try:
+                with role.transaction():
+                    role.execute(f"lock table {relation} in {mode} mode nowait")
+                taken.add(mode)
+            except psycopg.Error:
+                continue
+        try:
+            with role.transaction():
+                role.execute(f"select 1 from {relation} for update")
+        except psycopg.Error:
+            continue
+    assert "access share" in taken, "the role holds the locks of a reader"
+    role.execute("select pg_advisory_lock(n) from generate_series(1, 100) n")
+    with connect(database) as other, other.transaction():
+        other.execute("set local lock_timeout = '2s'")
+        publish(other, "orders", "placed", {"n": 4}, namespace="b")
+        other.execute(
+            "insert into headrace.rule (namespace, rule, topic, event_type, action) values ('b', 'r', 'orders', 'placed', 'A')"
+        )
+        other.execute("select headrace.send_action('A', p_namespace => 'b')")
+        other.execute("select headrace.claim_ordered_actions('A', 1, 30, 'b')")
+        other.execute("select headrace.claim(%(consumer_id)s, 10)", ids(other, "b"))
+    drain(owner_conn)
+    role.rollback()
+
+
+def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(b="publish", a="admin")
+    publish(owner_conn, "orders", "placed", {"own": True}, namespace="a")
+    own, other = ids(owner_conn, "a")["topic_id"], ids(owner_conn, "b")["topic_id"]
+    assert role.execute(SECRET, (own,)).fetchall() == [({"own": True},)]
+    assert role.execute(SECRET, (other,)).fetchall() == [(None,)]
+
+
+def test_topic_ids_cannot_be_chosen(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    with pytest.raises(psycopg.Error):
+        role.execute("insert into headrace.topic (topic_id, namespace, topic) overriding system value values (999, 'a', 'mine')")
+    with pytest.raises(psycopg.Error):
+        role.execute(
+            "insert into headrace_internal.topic (topic_id, namespace, topic) overriding system value values (999, 'a', 'm')"
+        )
+    create_topic(role, "mine")
+    assert read_log(role, "mine") == []
+
+
+def test_leaky_function_in_a_filter_sees_no_row_of_another_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    """The planner may evaluate a cheap function of the reader before the filter of a view that is no security barrier."""
+    role = sign_in(a="admin")
+    role.execute(
+        """create function pg_temp.peek(text) returns boolean language plpgsql cost 0.0000001 as
+           $$ begin raise notice '%', $1; return true; end $$"""
+    )
+    notices: list[str] = []
+    role.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
+    for relation in ("log", "topic", "consumer", "schedule", "outbox", "namespace", "consumer_lag", "event_unmatched"):
+        role.execute(f"select count(*) from headrace.{relation} r where pg_temp.peek(to_jsonb(r)::text)")
+    assert notices and not any('"b"' in notice or "waiting" in notice for notice in notices)
+
+
+def test_migrating_again_as_the_owner_restores_the_walls(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="publish")
+    owner_conn.execute(
+        f"grant usage on schema headrace_internal to {role.info.user}; grant select on headrace_internal.log to public"
+    )
+    assert role.execute("select count(*) from headrace_internal.log").fetchone() == (6,)
+    with map_database_errors():
+        owner_conn.execute("select headrace_internal.secure()")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        role.execute("select count(*) from headrace_internal.log")
