@@ -74,7 +74,7 @@ def next_version(tmp_path: Path) -> Path:
         "as $$ select t.note from headrace.topic t where t.topic_id = p_topic_id $$;\n"
     )
     (root / "views/noted_topic.sql").write_text(
-        "create or replace view headrace.noted_topic as select topic, note from headrace.topic;\n"
+        "create or replace view headrace.noted_topic as select topic, note from headrace_internal.topic;\n"
     )
     return root
 

@@ -58,7 +58,7 @@ def test_yaml_and_python_files_are_read_alike(tmp_path: Path) -> None:
 
 def test_error_names_the_rules_that_exist(cars: Connection) -> None:
     create_rule(cars, rule("a"))
-    with pytest.raises(RuleExists, match="'a' already exists"):
+    with pytest.raises(RuleExists, match='"a" already exists'):
         create_rule(cars, rule("a"))
     with pytest.raises(UnknownRule, match="known rules: a"):
         alter_rule(cars, rule("b"))
