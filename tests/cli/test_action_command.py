@@ -35,7 +35,7 @@ def test_actions_are_sent_to_the_queue(cli: Cli, conn: Connection) -> None:
     assert cli("action", "send", "not a name").code == 5
 
 
-def test_dead_letters_are_grouped_edited_redriven_and_purged(cli: Cli, conn: Connection) -> None:
+def test_dead_letters_are_grouped_edited_redriven_and_discarded(cli: Cli, conn: Connection) -> None:
     for n in range(4):
         cli("action", "send", "MAIL" if n < 3 else "CALL", f'{{"n": {n}}}')
     bury(conn, "ValueError: no address 7", 3)
@@ -56,8 +56,8 @@ def test_dead_letters_are_grouped_edited_redriven_and_purged(cli: Cli, conn: Con
     assert cli("dead-letter", "redrive", "--error", "ValueError: no address #", "--json").json == {"redriven": 2}
     assert queue(cli) == (3, 0, 1)
     assert len(cli("dead-letter", "list", "--ended", "--json").json) == 4
-    assert cli("dead-letter", "purge", "--action", "CALL", "--yes", "--json").json == {"purged": 1}
-    assert cli("dead-letter", "purge", "--all", "--redriven", "--yes", "--json").json == {"purged": 3}
+    assert cli("dead-letter", "discard", "--action", "CALL", "--yes", "--json").json == {"discarded": 1}
+    assert cli("dead-letter", "discard", "--all", "--redriven", "--yes", "--json").json == {"discarded": 3}
     assert cli("dead-letter", "list", "--ended", "--json").json == []
 
 
@@ -65,9 +65,9 @@ def test_command_without_a_selection_is_rejected(cli: Cli, conn: Connection) -> 
     cli("action", "send", "MAIL")
     bury(conn, "ValueError: no")
     assert cli("dead-letter", "redrive").code == 2
-    assert cli("dead-letter", "purge", "--yes").code == 2
+    assert cli("dead-letter", "discard", "--yes").code == 2
     assert cli("dead-letter", "redrive", "1", "--all").code == 2
-    assert cli("dead-letter", "purge", "1").code == 1, "it asks first"
+    assert cli("dead-letter", "discard", "1").code == 1, "it asks first"
     assert len(cli("dead-letter", "list", "--json").json) == 1
 
 
@@ -78,8 +78,8 @@ def test_dead_letter_is_named_by_number_or_by_consumer_and_position(cli: Cli, co
     for name in ("orders", "orders/billing/x", "a/b/c/d", "/billing"):
         assert cli("dead-letter", "redrive", name).code == 2
     assert cli("dead-letter", "edit", "orders/billing/1", "1").code == 2
-    assert cli("dead-letter", "discard", "1", "--yes").code == 2
-    assert cli("dead-letter", "discard", "1", "orders/billing", "--yes").code == 2
+    assert cli("dead-letter", "discard", "1", "--yes").code == 3
+    assert cli("dead-letter", "discard", "1", "orders/billing", "--yes").code == 3
     assert cli("dead-letter", "show", "orders/billing").code == 2
-    assert cli("dead-letter", "purge", "orders/billing/1", "--yes").code == 2
+    assert cli("dead-letter", "discard", "orders/billing/1", "--yes").code == 3
     assert cli("dead-letter", "show", "orders/billing/1").code == 3

@@ -139,43 +139,30 @@ def redrive_(
 
 
 @command(group, "discard")
-def discard_(session: Session, letters: SomeLetters = None, yes: Yes = False) -> None:
-    """Discard dead letters of consumers. They stay on record, and later events of their keys are handled.
-
-    Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard orders/billing --yes
-    """
-    if letters is None or _kinds(session, letters) != {"event"}:
-        raise BadParameter("name events, as TOPIC/CONSUMER or TOPIC/CONSUMER/POSITION; delete actions with `purge`")
-    session.confirm(f"Discard the dead letters {', '.join(letters)}?", yes=yes)
-    count = sum(actions.discard(conn, letters, namespace=session.namespace) for _, conn in session.shards())
-    _require_match(count, letters)
-    session.done(f"{count} dead letters discarded", {"discarded": count})
-
-
-@command(group, "purge")
-def purge(
+def discard_(
     session: Session,
     letters: SomeLetters = None,
     action: OfAction = None,
     error: OfError = None,
     all_: All = False,
-    redriven: Annotated[bool, Option("--redriven", help="The originals kept after a redrive.")] = False,
+    redriven: Annotated[bool, Option("--redriven", help="The originals of actions kept after a redrive.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete dead letters of actions for good: by LETTER, by action, by kind of error, or all.
+    """Give dead letters up: by LETTER, or actions by name, by kind of error, or all.
 
-    Examples: headrace dead-letter purge 17 --yes · headrace dead-letter purge --all --redriven
+    Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled.
+
+    Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven
     """
-    if "event" in _kinds(session, letters):
-        raise BadParameter("events stay in the log; discard them with `discard`")
+    _kinds(session, letters)
     _require_selection(letters, action, error, all_=all_)
-    session.confirm("Delete these dead letters for good?", yes=yes)
+    session.confirm(f"Discard the dead letters {', '.join(letters)}?" if letters else "Discard these dead letters?", yes=yes)
     count = sum(
         actions.discard(conn, letters or None, action=action, error=error, redriven=redriven, namespace=session.namespace)
         for _, conn in session.shards()
     )
     _require_match(count, letters)
-    session.done(f"{count} dead letters deleted", {"purged": count})
+    session.done(f"{count} dead letters discarded", {"discarded": count})
 
 
 def _kinds(session: Session, letters: Sequence[str] | None) -> set[str]:

@@ -71,15 +71,15 @@ class ActionHistory:
     """Its newest dead letter was redriven, and the action has no result since."""
 
     @property
-    def state(self) -> Literal["waiting", "retrying", "done", "dead", "redriven", "purged"]:
-        """`purged`: its dead letter was deleted."""
+    def state(self) -> Literal["waiting", "retrying", "done", "dead", "redriven", "discarded"]:
+        """`discarded`: its dead letter was deleted."""
         if self.redriven:
             return "redriven"
         if not self.results:
             return "retrying" if self.attempts else "waiting"
         if self.results[-1].outcome == "done":
             return "done"
-        return "purged" if self.dead_letter_id is None else "dead"
+        return "discarded" if self.dead_letter_id is None else "dead"
 
 
 @dataclass(frozen=True)

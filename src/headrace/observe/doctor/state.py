@@ -61,7 +61,7 @@ def check_actions(conn: Connection) -> Iterator[Finding]:
             advice = f"run more nodes with handlers for them; see: headrace node list --namespace {namespace}"
             yield "actions", "warning", message, advice
         if dead:
-            advice = f"redrive or purge them; see: headrace dead-letter groups --namespace {namespace}"
+            advice = f"redrive or discard them; see: headrace dead-letter groups --namespace {namespace}"
             yield "dead letters", "warning", f"{namespace}: {dead} actions were moved to the dead letters", advice
         healthy = healthy and not dead and oldest_due_s <= DUE_MAX_S
     if healthy:
