@@ -11,6 +11,9 @@ create table headrace_internal.namespace_grant (
     constraint namespace_grant_level_known check (level in ('publish', 'consume', 'work', 'admin'))
 );
 
+-- Who may publish in a namespace.
+create index namespace_grant_namespace on headrace_internal.namespace_grant (namespace, level);
+
 -- Roles of nodes: they run the loops of every namespace. See headrace.grant_node.
 create table headrace_internal.node_role (
     role       regrole     not null,

@@ -1,4 +1,6 @@
--- headrace.publish for a role of a namespace: checks its level, then publishes with the owner's rights.
+-- headrace.publish for a role of a namespace: checks its level in the statement that publishes, with the owner's rights. The checks
+-- of the event are those of headrace.publish; calling it from here would cost a third more. Locks nothing.
+-- Indexes: topic_name_unique, namespace_grant_namespace.
 create or replace function headrace.publish_as_role(
     p_topic      text,
     p_type       text,
@@ -15,9 +17,33 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_namespace text := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_topic);
 begin
-    return headrace.publish(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, v_namespace);
+    if (octet_length(p_payload::text) <= 256 and p_headers = '{}'
+            and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
+            and (p_key is null or octet_length(p_key) between 1 and 1024)
+            and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
+        perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
+    end if;
+    if p_emitted_at is not null then
+        perform headrace.time_within_limits(p_emitted_at);
+    end if;
+    if p_event_id is null then
+        p_event_id := headrace.uuid_v7();
+    end if;
+    insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
+    select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
+        p_producer
+    from headrace_internal.topic t
+    where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
+        and exists (
+            select from headrace_internal.namespace_grant g
+            where g.namespace = t.namespace and g.level in ('publish', 'admin') and pg_has_role(p_caller, g.role, 'usage'))
+        and (not t.asleep or headrace_internal.wake_sequencer());
+    if not found then
+        -- Raises where the level is missing; a role above namespaces has it without a grant.
+        p_namespace := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_topic);
+        return headrace.publish(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace);
+    end if;
+    return p_event_id;
 end
 $$;
