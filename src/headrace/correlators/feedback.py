@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.lang.ecl import StateLimitExceeded, Table, dependencies, from_json
+from headrace.lang.ecl import Budget, Table, from_json, types_read
+
+FEEDBACK_STEPS_MAX = 100_000
+"""Steps for the exact analysis of one correlator, about 0.1 s. Where they end, more event types count as read by its tokens."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,14 @@ def links_of(correlator: str, topic: str, table: Table, outputs: Mapping[str, Ma
     event_outputs = {token: output for token, output in outputs.items() if "event" in output and token in table.tokens}
     if not event_outputs:
         return []
-    try:
-        known = {dependency.token: dependency for dependency in dependencies(table)}
-    except StateLimitExceeded:
-        # Too large to analyse: any event may matter.
-        known = {}
+    known = types_read(table, budget=Budget(FEEDBACK_STEPS_MAX))
     return [
         Link(
             correlator,
             token,
             topic,
             frozenset(known[token].types) if token in known else frozenset(),
-            known[token].any_type if token in known else True,
+            token in known and known[token].any_type,
             str(output["topic"]),
             str(output["event"]),
         )
