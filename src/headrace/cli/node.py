@@ -15,6 +15,7 @@ from typer import Argument, Option, Typer
 from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
+from headrace.cli.terminal import safe_log_entry
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending_steps
 from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
@@ -144,9 +145,12 @@ def log_to_stderr(*, as_json: bool, level: int) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
-    final = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if as_json:
-        final.append(structlog.processors.format_exc_info)  # type: ignore[arg-type]
+    # Tracebacks as plain text: the renderer's own would show local variables, and with them payloads and passwords.
+    final = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        safe_log_entry,
+    ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
     logging.basicConfig(level=level, handlers=[handler], force=True)

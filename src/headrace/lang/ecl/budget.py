@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.lang.ecl.errors import StateLimitExceeded
 
-COMPILE_STEPS_MAX = 10_000_000
+COMPILE_STEPS_MAX = 1_500_000
 ANALYSIS_STEPS_MAX = 50_000_000
 _HINT = "split the pattern into several correlators, or use fewer timers and conditions side by side"
 
@@ -20,6 +20,10 @@ class Budget:
         self.allowed = allowed
         self.spent = 0
         self._what = what
+
+    @property
+    def left(self) -> int:
+        return max(self.allowed - self.spent, 0)
 
     @property
     def is_exceeded(self) -> bool:

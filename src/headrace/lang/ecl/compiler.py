@@ -45,14 +45,14 @@ ROUNDS_FLAT_MAX = 64
 _Unary = t.Fail | t.Push | t.Repeat | t.Persist | t.Loop
 
 
-def compile(
-    pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True, budget: Budget | None = None
-) -> Table:
+def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True, budget: Budget | None = None) -> Table:
     """The table of a pattern. Raises StateLimitExceeded when its units have more states together than allowed, or when
     compiling takes more steps than the budget has.
 
     `minimised=False` keeps every reachable configuration apart; it is there to test the minimisation."""
-    compiler = _Compiler(t.lower(pattern.expr), state_limit, minimised, budget or Budget(COMPILE_STEPS_MAX, what="compiling the pattern"))
+    compiler = _Compiler(
+        t.lower(pattern.expr), state_limit, minimised, budget or Budget(COMPILE_STEPS_MAX, what="compiling the pattern")
+    )
     return compiler.table(print_pattern(pattern))
 
 

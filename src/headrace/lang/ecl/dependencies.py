@@ -47,9 +47,7 @@ class Overlap:
     witness: Trace
 
 
-def dependencies(
-    table: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None
-) -> tuple[Dependency, ...]:
+def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None) -> tuple[Dependency, ...]:
     """One entry per token, in textual order. Branches of `parallel` are analysed one by one."""
     budget = budget or Budget(ANALYSIS_STEPS_MAX)
     parts = [_Component(part, limit, budget) for part in components(table)]

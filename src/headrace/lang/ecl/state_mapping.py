@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
+from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.minimisation import Automaton, Cell, refine
 from headrace.lang.ecl.network import live_timers, step_units
@@ -28,12 +28,10 @@ class StateMapping:
     timers: tuple[int | None, ...]
 
 
-def equivalent_states(
-    old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None
-) -> StateMapping:
+def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None) -> StateMapping:
     """Old states that behave exactly as some new state. Equivalent are outputs, timers and the final status."""
     timers = _paired_timers(old, new)
-    budget = budget or Budget(ANALYSIS_STEPS_MAX, what="comparing the states")
+    budget = budget or Budget(COMPILE_STEPS_MAX, what="comparing the states")
     explored = _Both(old, new, timers, limit, budget)
     automaton = explored.automaton()
     blocks = refine(automaton, budget=budget)
