@@ -15,7 +15,7 @@ from typer import Argument, Option, Typer
 from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
-from headrace.cli.terminal import safe_log_entry
+from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending_steps
 from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
@@ -149,7 +149,9 @@ def log_to_stderr(*, as_json: bool, level: int) -> None:
     final = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
-        safe_log_entry,
+        redact_log_entry,
+        # JSON escapes by itself.
+        *([] if as_json else [safe_log_entry]),
     ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))

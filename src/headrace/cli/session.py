@@ -18,6 +18,7 @@ from rich.text import Text
 
 from headrace.cli.options import COMMON_OPTIONS
 from headrace.cli.output import Column, cells, console, format_value, json_line, note, table, to_json
+from headrace.cli.terminal import safe_line
 from headrace.core import HeadraceError, NotFound, redact
 from headrace.db import Connection, Target, configured_targets, connect, map_error, parse_targets
 
@@ -96,7 +97,7 @@ class Session:
             return
         if self.json:
             raise typer.BadParameter("with --json there is no prompt; add --yes", param_hint="--yes")
-        typer.confirm(question, abort=True)
+        typer.confirm(safe_line(question), abort=True)
 
 
 def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:

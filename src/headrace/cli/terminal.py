@@ -62,10 +62,18 @@ class SafeConsole(Console):
 
 
 def safe_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor of structlog: texts without control characters and passwords. Further lines are indented: no line is forged."""
+    """A processor of structlog: texts without control characters. Further lines are indented, so that none can be forged."""
     for name, value in entry.items():
         if isinstance(value, str):
-            entry[name] = safe_lines(redact(value)).replace("\n", "\n    ")
+            entry[name] = safe_lines(value).replace("\n", "\n    ")
+    return entry
+
+
+def redact_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: texts without passwords."""
+    for name, value in entry.items():
+        if isinstance(value, str):
+            entry[name] = redact(value)
     return entry
 
 

@@ -5,6 +5,7 @@ libpq's own errors quote the address, or a piece of the password that it took fo
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -27,10 +28,9 @@ def strip_driver(dsn: str) -> str:
 def read_dsn(dsn: str, name: str) -> dict[str, str]:
     """The parts of an address. Raises Invalid, without any part of it: a misread password could be among them."""
     parts: dict[str, str] | None = None
-    try:
+    # The error is raised below, outside this block: otherwise its context would keep the text.
+    with suppress(psycopg.Error, UnicodeError):
         parts = {key: str(value) for key, value in conninfo_to_dict(strip_driver(dsn)).items() if value is not None}
-    except (psycopg.Error, UnicodeError):
-        pass  # Raised below, outside this block: the exception's context would keep the text.
     problem = _problem(strip_driver(dsn), parts)
     if parts is None or problem is not None:
         raise Invalid(f"the address of database {name!r} is invalid: {problem}")

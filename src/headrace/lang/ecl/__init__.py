@@ -4,7 +4,7 @@ Owns the meaning of patterns. Promises: all engines give the same outputs at the
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
-from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
+from headrace.lang.ecl.budget import Budget
 from headrace.lang.ecl.comparison import Comparison, Relation, compare
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
@@ -38,7 +38,6 @@ from headrace.lang.ecl.tree import Pattern
 __all__ = [
     "ACTION_SHIFT",
     "CHANGES",
-    "COMPILE_STEPS_MAX",
     "POSTGRES",
     "SPARK",
     "TICKS_MAX",
