@@ -7,7 +7,7 @@ import importlib
 import logging
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from typer import Argument, Option, Typer
@@ -146,7 +146,7 @@ def log_to_stderr(*, as_json: bool, level: int) -> None:
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     # Tracebacks as plain text: the renderer's own would show local variables, and with them payloads and passwords.
-    final = [
+    final: list[Any] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
         redact_log_entry,
