@@ -16,7 +16,7 @@ from tests.correlators.steps import settle_correlators
 
 TIMERS = ", ".join(f"sequential {{e{number}, after {number + 1} s, f{number}}}" for number in range(8))
 MANY_TIMERS = f"repeat {{push(x) {{accumulate {{{TIMERS}}}}}}}"
-"""286 characters whose exact analysis took 56 s."""
+"""Eight timers side by side: the exact analysis has more than 20 000 configurations, and used to stop the event loop meanwhile."""
 FEEDING = Correlator(name="timers", topic="cars", pattern=MANY_TIMERS, outputs={"x": EventOutput(event="done", topic="cars")})
 _BRANCH = "push(x) {" + "fail {" * 56 + "accumulate {a, b, c, d, e, f, g}" + "}" * 57
 TOO_LARGE = "parallel {" + ", ".join([_BRANCH] * 27) + "}"
