@@ -20,6 +20,7 @@ NAMES = (
     "spark_correlate",
     "pipeline",
     "recovery",
+    "walls",
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from psycopg.types.json import Jsonb
 
 from headrace.archive import (
     archive_topic,
@@ -22,8 +23,8 @@ from headrace.archive import (
     verify_archive,
 )
 from headrace.archive import writing as archiving
-from headrace.core import ArchiveBusy, ArchiveMismatch, DatabaseUnavailable, PositionOutOfRange, UnknownTopic
-from headrace.db import Connection, Target
+from headrace.core import ArchiveBusy, ArchiveMismatch, DatabaseUnavailable, Invalid, PositionOutOfRange, UnknownTopic
+from headrace.db import Connection, Target, map_database_errors
 from headrace.log import create_topic, get_topic
 from tests.archive.builders import archive_orders, drop, events, later, three_days
 from tests.builders import through_proxy, wait_until
@@ -100,14 +101,10 @@ def test_retention_waits_for_the_archive(three: Connection, database: Target, tm
 def test_partition_with_more_events_than_its_file_is_kept(three: Connection, database: Target, tmp_path: Path) -> None:
     archive_orders(three, database, tmp_path, days=6)
     keep_until_archived(three, "orders")
-    (tmp_path / "old.parquet").touch()
-    three.execute(
-        "update headrace_internal.archive set last_position = 9, events = 9, file = 'old.parquet' where first_position = 1"
-    )
+    three.execute("update headrace_internal.archive set last_position = 9, events = 9 where first_position = 1")
     assert drop(three, days=6) == [(False, "the archive")]
     archive_orders(three, database, tmp_path, days=6)
     assert [one.events for one in list_archive(three, "orders")] == [10, 20]
-    assert not (tmp_path / "old.parquet").exists()
     assert all(dropped for dropped, _ in drop(three, days=6))
 
 
@@ -238,3 +235,87 @@ def test_times_are_resolved_in_the_archive_too(three: Connection, database: Targ
     for position in (1, 11, 31):
         assert find_stored_range(three, "orders", start=times[position].isoformat()).first == position
     assert find_stored_range(three, "orders", start="2100-01-01").first == 41
+
+
+def plant(conn: Connection, folder: str, file: str) -> None:
+    """A row of the catalog for position 1, as somebody wrote it who can write the table itself."""
+    conn.execute(
+        """insert into headrace_internal.archive
+               (topic_id, day, first_position, last_position, first_at, last_at, events, checksum, folder, file, file_bytes)
+           values (headrace.topic_id('orders'), '2026-01-01', 1, 1, now(), now(), 1, 1, %s, %s, 1)""",
+        (folder, file),
+    )
+
+
+OURS = "namespace=default/topic=orders/date=2026-01-01/000000000001-000000000001-00000001.parquet"
+
+
+@pytest.mark.parametrize("way", ["dots", "absolute", "folder", "name", "link", "folder link", "content"])
+def test_archiver_deletes_nothing_that_it_did_not_write(three: Connection, database: Target, tmp_path: Path, way: str) -> None:
+    archive, foreign = tmp_path / "archive", tmp_path / "foreign"
+    foreign.mkdir()
+    victim = foreign / Path(OURS).name
+    victim.write_text("precious")
+    folder, file = str(archive), OURS
+    link = archive / OURS
+    match way:
+        case "dots":
+            file = f"../foreign/{victim.name}"
+        case "absolute":
+            file = str(victim)
+        case "folder":
+            folder, file = str(foreign), victim.name
+        case "name":
+            victim = archive / "notes.parquet"
+            file = "notes.parquet"
+        case "link":
+            link.parent.mkdir(parents=True)
+            link.symlink_to(victim)
+        case "folder link":
+            link.parent.parent.mkdir(parents=True)
+            link.parent.symlink_to(foreign)
+        case "content":
+            link.parent.mkdir(parents=True)
+            victim = link
+    victim.parent.mkdir(exist_ok=True)
+    victim.write_text("precious")
+    plant(three, folder, file)
+    archive_orders(three, database, archive, days=6)
+    assert victim.read_text() == "precious"
+    assert way != "link" or link.is_symlink()
+    assert [one.last_position for one in list_archive(three, "orders")] == [10, 30]
+
+
+def test_archiver_deletes_its_own_file_that_a_new_one_replaces(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_orders(three, database, tmp_path, days=6)
+    (first, _) = list_archive(three, "orders")
+    moved = tmp_path / first.file.replace(f"date={first.day}", "date=2020-01-01")
+    moved.parent.mkdir()
+    (tmp_path / first.file).rename(moved)
+    three.execute("delete from headrace_internal.archive where first_position = 1")
+    plant(three, str(tmp_path), str(moved.relative_to(tmp_path)))
+    archive_orders(three, database, tmp_path, days=6)
+    assert not moved.exists() and (tmp_path / first.file).exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [
+        ("/archive", "../../etc/passwd"),
+        ("/archive", "/etc/passwd"),
+        ("/archive", "namespace=default/topic=orders/date=2026-01-01/../../x.parquet"),
+        ("/archive", OURS.replace("default", "other")),
+        ("/archive", OURS.replace("0001.parquet", "0002.parquet")),
+        ("/archive", None),
+        ("/archive/../etc", OURS),
+        ("archive", OURS),
+        (None, OURS),
+    ],
+)
+def test_catalog_takes_only_names_that_follow_from_the_content(three: Connection, folder: str | None, file: str | None) -> None:
+    row = {"day": "2026-01-01", "first_position": 1, "last_position": 1, "first_at": "2026-01-01", "last_at": "2026-01-01"}
+    record = "select * from headrace.record_archive(headrace.topic_id('orders'), %s, %s)"
+    files = [row | {"events": 1, "checksum": 1, "file_bytes": 1, "file": file}]
+    with pytest.raises(Invalid), map_database_errors():
+        three.execute(record, (folder, Jsonb(files)))
+    three.execute(record, ("/archive", Jsonb([files[0] | {"file": OURS}])))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from headrace.core import ArchiveMismatch
 
@@ -95,7 +95,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield pa.concat_batches(group)
 
 
-def read_content(path: Path) -> Content:
+def read_content(path: Path | BinaryIO) -> Content:
     """Reads a whole file. Raises ArchiveMismatch for a file that cannot be read or whose positions have gaps."""
     import pyarrow as pa
     import pyarrow.parquet as pq

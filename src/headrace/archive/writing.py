@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from psycopg.rows import class_row
 
+from headrace.archive.files import delete_replaced, file_name
 from headrace.archive.parquet import Content, read_content, write_file
 from headrace.archive.reading import literal_query
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
@@ -107,13 +108,13 @@ def _archive_partition(
 ) -> Generator[ArchiveProgress, None, ArchiveProgress]:
     files = []
     for day in _days(conn, topic, partition):
-        path = root / _file_name(topic, day)
+        expected = Content(day.first_position, day.last_position, day.events, day.checksum)
+        path = root / file_name(topic.namespace, topic.topic, day.day, expected)
         temporary = _temporary(path)
         for count in write_file(temporary, _rows(arrow, topic, day)):
             progress = replace(progress, written=progress.written + count)
             yield progress
-        content, expected = read_content(temporary), Content(day.first_position, day.last_position, day.events, day.checksum)
-        if content != expected:
+        if (content := read_content(temporary)) != expected:
             raise ArchiveMismatch(f"{temporary} holds {content}; the log has {expected}; nothing was recorded")
         size = temporary.stat().st_size
         files.append({**asdict(day), "file": str(path.relative_to(root)), "file_bytes": size})
@@ -130,12 +131,6 @@ def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[_D
             conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
         parameters = {"topic_id": topic.topic_id, "from_at": partition.from_at, "to_at": partition.to_at}
         return cursor.execute(query("archive/days"), parameters).fetchall()
-
-
-def _file_name(topic: Topic, day: _Day) -> Path:
-    # With the checksum: shards that share a folder have other events at the same positions.
-    name = f"{day.first_position:012}-{day.last_position:012}-{int(day.checksum) % 16**8:08x}.parquet"
-    return Path(f"namespace={topic.namespace}", f"topic={topic.topic}", f"date={day.day}", name)
 
 
 def _temporary(path: Path) -> Path:
@@ -155,8 +150,10 @@ def _record(conn: Connection, topic: Topic, root: Path, files: Sequence[Mapping[
             (topic.topic_id, str(root), msgspec.json.encode(files).decode()),
         ).fetchall()
     # Whoever reads the folder as a whole would find their events twice.
-    for path in {Path(folder) / file for folder, file in replaced} - set(paths):
-        path.unlink(missing_ok=True)
+    written = {str(file["file"]) for file in files}
+    for folder, file in replaced:
+        if (folder, file) not in {(str(root), name) for name in written}:
+            delete_replaced(root, topic.namespace, topic.topic, folder, file)
 
 
 def _sync_folder(folder: Path) -> None:

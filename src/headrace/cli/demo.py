@@ -44,7 +44,7 @@ def demo(
     an embedded PostgreSQL in .headrace/demo, or in a database of its own at --dsn; there it does not kill PostgreSQL.
     """
     start = time.monotonic()
-    with open_environment_on(session.dsn) if session.dsn else open_own_environment() as environment:
+    with open_environment_on(session.targets[0].dsn) if session.dsn else open_own_environment() as environment:
         result = _run(session, environment, flights, spark)
     total_s = time.monotonic() - start
     facts = msgspec.to_builtins(result) | {"adds_up": result.adds_up, "total_s": total_s}

@@ -7,7 +7,7 @@ import importlib
 import logging
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from typer import Argument, Option, Typer
@@ -15,6 +15,7 @@ from typer import Argument, Option, Typer
 from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
+from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
 from headrace.db import Target, connect, pending_steps
 from headrace.namespaces import grant_node, revoke_node
@@ -164,9 +165,14 @@ def log_to_stderr(*, as_json: bool, level: int) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
-    final = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if as_json:
-        final.append(structlog.processors.format_exc_info)  # type: ignore[arg-type]
+    # Tracebacks as plain text: the renderer's own would show local variables, and with them payloads and passwords.
+    final: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redact_log_entry,
+        # JSON escapes by itself.
+        *([] if as_json else [safe_log_entry]),
+    ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.terminal import SafeConsole, safe_json, safe_lines
+
 PIPE_COLUMNS = 200
 """Width of a table that is written into a pipe: wide enough that nothing is cut off."""
 SIGNS = {
@@ -35,7 +37,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def console(*, stderr: bool = False) -> Console:
     """A console on the current stream; tests and pipes replace the streams."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PIPE_COLUMNS, highlight=False, emoji=False)
+    return SafeConsole(file=stream, width=None if stream.isatty() else PIPE_COLUMNS, highlight=False, emoji=False)
 
 
 def progress_bar(*, hide: bool, count: Literal["percent", "numbers"] = "numbers") -> Progress:
@@ -46,14 +48,14 @@ def progress_bar(*, hide: bool, count: Literal["percent", "numbers"] = "numbers"
 
 
 def say(text: str) -> None:
-    """Writes one line of the result as it is, and flushes: a reader at the other end of a pipe may be waiting."""
+    """Writes lines of our own making as they are, and flushes: a reader at the other end of a pipe may be waiting."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Writes one line to standard error."""
-    sys.stderr.write(text + "\n")
+    """Writes text to standard error."""
+    sys.stderr.write(safe_lines(text) + "\n")
     sys.stderr.flush()
 
 
@@ -68,7 +70,7 @@ def last_line(text: str | None) -> str | None:
 
 
 def to_json(value: object) -> str:
-    return _encode(value).decode()
+    return safe_json(_encode(value).decode())
 
 
 def table(columns: Sequence[Column], values: Iterable[object], *, title: str | None = None) -> Table:
@@ -81,7 +83,7 @@ def table(columns: Sequence[Column], values: Iterable[object], *, title: str | N
         result.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         # As Text, not as markup: a payload may contain square brackets.
-        result.add_row(*(value if isinstance(value, Text) else Text(format_value(value)) for value in row))
+        result.add_row(*(value if isinstance(value, Text) else Text(safe_lines(format_value(value))) for value in row))
     return result
 
 

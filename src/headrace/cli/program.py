@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Annotated, NoReturn
 
 from typer import Exit, Option, Typer
@@ -42,9 +42,16 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
+def _print_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from headrace.cli.terminal import print_unexpected
+
+    print_unexpected(kind, error, trace)
+
+
 def main() -> None:
     """Runs the program and exits with its exit code."""
     # SIGTERM ends the program like Ctrl-C, through every `finally`, so that the servers and folders of a command are removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
+    sys.excepthook = _print_unexpected
     # The name is set here, so that help and completion are the same for `python -m headrace`.
     app(prog_name="headrace")

@@ -52,7 +52,7 @@ def prove_(
         minutes=minutes,
         faults=None if faults is None else [name for name in faults.split(",") if name],
         seed=seed,
-        dsn=session.dsn,
+        dsn=session.targets[0].dsn if session.dsn else None,
         producers=producers,
         nodes=nodes,
         rate=rate,

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Concatenate, ParamSpec, TypeVar, get_args, get_type_hints
 
@@ -18,7 +18,8 @@ from rich.text import Text
 
 from headrace.cli.options import COMMON_OPTIONS
 from headrace.cli.output import Column, cells, console, format_value, json_line, note, table, to_json
-from headrace.core import HeadraceError, NotFound
+from headrace.cli.terminal import safe_line
+from headrace.core import HeadraceError, NotFound, redact
 from headrace.db import Connection, Target, configured_targets, connect, map_error, parse_targets
 
 P = ParamSpec("P")
@@ -29,7 +30,7 @@ T = TypeVar("T")
 class Session:
     """One call of one command."""
 
-    dsn: str | None = None
+    dsn: str | None = field(default=None, repr=False)
     namespace: str | None = None
     json: bool = False
 
@@ -96,7 +97,7 @@ class Session:
             return
         if self.json:
             raise typer.BadParameter("with --json there is no prompt; add --yes", param_hint="--yes")
-        typer.confirm(question, abort=True)
+        typer.confirm(safe_line(question), abort=True)
 
 
 def facts_table(title: str, target: Target | None, facts: Mapping[str, object]) -> Table:
@@ -177,7 +178,7 @@ def _headrace_error(error: BaseException) -> HeadraceError | None:
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_headrace_error, error.exceptions)), None)
     if isinstance(error, psycopg.Error):
-        return map_error(error) or HeadraceError(f"PostgreSQL reports: {str(error).strip()}")
+        return map_error(error) or HeadraceError(f"PostgreSQL reports: {redact(str(error).strip())}")
     return None
 
 

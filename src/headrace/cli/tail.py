@@ -15,6 +15,7 @@ from typer import Option, Typer
 from headrace.cli.options import TopicName, Types
 from headrace.cli.output import console, json_line, say, to_json
 from headrace.cli.session import Session, command
+from headrace.cli.terminal import safe_json, safe_line
 from headrace.consume import seek_position
 from headrace.core import LoggedEvent, to_cloudevent
 from headrace.db import Connection, Target, connect
@@ -122,7 +123,7 @@ def _newest(conn: Connection, reading: Reading, head: int) -> list[LoggedEvent]:
 
 def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: bool) -> None:
     if cloudevent:
-        say(to_cloudevent(event))
+        say(safe_json(to_cloudevent(event)))
     elif session.json:
         json_line({"shard": target.name} | msgspec.to_builtins(event))
     else:
@@ -130,4 +131,4 @@ def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: 
         time = event.emitted_at.isoformat(sep=" ", timespec="milliseconds")
         place = f"{shard}{event.partition}/{event.position}"
         line = f"{time}  {place:>12}  {event.type}  {event.key or '–'}  {to_json(event.payload)}"
-        console().print(line, markup=False, soft_wrap=True)
+        console().print(safe_line(line), markup=False, soft_wrap=True)

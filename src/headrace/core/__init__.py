@@ -6,6 +6,7 @@ from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
 from headrace.core.json_text import JSON, RawJSON, decode, encode
+from headrace.core.redaction import redact
 
 __all__ = [
     "JSON",
@@ -18,6 +19,7 @@ __all__ = [
     "from_cloudevent",
     "map_database_errors",
     "map_error",
+    "redact",
     "to_cloudevent",
     "validate_event",
 ]

@@ -6,19 +6,20 @@ is marked with its error and never runs, and its keys keep their state; the othe
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.core import JSON, FeedbackLoop, HeadraceError, UnregisteredName, encode
+from headrace.core import JSON, FeedbackLoop, HeadraceError, Invalid, UnregisteredName, encode
+from headrace.correlators.analysis_process import analyse
 from headrace.correlators.correlator import KeyEffect, map_states
-from headrace.correlators.feedback import feedback, links_in, links_of
+from headrace.correlators.feedback import CorrelatorRow, feedback, links_in, links_of
 from headrace.correlators.instances import array_literal
 from headrace.correlators.symbols import symbols_body, symbols_function
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import parse_scalar
-from headrace.lang.ecl import SimpleTable, Table, compile, from_json, parse, to_json
+from headrace.lang.ecl import Budget, SimpleTable, StateMapping, Table, compile, from_json, parse, to_json
 
 logger = logging.getLogger(__name__)
 
@@ -53,24 +54,40 @@ class Compiled:
 
 async def compile_correlator(conn: AsyncConnection, correlator_id: int) -> int:
     """Compiles the pending versions of a correlator and activates the last one; returns how many there were."""
+    # Before the transaction: its locks must not wait for a large pattern. The cache serves the same versions below.
+    compiled = {version.version_id: await _compile(version) for version in await _pending(conn, correlator_id)}
     async with conn.transaction():
         row = await (await conn.execute("select headrace_internal.begin_correlator(%s)", (correlator_id,))).fetchone()
         position = row[0] if row else None
-        async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
-            parameters = {"correlator_id": correlator_id}
-            versions = await (await cursor.execute(query("correlators/pending_correlator_versions"), parameters)).fetchall()
+        versions = await _pending(conn, correlator_id)
+        for version in versions:
+            if version.version_id not in compiled:
+                compiled[version.version_id] = await _compile(version)
         for version in versions[:-1]:
             # Replaced before it was ever active: compiled for the record only.
-            await _mark(conn, version, compile_pattern(version))
+            await _mark(conn, version, compiled[version.version_id])
         if versions:
-            await _activate(conn, correlator_id, versions[-1], position)
+            await _activate(conn, correlator_id, versions[-1], compiled[versions[-1].version_id], position)
     return len(versions)
 
 
-def compile_pattern(version: PendingVersion) -> Compiled:
+async def _pending(conn: AsyncConnection, correlator_id: int) -> list[PendingVersion]:
+    async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
+        parameters = {"correlator_id": correlator_id}
+        return await (await cursor.execute(query("correlators/pending_correlator_versions"), parameters)).fetchall()
+
+
+async def _compile(version: PendingVersion) -> Compiled:
+    try:
+        return await analyse(compile_pattern, version, chars=len(version.pattern))
+    except Invalid as error:
+        return Compiled(error=str(error))
+
+
+def compile_pattern(version: PendingVersion, *, budget: Budget | None = None) -> Compiled:
     """The table of a version, or its error. A bug of ours becomes an error too: it must not stop the other correlators."""
     try:
-        table = compile(parse(version.pattern))
+        table = compile(parse(version.pattern), budget=budget)
         if version.key is not None:
             parse_scalar(version.key)
         return Compiled(table, _output_warning(version, table))
@@ -103,8 +120,9 @@ async def _mark(conn: AsyncConnection, version: PendingVersion, compiled: Compil
     await conn.execute("select headrace_internal.mark_correlator(%s, %s, %s, %s)", parameters)
 
 
-async def _activate(conn: AsyncConnection, correlator_id: int, version: PendingVersion, position: int | None) -> None:
-    compiled = compile_pattern(version)
+async def _activate(
+    conn: AsyncConnection, correlator_id: int, version: PendingVersion, compiled: Compiled, position: int | None
+) -> None:
     if compiled.table and version.active:
         compiled = await _without_feedback(conn, version, compiled)
     if not version.active or position is None:
@@ -125,15 +143,25 @@ async def _activate(conn: AsyncConnection, correlator_id: int, version: PendingV
 
 async def _without_feedback(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> Compiled:
     assert compiled.table is not None
-    own = links_of(version.correlator, version.topic, compiled.table, version.outputs)
-    if version.allow_feedback or not own:
+    if version.allow_feedback or not any("event" in output for output in version.outputs.values()):
         return compiled
     # One compiler at a time: two that each compile one half of a loop would not see it.
     await conn.execute("select headrace_internal.take_lock('feedback')")
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
-    loop = feedback(own, links_in(rows))
+    try:
+        loop = await analyse(find_loop, version, compiled.table, rows)
+    except Invalid as error:
+        return Compiled(error=f"its feedback could not be analysed: {error}")
     return compiled if loop is None else Compiled(error=str(FeedbackLoop(loop)))
+
+
+def find_loop(
+    version: PendingVersion, table: Table, others: Sequence[CorrelatorRow], *, budget: Budget | None = None
+) -> str | None:
+    """The loop that a version would close, in words."""
+    own = links_of(version.correlator, version.topic, table, version.outputs, budget=budget)
+    return feedback(own, links_in(others, budget=budget))
 
 
 async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: PendingVersion, table: Table) -> KeyEffect:
@@ -144,7 +172,7 @@ async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: Pendin
     new: list[str] = []
     timers: list[int | None] = []
     if before is not None and before[1] == version.key and not version.restart:
-        mapping = map_states(version.correlator, from_json(before[0]), table)
+        mapping = await _map_states(version, before[0], table)
         if mapping is None:
             statement = "select count(*) from headrace.correlator_instance where correlator_id = %s"
             row = await (await conn.execute(statement, (correlator_id,))).fetchone()
@@ -155,6 +183,14 @@ async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: Pendin
     statement = "select carried, restarted from headrace_internal.carry_instances(%s, %s::text[], %s::text[], %s::integer[])"
     row = await (await conn.execute(statement, (correlator_id, old, new, timers))).fetchone()
     return KeyEffect(*row) if row else KeyEffect(0, 0)
+
+
+async def _map_states(version: PendingVersion, old: str, new: Table) -> StateMapping | None:
+    try:
+        return await analyse(map_states, from_json(old), new)
+    except Invalid as error:
+        logger.warning("correlator %s: all keys start afresh: %s", version.correlator, error)
+        return StateMapping({}, ())
 
 
 def program_of(table: Table) -> dict[str, JSON]:

@@ -16,6 +16,7 @@ from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import (
+    Budget,
     Pattern,
     StateLimitExceeded,
     StateMapping,
@@ -158,20 +159,20 @@ def _effect(conn: Connection, correlator: Correlator, table: Table, namespace: s
     total = sum(count for _, count in counts)
     if before is None or restart or not correlator.active or before[1] != correlator.key:
         return KeyEffect(0, total)
-    mapping = map_states(correlator.name, from_json(before[0]), table)
+    try:
+        mapping = map_states(from_json(before[0]), table)
+    except StateLimitExceeded as error:
+        logger.warning("correlator %s: all keys start afresh: %s", correlator.name, error)
+        mapping = StateMapping({}, ())
     carried = total if mapping is None else sum(count for units, count in counts if tuple(units) in mapping.units)
     return KeyEffect(carried, total - carried)
 
 
-def map_states(correlator: str, old: Table, new: Table) -> StateMapping | None:
-    """Which state continues as which; None: the tables are equal, so every state continues as itself."""
-    if table_hash(old) == table_hash(new):
-        return None
-    try:
-        return equivalent_states(old, new)
-    except StateLimitExceeded as error:
-        logger.warning("correlator %s: all keys start afresh: %s", correlator, error)
-        return StateMapping({}, ())
+def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> StateMapping | None:
+    """Which state continues as which; None: the tables are equal, so every state continues as itself.
+
+    Raises StateLimitExceeded if they are too large to compare; then all keys start afresh."""
+    return None if table_hash(old) == table_hash(new) else equivalent_states(old, new, budget=budget)
 
 
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from headrace.lang.ecl import StateLimitExceeded, Table, dependencies, from_json
+from headrace.lang.ecl import Budget, Table, from_json, types_read
+
+FEEDBACK_STEPS_MAX = 100_000
+"""Steps for the exact analysis of one correlator, about 0.1 s. Where they end, more event types count as read by its tokens."""
+
+CorrelatorRow: TypeAlias = tuple[str, str, str, Mapping[str, Mapping[str, object]]]
 
 
 @dataclass(frozen=True)
@@ -30,23 +36,24 @@ class Link:
         return f"{self.correlator} pushes {self.token}, event {self.writes_type} on topic {self.writes_topic}"
 
 
-def links_of(correlator: str, topic: str, table: Table, outputs: Mapping[str, Mapping[str, object]]) -> list[Link]:
-    """The tokens of a correlator that become events."""
+def links_of(
+    correlator: str, topic: str, table: Table, outputs: Mapping[str, Mapping[str, object]], *, budget: Budget | None = None
+) -> list[Link]:
+    """The tokens of a correlator that become events. Raises StateLimitExceeded if a budget is given and exceeded."""
     event_outputs = {token: output for token, output in outputs.items() if "event" in output and token in table.tokens}
     if not event_outputs:
         return []
-    try:
-        known = {dependency.token: dependency for dependency in dependencies(table)}
-    except StateLimitExceeded:
-        # Too large to analyse: any event may matter.
-        known = {}
+    own = Budget(FEEDBACK_STEPS_MAX if budget is None else min(FEEDBACK_STEPS_MAX, budget.left))
+    known = types_read(table, budget=own)
+    if budget is not None:
+        budget.spend(own.spent)
     return [
         Link(
             correlator,
             token,
             topic,
             frozenset(known[token].types) if token in known else frozenset(),
-            known[token].any_type if token in known else True,
+            token in known and known[token].any_type,
             str(output["topic"]),
             str(output["event"]),
         )
@@ -54,12 +61,12 @@ def links_of(correlator: str, topic: str, table: Table, outputs: Mapping[str, Ma
     ]
 
 
-def links_in(rows: Iterable[tuple[str, str, str, Mapping[str, Mapping[str, object]]]]) -> list[Link]:
+def links_in(rows: Iterable[CorrelatorRow], *, budget: Budget | None = None) -> list[Link]:
     """The links in rows of queries/correlators/other_correlators.sql."""
     return [
         link
         for correlator, topic, compiled, outputs in rows
-        for link in links_of(correlator, topic, from_json(compiled), outputs)
+        for link in links_of(correlator, topic, from_json(compiled), outputs, budget=budget)
     ]
 
 

@@ -9,16 +9,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
+from headrace.db.dsn import read_dsn, strip_driver
 from headrace.db.server import Server
 from headrace.db.sql_files import query
 
@@ -58,11 +59,14 @@ class Target:
     """One database: the only one, or one of several shards."""
 
     name: str
-    dsn: str
+    dsn: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dsn", strip_driver(self.dsn))
 
     def __str__(self) -> str:
         """Without the password, for messages."""
-        parts = conninfo_to_dict(self.dsn)
+        parts = read_dsn(self.dsn, self.name)
         return f"{self.name} ({parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')})"
 
 
@@ -107,18 +111,13 @@ def parse_targets(text: str) -> list[Target]:
 
 
 def _check_dsn(target: Target) -> Target:
-    try:
-        conninfo_to_dict(target.dsn)
-    except psycopg.ProgrammingError as error:
-        raise Invalid(
-            f"the address of database {target.name!r} is invalid: {str(error).strip()}; write postgresql://user@host:5432/database"
-        ) from None
+    read_dsn(target.dsn, target.name)
     return target
 
 
 def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
     """The address with those of the parameters that it does not set itself."""
-    return make_conninfo("", **{**parameters, **conninfo_to_dict(target.dsn)})
+    return make_conninfo("", **{**parameters, **read_dsn(target.dsn, target.name)})
 
 
 def connection_string(target: Target, *, application_name: str = APPLICATION_NAME) -> str:

@@ -4,10 +4,11 @@ Owns the meaning of patterns. Promises: all engines give the same outputs at the
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
+from headrace.lang.ecl.budget import Budget
 from headrace.lang.ecl.comparison import Comparison, Relation, compare
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
-from headrace.lang.ecl.dependencies import dependencies, overlapping_guards
+from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
 from headrace.lang.ecl.drawing import draw_machine, draw_table
 from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
 from headrace.lang.ecl.events import Event, Output, Status
@@ -42,6 +43,7 @@ __all__ = [
     "TICKS_MAX",
     "TO_START",
     "Batch",
+    "Budget",
     "Case",
     "Comparison",
     "CorpusError",
@@ -95,6 +97,7 @@ __all__ = [
     "table_hash",
     "to_json",
     "triviality",
+    "types_read",
     "vacuity",
     "waits_for",
 ]

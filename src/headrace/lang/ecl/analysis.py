@@ -5,13 +5,14 @@ Time is exact: a witness names times at which its timers really fire."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from headrace.lang.ecl.alphabet import leaves
 from headrace.lang.ecl.events import Status
-from headrace.lang.ecl.network import Flat, Node
+from headrace.lang.ecl.network import Flat, Node, Unit
 from headrace.lang.ecl.parts import shifted
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space
 from headrace.lang.ecl.table import Table, TableState, status_of
@@ -58,6 +59,14 @@ class Waits:
     types: tuple[str, ...]
     any_type: bool
     deadlines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypesRead:
+    """The types of events that can influence a token; `any_type` says that types outside the pattern can, too."""
+
+    types: tuple[str, ...]
+    any_type: bool
 
 
 def vacuity(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> Vacuity:
@@ -140,6 +149,44 @@ def _reacting(table: Table, state: TableState) -> set[tuple[int, int]]:
             if unit.next[cell] != value or (isinstance(unit, Flat) and unit.action[cell]):
                 reacting.add((unit.alphabet, symbol))
     return reacting
+
+
+def every_type_read(table: Table) -> dict[str, TypesRead]:
+    """For each token every type to which some part of its component reacts in some state: at least what influences it.
+
+    It looks at each cell of the table once."""
+    read: dict[str, TypesRead] = {}
+    for part in components(table):
+        reacting = {pair for unit in part.units for pair in _reacting_cells(unit)}
+        named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
+        types = tuple(type_ for type_ in named if _type_matters(table, reacting, type_))
+        any_type = _type_matters(table, reacting, None)
+        for token in _tokens(part):
+            before = read.get(token, TypesRead((), False))
+            read[token] = TypesRead(tuple(dict.fromkeys((*before.types, *types))), before.any_type or any_type)
+    return read
+
+
+def _reacting_cells(unit: Unit) -> Iterator[tuple[int, int]]:
+    """(alphabet, symbol) to which a unit reacts in at least one state."""
+    if isinstance(unit, Node):
+        return
+    for cell, following in enumerate(unit.next):
+        state, symbol = divmod(cell, unit.symbols)
+        if following != state or (isinstance(unit, Flat) and unit.action[cell]):
+            yield unit.alphabet, symbol
+
+
+def _tokens(part: Table) -> set[str]:
+    """The tokens that a component can push."""
+    tokens: set[int] = set()
+    for unit in part.units:
+        if isinstance(unit, Node):
+            tokens |= {unit.token} - {-1}
+        elif isinstance(unit, Flat):
+            used = {*unit.action, *(action for *_, action in unit.ticks)}
+            tokens |= {token for action in used for token in part.actions[action][0]}
+    return {part.tokens[token] for token in tokens}
 
 
 def _type_matters(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Classes, make_alphabet
+from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.minimisation import Automaton, Cell, merge_columns, minimise
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, step_units
@@ -44,11 +45,14 @@ ROUNDS_FLAT_MAX = 64
 _Unary = t.Fail | t.Push | t.Repeat | t.Persist | t.Loop
 
 
-def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True) -> Table:
-    """The table of a pattern. Raises StateLimitExceeded when its units have more states together than allowed.
+def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bool = True, budget: Budget | None = None) -> Table:
+    """The table of a pattern. Raises StateLimitExceeded when its units have more states together than allowed, or when
+    compiling takes more steps than the budget has.
 
     `minimised=False` keeps every reachable configuration apart; it is there to test the minimisation."""
-    compiler = _Compiler(t.lower(pattern.expr), state_limit, minimised)
+    compiler = _Compiler(
+        t.lower(pattern.expr), state_limit, minimised, budget or Budget(COMPILE_STEPS_MAX, what="compiling the pattern")
+    )
     return compiler.table(print_pattern(pattern))
 
 
@@ -88,15 +92,16 @@ def _branches(expr: t.Expr) -> list[t.Expr]:
 
 
 class _Compiler:
-    def __init__(self, expr: t.Expr, state_limit: int, minimised: bool) -> None:
+    def __init__(self, expr: t.Expr, state_limit: int, minimised: bool, budget: Budget) -> None:
         self._expr = expr
         self._names = _names(expr)
         self._state_limit = state_limit
         self._minimised = minimised
+        self._budget = budget
         self._actions = Actions()
         self._classes: list[Classes] = []
         self._classes_of: dict[tuple[int, ...], int] = {}
-        self._situations = Situations(list(self._names.predicates), situations_max=SITUATIONS_MAX)
+        self._situations = Situations(list(self._names.predicates), situations_max=SITUATIONS_MAX, budget=budget)
         self._timer = 0
 
     def table(self, text: str) -> Table:
@@ -190,7 +195,7 @@ class _Compiler:
         if root.times * sum(unit.states for unit in children if isinstance(unit, Flat)) > ROUNDS_FLAT_MAX:
             return None
         chosen = sorted({unit.alphabet for unit in children if not isinstance(unit, Node)})
-        join = joined(self._classes, chosen, self._situations, size_max=SYMBOLS_MAX)
+        join = self._joined(chosen, SYMBOLS_MAX)
         if join is None:
             return None
         classes, symbols = join
@@ -198,7 +203,7 @@ class _Compiler:
         if automaton is None:
             return None
         if self._minimised:
-            automaton = minimise(automaton)
+            automaton = minimise(automaton, budget=self._budget)
         automaton, renamed = merge_columns(automaton)
         symbol_of = {vector: renamed[symbol] for vector, symbol in classes.symbol_of.items()}
         alphabet = self._alphabet(Classes(classes.mask, symbol_of, len(automaton.rows[0])))
@@ -229,6 +234,7 @@ class _Compiler:
             live = live_timers(part, state)
             if len(queue) > states_max or live.bit_count() > TIMERS_FLAT_MAX:
                 return None
+            self._budget.spend((len(part) + 2) * (len(symbols) + (1 << live.bit_count()) - 1))
             rows.append(tuple(cell(state, symbol, 0) for symbol in symbols))
             ticks.append({due: cell(state, None, due) for due in submasks(live)})
             lives.append(live)
@@ -239,7 +245,7 @@ class _Compiler:
         groups = self._groups(units)
         classes: list[Classes] = []
         for number, group in enumerate(groups):
-            join = joined(self._classes, group, self._situations, size_max=10**9)
+            join = self._joined(group, 10**9)
             assert join is not None
             joint, symbols = join
             classes.append(joint)
@@ -270,7 +276,14 @@ class _Compiler:
         # Event types add up; independent conditions multiply and would widen every unit's rows.
         sizes = 2 * sum(self._classes[alphabet].size for alphabet in alphabets)
         most = size_max if len(alphabets) == 1 else min(size_max, max(JOINT_SYMBOLS_MAX, sizes))
-        return joined(self._classes, alphabets, self._situations, size_max=most) is not None
+        return self._joined(alphabets, most) is not None
+
+    def _joined(self, alphabets: list[int], size_max: int) -> tuple[Classes, list[dict[int, int]]] | None:
+        self._budget.spend(len(alphabets))
+        join = joined(self._classes, alphabets, self._situations, size_max=size_max)
+        if join is not None:
+            self._budget.spend(len(join[0].symbol_of) * len(alphabets))
+        return join
 
     def _used_actions(self, units: Part) -> tuple[Part, Actions]:
         """Actions renumbered by first use: actions that exploring made and dropped are not in the table."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from operator import attrgetter
 
-from headrace.lang.ecl.analysis import components
+from headrace.lang.ecl.analysis import TypesRead, components, every_type_read
+from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
+from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.minimisation import Automaton, Cell, refine
 from headrace.lang.ecl.printer import print_predicate
 from headrace.lang.ecl.situations import Situation, Situations, TooWide
@@ -45,10 +47,23 @@ class Overlap:
     witness: Trace
 
 
-def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX) -> tuple[Dependency, ...]:
+def dependencies(table: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None) -> tuple[Dependency, ...]:
     """One entry per token, in textual order. Branches of `parallel` are analysed one by one."""
-    parts = [_Component(part, limit) for part in components(table)]
+    budget = budget or Budget(ANALYSIS_STEPS_MAX)
+    parts = [_Component(part, limit, budget) for part in components(table)]
     return tuple(_merged(token, [part.dependency(token) for part in parts]) for token in table.tokens)
+
+
+def types_read(table: Table, *, budget: Budget) -> dict[str, TypesRead]:
+    """For each token the types of events that can influence it.
+
+    Exact while the budget lasts. The exact answer takes exponentially many steps in the number of timers and of parts that run
+    side by side; where the budget ends, each token of a component gets every type to which a part of it reacts."""
+    try:
+        exact = dependencies(table, budget=budget)
+    except StateLimitExceeded:
+        return every_type_read(table)
+    return {dependency.token: TypesRead(dependency.types, dependency.any_type) for dependency in exact}
 
 
 def _merged(token: str, parts: list[Dependency]) -> Dependency:
@@ -64,17 +79,19 @@ def _merged(token: str, parts: list[Dependency]) -> Dependency:
 class _Component:
     """The reachable automaton of one component, and its situations."""
 
-    def __init__(self, table: Table, limit: int) -> None:
+    def __init__(self, table: Table, limit: int, budget: Budget) -> None:
         self._table = table
+        self._budget = budget
         # Started some time before its first event; otherwise any event would count as the start of the timers.
-        space = Space([table], states=[start_state(table, 0)], limit=limit)
+        space = Space([table], states=[start_state(table, 0)], limit=limit, budget=budget)
         self._edges = list(space.all_edges())
-        self._column = {input_.symbols[0]: index for index, input_ in enumerate(joint_inputs([table]))}
-        self._situations = [(situation, symbols[0]) for situation, symbols in situations_of([table])]
+        self._column = {input_.symbols[0]: index for index, input_ in enumerate(joint_inputs([table], budget=budget))}
+        self._situations = [(situation, symbols[0]) for situation, symbols in situations_of([table], budget=budget)]
 
     def dependency(self, token: str) -> Dependency:
+        self._budget.spend(sum(len(edges) for edges in self._edges))
         automaton = self._projected(token)
-        blocks = refine(automaton, idle_ticks=False)
+        blocks = refine(automaton, idle_ticks=False, budget=self._budget)
         columns = [tuple((blocks[cell[0]], cell[1]) for cell in column) for column in zip(*automaton.rows, strict=True)]
         idle = tuple((block, 0) for block in blocks)
         types = [situation.type for situation, symbols in self._situations if columns[self._column[symbols]] != idle]
@@ -104,6 +121,8 @@ class _Component:
         return [number for number in every if self._decides(number, columns)]
 
     def _decides(self, number: int, columns: list[tuple[tuple[int, int], ...]]) -> bool:
+        # Comparing two columns takes a step for each state.
+        self._budget.spend(len(self._situations) ** 2 // 4 + len(self._situations) * len(self._edges) // 8)
         holding = [pair for pair in self._situations if pair[0].vector >> number & 1]
         failing = [pair for pair in self._situations if not pair[0].vector >> number & 1]
         for situation, symbols in holding:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.network import FAILED, SUCCEEDED
 
 Cell = tuple[int, int]
@@ -22,13 +23,13 @@ class Automaton:
     live: tuple[int, ...]
 
 
-def minimise(automaton: Automaton) -> Automaton:
+def minimise(automaton: Automaton, *, budget: Budget | None = None) -> Automaton:
     """The smallest automaton with the same behaviour, its states numbered in the order of first visit."""
-    blocks = refine(automaton)
+    blocks = refine(automaton, budget=budget)
     return _quotient(automaton, blocks)
 
 
-def refine(automaton: Automaton, *, idle_ticks: bool = True) -> list[int]:
+def refine(automaton: Automaton, *, idle_ticks: bool = True, budget: Budget | None = None) -> list[int]:
     """For each state the number of its class: the coarsest in which no input tells two members apart.
 
     Only states whose successors changed class are checked again, so a long chain costs its length, not its square.
@@ -38,8 +39,10 @@ def refine(automaton: Automaton, *, idle_ticks: bool = True) -> list[int]:
     for state, block in enumerate(blocks):
         members.setdefault(block, set()).add(state)
     before = _predecessors(automaton)
+    budget = budget or Budget(COMPILE_STEPS_MAX)
     dirty = set(range(len(blocks)))
     while dirty:
+        budget.spend(sum(1 + (len(automaton.rows[state]) + len(automaton.ticks[state])) // 2 for state in dirty))
         changed: list[int] = []
         for block in sorted({blocks[state] for state in dirty}):
             changed += _split(automaton, blocks, members, block, dirty, idle_ticks)

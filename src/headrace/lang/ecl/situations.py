@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.tree import And, Condition, EventType, Literal, Named, Not, Or, Predicate, atoms
 
 _Residual = bool | None | tuple[object, ...]
@@ -38,8 +39,9 @@ class TooWide(Exception):
 class Situations:
     """The situations of sets of predicates, each set asked for by its bit mask."""
 
-    def __init__(self, predicates: Sequence[Predicate], *, situations_max: int) -> None:
+    def __init__(self, predicates: Sequence[Predicate], *, situations_max: int, budget: Budget | None = None) -> None:
         self._predicates = predicates
+        self._budget = budget or Budget(COMPILE_STEPS_MAX)
         self._max = situations_max
         self._known: dict[int, tuple[Situation, ...] | None] = {}
 
@@ -63,7 +65,7 @@ class Situations:
         situations: list[Situation] = []
         for type_ in [None, *types]:
             residuals = tuple(_top(_of_type(self._predicates[number], type_)) for number in chosen)
-            frontier = _assign_all(residuals, conditions, self._max)
+            frontier = _assign_all(residuals, conditions, self._max, self._budget)
             if frontier is None or len(situations) + len(frontier) > self._max:
                 return None
             for values, truths in frontier.items():
@@ -73,10 +75,12 @@ class Situations:
 
 
 def _assign_all(
-    residuals: tuple[_Residual, ...], conditions: Iterable[str], most: int
+    residuals: tuple[_Residual, ...], conditions: Iterable[str], most: int, budget: Budget
 ) -> dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] | None:
     frontier: dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] = {residuals: ()}
     for condition in conditions:
+        # Each value is searched for the condition, and built again where it has it.
+        budget.spend(len(frontier) * len(residuals))
         following: dict[tuple[_Residual, ...], tuple[tuple[str, bool | None], ...]] = {}
         for values, truths in frontier.items():
             if not any(condition in _conditions(value) for value in values):

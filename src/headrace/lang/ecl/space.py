@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from headrace.lang.ecl.alphabet import Example
+from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.events import Output
 from headrace.lang.ecl.network import live_timers, step_units
@@ -63,13 +64,16 @@ class Space:
         states: Sequence[TableState] | None = None,
         now: int = 0,
         limit: int = CONFIGURATIONS_MAX,
+        budget: Budget | None = None,
     ) -> None:
         self.tables = tuple(tables)
+        self._budget = budget or Budget(ANALYSIS_STEPS_MAX)
+        self._units = sum(len(table.units) for table in tables)
         self._limit = limit
         self._fresh = states is None
         self._offsets = [sum(len(table.timers) for table in tables[:number]) for number in range(len(tables))]
         self._durations = [duration for table in tables for duration in table.timers]
-        self.events = joint_inputs(self.tables)
+        self.events = joint_inputs(self.tables, budget=self._budget)
         started_timers = [start_state(table, 0) for table in tables] if states is None else list(states)
         self._initial = {
             offset + timer: deadline - (0 if states is None else now)
@@ -123,18 +127,20 @@ class Space:
         fresh = self._fresh and number == 0
         zone = configuration.zone if fresh else elapsed(configuration.zone)
         for input_ in self.events:
-            self._count_step()
+            self._count_step(zone)
             yield self._edge(number, input_, zone)
         if fresh:
             # The instance begins at its first event's time, when no timer can be due yet.
             return
         for due in submasks(sum(1 << timer for timer in configuration.zone.timers)):
-            self._count_step()
+            self._count_step(configuration.zone)
             left = due_together(configuration.zone, due)
             if left is not None:
                 yield self._edge(number, Input((), None, due), left)
 
-    def _count_step(self) -> None:
+    def _count_step(self, zone: Zone) -> None:
+        # Bringing a zone to its closed form takes the cube of its timers.
+        self._budget.spend(4 + self._units + (len(zone.timers) + 1) ** 3 // 8)
         # Few configurations can have many inputs: every set of timers may come due together.
         self._steps += 1
         allowed = self._limit * STEPS_PER_CONFIGURATION_MAX
@@ -184,25 +190,27 @@ class Space:
         return next(name for name in ("other", *(f"other_{n}" for n in range(len(named) + 1))) if name not in named)
 
 
-def joint_inputs(tables: Sequence[Table]) -> tuple[Input, ...]:
+def joint_inputs(tables: Sequence[Table], *, budget: Budget | None = None) -> tuple[Input, ...]:
     """The classes of events that the tables together tell apart, plainest examples first."""
     if len(tables) == 1 and len(tables[0].alphabets) == 1:
         (alphabet,) = tables[0].alphabets
         return tuple(Input(((symbol,),), example) for symbol, example in enumerate(alphabet.examples))
     inputs: dict[tuple[tuple[int, ...], ...], Input] = {}
-    for situation, symbols in situations_of(tables):
+    for situation, symbols in situations_of(tables, budget=budget):
         inputs.setdefault(symbols, Input(symbols, Example(situation.type, situation.truths)))
     return tuple(inputs.values())
 
 
-def situations_of(tables: Sequence[Table]) -> list[tuple[Situation, tuple[tuple[int, ...], ...]]]:
+def situations_of(
+    tables: Sequence[Table], *, budget: Budget | None = None
+) -> list[tuple[Situation, tuple[tuple[int, ...], ...]]]:
     """Every situation of the tables' predicates together, plainest first, and its symbols in each table."""
     numbers: dict[Predicate, int] = {}
     for table in tables:
         for predicate in table.predicates:
             numbers.setdefault(predicate, len(numbers))
     try:
-        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX).of((1 << len(numbers)) - 1)
+        situations = Situations(list(numbers), situations_max=SITUATIONS_MAX, budget=budget).of((1 << len(numbers)) - 1)
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None

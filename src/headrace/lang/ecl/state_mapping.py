@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.minimisation import Automaton, Cell, refine
 from headrace.lang.ecl.network import live_timers, step_units
@@ -27,12 +28,13 @@ class StateMapping:
     timers: tuple[int | None, ...]
 
 
-def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX) -> StateMapping:
+def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None) -> StateMapping:
     """Old states that behave exactly as some new state. Equivalent are outputs, timers and the final status."""
     timers = _paired_timers(old, new)
-    explored = _Both(old, new, timers, limit)
+    budget = budget or Budget(COMPILE_STEPS_MAX, what="comparing the states")
+    explored = _Both(old, new, timers, limit, budget)
     automaton = explored.automaton()
-    blocks = refine(automaton)
+    blocks = refine(automaton, budget=budget)
     new_of: dict[int, tuple[int, ...]] = {}
     for (side, units), number in explored.numbers.items():
         if side == 1:
@@ -58,9 +60,10 @@ def _paired_timers(old: Table, new: Table) -> tuple[int | None, ...]:
 class _Both:
     """The reachable states of both tables as one automaton, over inputs and timers they have in common."""
 
-    def __init__(self, old: Table, new: Table, timers: tuple[int | None, ...], limit: int) -> None:
+    def __init__(self, old: Table, new: Table, timers: tuple[int | None, ...], limit: int, budget: Budget) -> None:
         self._tables = (old, new)
         self._limit = limit
+        self._budget = budget
         # Unpaired new timers get numbers of their own, so that no old state can be taken to run them.
         names = [len(old.timers) + n if old_timer is None else old_timer for n, old_timer in enumerate(timers)]
         self._names = (list(range(len(old.timers))), names)
@@ -71,7 +74,7 @@ class _Both:
     def automaton(self) -> Automaton:
         for side, table in enumerate(self._tables):
             self._number(side, table.start_units)
-        inputs = joint_inputs(self._tables)
+        inputs = joint_inputs(self._tables, budget=self._budget)
         rows: list[tuple[Cell, ...]] = []
         ticks: list[dict[int, Cell]] = []
         lives: list[int] = []
@@ -90,6 +93,7 @@ class _Both:
 
     def _cell(self, side: int, units: tuple[int, ...], symbols: tuple[int, ...] | None, due: int) -> Cell:
         table = self._tables[side]
+        self._budget.spend(4 + len(table.units))
         after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
         action = self._action((tuple(table.tokens[token] for token in pushed), self._renamed(side, started)))
         return self._number(side, after), action

@@ -1,0 +1,155 @@
+"""A random tenant of namespace a, at every level, while b works: b's data and results are exactly what b made."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import psycopg
+import psycopg.conninfo
+import pytest
+
+from headrace.db import Connection, Target
+from headrace.namespaces import Level
+from headrace.prove.attacker import AttackReport, attack, known_identifiers
+from headrace.rules import Rule, create_rule
+from tests.builders import start_python, wait_until
+from tests.namespaces.conftest import SignIn
+from tests.namespaces.test_isolation import snapshot
+
+AttackerLevel = Literal["none", "publish", "consume", "work", "admin"]
+LEVELS: list[AttackerLevel] = ["none", "publish", "consume", "work", "admin"]
+CALLS, CALLS_SLOW = 200, 10_000
+DEFINITIONS = [
+    "select topic_id, namespace, topic, partitions, retention from headrace_internal.topic where namespace = 'b' order by 1",
+    "select * from headrace_internal.namespace where namespace = 'b'",
+    "select role::text, namespace, level from headrace_internal.namespace_grant where namespace = 'b' order by 1",
+    "select rule, topic, event_type, condition, action from headrace_internal.rule where namespace = 'b' order by 1",
+    "select correlator, topic, pattern from headrace_internal.correlator where namespace = 'b' order by 1",
+    "select schedule_id, schedule, cron, type from headrace_internal.schedule where namespace = 'b' order by 1",
+    """select consumer_id, consumer from headrace_internal.consumer
+       where topic_id in (select topic_id from headrace_internal.topic where namespace = 'b') order by 1""",
+]
+
+
+@dataclass
+class Work:
+    """Publishes as a tenant of b, again and again; remembers what it published and every error."""
+
+    session: Connection
+    ids: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            statement = "select headrace.publish('orders', 'placed', to_jsonb(%s::int), p_key => %s, p_namespace => 'b')"
+            try:
+                row = self.session.execute(statement, (len(self.ids), f"k{len(self.ids) % 5}")).fetchone()
+                assert row is not None
+                self.ids.append(str(row[0]))
+            except psycopg.Error as error:
+                self.errors.append(str(error))
+            self.stop.wait(0.005)
+
+
+@contextmanager
+def working(session: Connection) -> Iterator[Work]:
+    work = Work(session)
+    thread = threading.Thread(target=work.run)
+    thread.start()
+    try:
+        yield work
+    finally:
+        work.stop.set()
+        thread.join()
+
+
+@contextmanager
+def node(target: Target) -> Iterator[None]:
+    """A node of the owner; at the end it must still run."""
+    process = start_python("headrace", "node", "run", "--dsn", target.dsn)
+    try:
+        yield
+        assert process.poll() is None, "the node ended"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture
+def shop(owner_conn: Connection) -> Connection:
+    """Namespace b with a rule that fires on each event."""
+    create_rule(owner_conn, Rule(name="notify", topic="orders", event_type="placed", action="NOTIFY"), namespace="b")
+    return owner_conn
+
+
+def fired(conn: Connection) -> list[tuple[str, int]]:
+    """Each event of b's log that was published by the work, in order, and how often the rule fired on it."""
+    return conn.execute(
+        """select l.event_id::text, count(f.*)
+           from headrace_internal.topic t
+           join headrace_internal.log l using (topic_id)
+           left join headrace_internal.firing f on f.topic_id = l.topic_id and f.position = l.position
+           where t.namespace = 'b' and jsonb_typeof(l.payload) = 'number'
+           group by l.event_id, l.position order by l.position"""
+    ).fetchall()
+
+
+def run_attack(
+    shop: Connection, database: Target, sign_in: SignIn, level: AttackerLevel, calls: int
+) -> tuple[AttackReport, Work]:
+    grants: dict[str, Level] = {} if level == "none" else {"a": level}
+    attacker, worker = sign_in(**grants), sign_in(b="publish")
+    definitions = [shop.execute(text).fetchall() for text in DEFINITIONS]
+    other, own = known_identifiers(shop, "b"), known_identifiers(shop, "a")
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=attacker.info.user)
+    others = shop.execute("select count(*) from headrace_internal.outbox").fetchone()
+    assert others is not None
+    with node(database), working(worker) as work:
+        report = attack(dsn, other, calls, seed=LEVELS.index(level), own=own)
+        work.stop.set()
+        wait_until(lambda: len([1 for _, count in fired(shop) if count]) >= len(work.ids), "b's rules fired", timeout_s=30)
+    assert work.errors == []
+    assert fired(shop) == [(event_id, 1) for event_id in work.ids], "lost, forged, reordered or repeated"
+    assert [shop.execute(text).fetchall() for text in DEFINITIONS] == definitions
+    return report, work
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_attack_changes_another_namespace(shop: Connection, database: Target, sign_in: SignIn, level: AttackerLevel) -> None:
+    report, work = run_attack(shop, database, sign_in, level, CALLS)
+    assert sum(count for name, count in report.outcomes.items() if not name.startswith("commit")) == CALLS
+    assert work.ids and (level == "none" or report.succeeded), report
+    assert not report.outcomes["XX000"], report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_long_attack_changes_another_namespace(
+    shop: Connection, database: Target, sign_in: SignIn, level: AttackerLevel
+) -> None:
+    started = time.monotonic()
+    _, work = run_attack(shop, database, sign_in, level, CALLS_SLOW)
+    assert len(work.ids) > 10 * (time.monotonic() - started), "b was stopped; the ratio is measured by bench/walls.py"
+
+
+@pytest.mark.lane("pg18")
+def test_attacker_finds_a_seeded_hole(owner_conn: Connection, database: Target, sign_in: SignIn) -> None:
+    attacker = sign_in(a="consume")
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=attacker.info.user)
+    other = known_identifiers(owner_conn, "b")
+    before = snapshot(owner_conn, "b")
+    attack(dsn, other, 200, seed=1)
+    assert snapshot(owner_conn, "b") == before
+    owner_conn.execute(
+        """create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
+           language sql stable as $$ select true $$"""
+    )
+    attack(dsn, other, 400, seed=1)
+    assert snapshot(owner_conn, "b") != before
