@@ -21,7 +21,7 @@ test: lint  ## everything but the slow marks
 	$(BIN)/pytest -n 2 --max-worker-restart 1
 
 test-slow: setup  ## the long runs
-	$(BIN)/pytest -n 2 -m slow --hypothesis-profile explore
+	$(BIN)/pytest -n 2 -m 'slow or hypothesis' --hypothesis-profile explore
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
