@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import temporary_folder
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def in_memory() -> Iterator[None]:
     folder = temporary_folder(in_memory=True)
     with pytest.MonkeyPatch.context() as patch:
