@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow prove lint bench reference clean
+.PHONY: setup demo test test-slow prove style lint bench reference clean
 
 setup: $(STAMP)
 
@@ -17,20 +17,25 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as events
 	$(BIN)/headrace demo
 
-test: lint  ## everything but the slow marks
-	$(BIN)/pytest -n 2 --max-worker-restart 1
+test: style  ## everything but the slow marks; mypy runs beside the tests and reports after them
+	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & mypy=$$!; \
+	$(BIN)/pytest -n 2 --max-worker-restart 1; tests=$$?; \
+	wait $$mypy; types_ok=$$?; cat $$types; rm $$types; \
+	[ $$tests -eq 0 ] && [ $$types_ok -eq 0 ]
 
 test-slow: setup  ## the long runs
-	$(BIN)/pytest -n 2 -m slow --hypothesis-profile explore
+	$(BIN)/pytest -n 2 -m 'slow or hypothesis' --hypothesis-profile explore
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
 
-lint: setup
+style: setup
 	$(BIN)/ruff check src tests bench docs
 	$(BIN)/ruff format --check src tests bench docs
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lint: style
+	$(BIN)/mypy
 
 reference: setup  ## the pages of docs/reference, from the code
 	$(BIN)/python docs/generate.py

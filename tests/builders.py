@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,17 +21,28 @@ from headrace.prove.proxy import Proxy
 ROOT = Path(__file__).parents[1]
 
 
+_admins: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
+
+
+def _admin(server: Server) -> psycopg.Connection[tuple[object, ...]]:
+    """A connection that stays open, since every test creates and drops a database; a new one if the server has ended since."""
+    dsn = server.dsn()
+    with suppress(KeyError, psycopg.OperationalError):
+        _admins[dsn].execute("select 1")
+        return _admins[dsn]
+    _admins[dsn] = psycopg.connect(dsn, autocommit=True)
+    return _admins[dsn]
+
+
 @contextmanager
 def own_database(server: Server, name: str = "test", *, template: str = "template1") -> Iterator[Target]:
     """A database for one test, dropped at its end."""
     database = f"{name}_{uuid4().hex}"
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute(f"create database {database} template {template} strategy file_copy")
+    _admin(server).execute(f"create database {database} template {template} strategy file_copy")
     try:
         yield Target(name, server.dsn(database))
     finally:
-        with psycopg.connect(server.dsn(), autocommit=True) as admin:
-            admin.execute(f"drop database {database} with (force)")
+        _admin(server).execute(f"drop database {database} with (force)")
 
 
 @contextmanager

@@ -58,6 +58,6 @@ def cli(database: Target) -> Cli:
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
     """A folder that a server of another user can reach."""
-    folder = temporary_folder()
+    folder = temporary_folder(in_memory=True)
     yield folder
     shutil.rmtree(folder)

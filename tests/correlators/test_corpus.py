@@ -15,6 +15,7 @@ from headrace.correlators.corpus import Run, observe
 from headrace.db import Target, connect, connect_async
 from headrace.lang.condition import Sample
 from headrace.lang.ecl import Event, Interpreter, Observation, Pattern, load_corpus, print_pattern
+from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, event_lists, patterns, payload_of
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -73,7 +74,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 @pytest.mark.lane("pg18")
 @given(several)
-@settings(max_examples=PATTERNS // AT_ONCE, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=examples(120, PATTERNS) // AT_ONCE, deadline=None, suppress_health_check=QUIET)
 def test_database_and_interpreter_agree_on_random_patterns(database: Target, drawn: list[tuple[Pattern, list[Event]]]) -> None:
     runs = [as_run(pattern, events) for pattern, events in drawn]
     for (pattern, _), run, seen in zip(drawn, runs, asyncio.run(observed(database, runs)), strict=True):

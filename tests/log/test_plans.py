@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.db import Connection, query
-from tests.builders import drain, shift_clock, topic
+from headrace.db import Connection, Server, connect, query
+from tests.builders import drain, own_database, shift_clock, topic
 
 LOGGED, WAITING, PARTITIONS = 20_000, 10_000, 10
 
@@ -26,8 +26,25 @@ class Reads:
     rows: int
 
 
+@pytest.fixture(scope="module")
+def busy_template(server: Server) -> Iterator[str]:
+    """The database that each test gets a copy of."""
+    with own_database(server, "busy", template="headrace_template") as target:
+        with connect(target) as conn:
+            fill(conn)
+            # Without counts of changed rows, autovacuum leaves the statistics alone.
+            conn.execute("select pg_stat_force_next_flush(), pg_stat_reset()")
+            (name,) = conn.execute("select current_database()").fetchone()  # type: ignore[misc]
+        yield name
+
+
 @pytest.fixture
-def busy(conn: Connection) -> Connection:
+def busy(server: Server, busy_template: str) -> Iterator[Connection]:
+    with own_database(server, template=busy_template) as target, connect(target) as conn:
+        yield conn
+
+
+def fill(conn: Connection) -> None:
     """Two topics with a log and a full outbox. The statistics are those of the empty tables, the worst there are."""
     topic(conn, "orders", partitions=PARTITIONS)
     topic(conn, "bills", partitions=PARTITIONS)
@@ -37,7 +54,6 @@ def busy(conn: Connection) -> Connection:
         write(conn, name, LOGGED)
     drain(conn)
     write(conn, "orders", WAITING)
-    return conn
 
 
 def write(conn: Connection, name: str, count: int) -> None:

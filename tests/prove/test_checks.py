@@ -290,12 +290,13 @@ def by_producers(seed: int, *, until_s: float, rate: float = 50.0, slower_from_s
     return [Sample(at, 0, counts[bisect_right(times, at) - 1], 0, 0, 0) for at in sampled_at]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_rate_that_varies_by_chance_is_no_violation(seed: int) -> None:
-    """Transactions differ in size and topic. Twenty minutes with a fault every 34 s that changes nothing."""
-    faults = [FaultRecord("migrate", 34.0 * number, 34.0 * number + 4) for number in range(1, 35)]
-    result = rate_returns(evidence_with(samples=by_producers(seed, until_s=1224), faults=faults, producers_stopped_at=1224.0))
-    assert (result.violations, result.examined) == (0, 34), result.smallest
+@pytest.mark.parametrize(("seed", "count"), [(0, 10), (1, 10), pytest.param(2, 100, marks=pytest.mark.slow)])
+def test_rate_that_varies_by_chance_is_no_violation(seed: int, count: int) -> None:
+    """Transactions differ in size and topic. A fault every 34 s that changes nothing."""
+    faults = [FaultRecord("migrate", 34.0 * number, 34.0 * number + 4) for number in range(1, count + 1)]
+    until_s = 34.0 * (count + 2)
+    result = rate_returns(evidence_with(samples=by_producers(seed, until_s=until_s), faults=faults, producers_stopped_at=until_s))
+    assert (result.violations, result.examined) == (0, count), result.smallest
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -20,10 +20,11 @@ from headrace.log import create_topic, drop_expired, read_log
 from headrace.prove.bugs import BUGS, edit_function
 from headrace.schedules import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
 from tests.actions.claims import CLAIMS
+from tests.examples import examples
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(230), pytest.mark.xdist_group("prove")]
 QUICK = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=examples(7, 12), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 LEASE_S = 10
 

@@ -18,6 +18,7 @@ from headrace.lang.condition import Condition, Node, Sample, jsonb_text, to_pyth
 from headrace.rules import RuleEngine
 from headrace.rules.match_functions import SHARED_MIN
 from tests.builders import topic
+from tests.examples import examples
 from tests.lang.condition.strategies import conditions, events
 
 from .conftest import REMEMBER, reacting
@@ -41,7 +42,13 @@ def shared(server: Server) -> Iterator[Target]:
         admin.execute("drop database matching with (force)")
 
 
-@settings(deadline=None, max_examples=15, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(
+    deadline=None,
+    max_examples=examples(6, 15),
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
 @pytest.mark.parametrize("shared_min", [1, 3, 100], ids=["joined", "mixed", "direct"])
 @given(
     st.lists(st.tuples(conditions, st.sampled_from(TYPES)), min_size=1, max_size=25),

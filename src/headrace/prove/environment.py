@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Environment:
     seed: int
     lease_s: float
     failpoints: Sequence[str] = NAMES
+    fault_scale: float = 1.0
     small_disk: Path | None = None
     second_server: Server | None = None
     """The server of the second shard."""
@@ -81,6 +83,10 @@ class Environment:
         """A random failpoint; every one is used once before any is used twice."""
         self._next_failpoints = self._next_failpoints or draw.sample(list(self.failpoints), len(self.failpoints))
         return self._next_failpoints.pop()
+
+    def hold(self, seconds: float) -> None:
+        """Waits while a fault lasts."""
+        time.sleep(seconds * self.fault_scale)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:

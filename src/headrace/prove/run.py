@@ -57,6 +57,10 @@ class Options:
     """Quiet time before the first fault."""
     pause_min_s: float = PAUSE_MIN_S
     """Least time from one fault to the next."""
+    fault_scale: float = 1.0
+    """Factor on how long a fault lasts: below 1 for a short run."""
+    lease_s: float = LEASE_S
+    """How long a node holds an action without a sign of life."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None)
         seed=options.seed,
         dsn=options.dsn,
         bugs=options.bugs,
-        lease_s=LEASE_S,
+        lease_s=options.lease_s,
         minutes=options.minutes,
         small_disk="disk-full" in faults,
         spark=options.spark,
@@ -109,6 +113,7 @@ def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None)
         keep=options.keep,
     ) as environment:
         environment.failpoints = tuple(options.failpoints) or environment.failpoints
+        environment.fault_scale = options.fault_scale
         evidence, started_at = _run(environment, options, plan, on_progress)
     on_progress("checking the evidence")
     checks = (

@@ -26,7 +26,7 @@ POISON = "poison"
 SCHEDULE = "every-second"
 CRON = "* * * * * *"
 ATTEMPTS_MAX = 5
-EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 20, 65
+EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 3, 65
 """Old events per day: enough to keep their slow consumer behind for more than half of the run."""
 LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
 CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}

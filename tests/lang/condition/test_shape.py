@@ -7,6 +7,7 @@ from dataclasses import astuple
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.examples import examples
 
 from headrace.lang.condition import (
     Condition,
@@ -75,7 +76,7 @@ def test_every_constant_is_bound_once() -> None:
     assert bound == [1, 2, 3, 4, "a", "b"]
 
 
-@settings(slow, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(slow, max_examples=examples(25, 60), suppress_health_check=list(HealthCheck))
 @given(*batches)
 def test_shape_with_its_constants_means_the_condition(
     database: psycopg.Connection, trees: list[Node], subjects: list[Sample]

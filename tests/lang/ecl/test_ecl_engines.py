@@ -7,6 +7,7 @@ from ecl_strategies import US, evaluate, event_lists, observed, patterns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.examples import examples
 
 from headrace.lang.ecl import Event, Interpreter, Pattern, build_machine, compile, from_json, parse, print_pattern, to_json
 from headrace.lang.ecl import compiler as compile_module
@@ -16,7 +17,7 @@ from headrace.lang.ecl.network import Kind
 from headrace.lang.ecl.table import TableEngine
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
-NORMAL = settings(max_examples=500, deadline=None, suppress_health_check=QUIET)
+NORMAL = settings(max_examples=examples(200, 500), deadline=None, suppress_health_check=QUIET)
 LONG = settings(max_examples=10_000, deadline=None, suppress_health_check=QUIET)
 runs = st.lists(event_lists(), min_size=1, max_size=3)
 
@@ -62,7 +63,7 @@ def test_seeded_bug_in_a_node_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(patterns(), runs)
-@settings(NORMAL, max_examples=150)
+@settings(NORMAL, max_examples=examples(60, 150))
 def test_table_without_flat_units_agrees_with_interpreter(pattern: Pattern, sequences: list[list[Event]]) -> None:
     """The nodes that large patterns need, exercised on small ones."""
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +76,7 @@ def test_table_without_flat_units_agrees_with_interpreter(pattern: Pattern, sequ
 
 
 @given(patterns(), runs)
-@settings(NORMAL, max_examples=100)
+@settings(NORMAL, max_examples=examples(40, 100))
 def test_minimised_table_behaves_as_the_unminimised(pattern: Pattern, sequences: list[list[Event]]) -> None:
     small, large = compile(pattern), compile(pattern, minimised=False)
     assert small.states <= large.states or len(small.units) < len(large.units)
@@ -86,7 +87,7 @@ def test_minimised_table_behaves_as_the_unminimised(pattern: Pattern, sequences:
 
 
 @given(patterns())
-@settings(NORMAL, max_examples=100)
+@settings(NORMAL, max_examples=examples(40, 100))
 def test_table_survives_json_exactly_and_its_bytes_are_stable(pattern: Pattern) -> None:
     table = compile(pattern)
     data = to_json(table)
@@ -96,6 +97,6 @@ def test_table_survives_json_exactly_and_its_bytes_are_stable(pattern: Pattern) 
 
 
 @given(patterns(max_leaves=12))
-@settings(NORMAL, max_examples=150)
+@settings(NORMAL, max_examples=examples(60, 150))
 def test_printed_pattern_parses_to_the_same_tree(pattern: Pattern) -> None:
     assert parse(print_pattern(pattern)) == pattern

@@ -20,6 +20,7 @@ from headrace.spark.correlate.chunks.stream import Stream, symbols_of
 from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
 from headrace.spark.correlate.kernel import step_states
 from headrace.spark.correlate.rows import OUTPUT, OUTPUT_SCHEMA
+from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import event_lists, patterns
 
 from .test_step import EVIDENCE_MAX, QUIET, OutputRows, output_rows, referred, rows_of
@@ -97,7 +98,7 @@ def expected(table: Table, found: Sequence[Event]) -> OutputRows:
 
 
 @given(patterns(timers=False), events, st.lists(st.integers(1, 23), max_size=4), st.sampled_from([0, 3, 1000]))
-@settings(max_examples=120, deadline=None, suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50, 120), deadline=None, suppress_health_check=[*QUIET, HealthCheck.function_scoped_fixture])
 def test_chunks_give_what_one_machine_gives(
     monkeypatch: pytest.MonkeyPatch, pattern: Pattern, found: list[Event], cuts: list[int], most: int
 ) -> None:

@@ -27,6 +27,7 @@ from headrace.spark.correlate import kernel
 from headrace.spark.correlate import simple as simple_module
 from headrace.spark.correlate.rows import STATE_SCHEMA, Rows
 from headrace.spark.correlate.stepping import make_run, step
+from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, evaluate, event_lists, patterns
 
 Keyed = list[tuple[str, Event]]
@@ -129,14 +130,14 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
 
 
 @given(patterns(), keyed_events, st.integers(0, 20), st.booleans())
-@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=QUIET)
 def test_any_table_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int, late: bool) -> None:
     events = interleaved(sequences)
     check(compile(pattern), events, cut, events[-1][1].time + 20 * US if late and events else None)
 
 
 @given(patterns(timers=False), keyed_events, st.integers(0, 20))
-@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=QUIET)
 def test_table_without_timers_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int) -> None:
     check(compile(pattern), interleaved(sequences), cut, None)
 

@@ -27,7 +27,7 @@ def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.proxy.cut()
     try:
         yield "all connections"
-        time.sleep(draw.uniform(0.2, 2.5))
+        environment.hold(draw.uniform(0.2, 2.5))
     finally:
         environment.proxy.open = True
 
@@ -37,7 +37,7 @@ def delay(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.proxy.delay_s = draw.uniform(0.02, 0.2)
     try:
         yield f"{environment.proxy.delay_s * 1000:.0f} ms in each direction"
-        time.sleep(draw.uniform(2, 4))
+        environment.hold(draw.uniform(2, 4))
     finally:
         environment.proxy.delay_s = 0.0
 
@@ -50,7 +50,7 @@ def open_transaction(environment: Environment, draw: random.Random) -> Iterator[
         conn.execute("set transaction isolation level repeatable read")
         publish(conn, events)
         yield "repeatable read, one event"
-        time.sleep(draw.uniform(3, 6))
+        environment.hold(draw.uniform(3, 6))
         with environment.record_transaction(events):
             conn.commit()
 
@@ -94,7 +94,7 @@ def slow_consumer(environment: Environment, draw: random.Random) -> Iterator[str
         conn.execute("insert into headrace_prove.switch (name, pause_s) values ('ledger', %s)", (pause_s,))
     try:
         yield f"{pause_s:.1f} s per batch"
-        time.sleep(draw.uniform(3, 5))
+        environment.hold(draw.uniform(3, 5))
     finally:
         with environment.connect() as conn:
             conn.execute("delete from headrace_prove.switch where name = 'ledger'")

@@ -62,7 +62,7 @@ def _kill(environment: Environment, draw: random.Random, role: str) -> Iterator[
     name = draw.choice(environment.processes.of_role(role))
     count = environment.processes.kill(name)
     yield name if count == 1 else f"{name}, {count} processes"
-    time.sleep(draw.uniform(*DOWN_S))
+    environment.hold(draw.uniform(*DOWN_S))
     environment.processes.start(name)
 
 
@@ -73,7 +73,8 @@ def stop_node(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.processes.signal(name, signal.SIGSTOP)
     try:
         yield name
-        time.sleep(environment.lease_s + draw.uniform(1, 3))
+        time.sleep(environment.lease_s)
+        environment.hold(draw.uniform(1, 3))
     finally:
         environment.processes.signal(name, signal.SIGCONT)
 
@@ -87,7 +88,7 @@ def shift_clock(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.processes.start(name, config=msgspec.structs.replace(environment.processes.config(name), dsn=dsn))
     try:
         yield f"{name} {shift_s:+} s"
-        time.sleep(draw.uniform(3, 6))
+        environment.hold(draw.uniform(3, 6))
     finally:
         environment.processes.kill(name)
         environment.processes.start(name)

@@ -88,7 +88,7 @@ def exhaust_connections(environment: Environment, draw: random.Random) -> Iterat
         take_all()
     try:
         yield f"{len(idle)} connections"
-        time.sleep(draw.uniform(2, 4))
+        environment.hold(draw.uniform(2, 4))
     finally:
         for connection in idle:
             connection.close()
@@ -120,7 +120,7 @@ def disk_full(environment: Environment, draw: random.Random) -> Iterator[str]:
             file.flush()
     try:
         yield f"{written // 1_000_000} MB of ballast"
-        time.sleep(draw.uniform(2, 4))
+        environment.hold(draw.uniform(2, 4))
     finally:
         ballast.unlink()
         environment.server.start()

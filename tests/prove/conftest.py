@@ -1,0 +1,20 @@
+"""Runs of the checker keep their servers in memory where there is room: what they test is a kill, not the disk."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import temporary_folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_memory() -> Iterator[None]:
+    folder = temporary_folder(in_memory=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
