@@ -137,3 +137,21 @@ def test_migrating_again_as_the_owner_restores_the_walls(owner_conn: Connection,
         owner_conn.execute("select headrace_internal.secure()")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         role.execute("select count(*) from headrace_internal.log")
+
+
+def test_planted_operators_and_functions_open_no_view(owner_conn: Connection, sign_in: SignIn) -> None:
+    """A view runs in the reader's session: a function that it calls must not look names up by the reader's search path."""
+    role = sign_in(a="publish")
+    name = role.info.user
+    owner_conn.execute(f"create schema authorization {name}")
+    role.execute(
+        f"""create function {name}.yes(text, text) returns boolean language sql as 'select true';
+            create operator {name}.= (leftarg = text, rightarg = text, function = {name}.yes);
+            create function {name}.pg_has_role(name, oid, text) returns boolean language sql as 'select true';
+            create function {name}.pg_has_role(name, regrole, text) returns boolean language sql as 'select true';
+            set search_path = {name}, pg_catalog"""
+    )
+    rows = role.execute(
+        "select (select count(*) from headrace.topic), (select count(*) from headrace.outbox), (select count(*) from headrace.namespace)"
+    ).fetchone()
+    assert rows == (1, 0, 1)
