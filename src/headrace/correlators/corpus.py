@@ -69,7 +69,9 @@ class _CorpusTopic:
 
     async def create(self) -> None:
         await self._conn.execute("select headrace.create_namespace(%s)", (self._name,))
-        await self._conn.execute("update headrace_internal.namespace set unknown_names = 'allow' where namespace = %s", (self._name,))
+        await self._conn.execute(
+            "update headrace_internal.namespace set unknown_names = 'allow' where namespace = %s", (self._name,)
+        )
         cursor = await self._conn.execute("select headrace.create_topic(%s, p_namespace => %s)", (self._name, self._name))
         topic_id = int((await cursor.fetchone() or (0,))[0])
         await self._make_one_partition(topic_id)

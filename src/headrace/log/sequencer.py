@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import Connection, Pool, Subscription, fetch_rows, fetch_value_async, retry_until_connected
+from headrace.db import Connection, LoopSteps, Pool, Subscription, fetch_rows, fetch_value_async
 
 BATCH = 5000
 GATHER_S = 0.0002
@@ -61,12 +61,15 @@ class Sequencer:
         self._batch = batch
         self._trimmed_at = time.monotonic()
         self._idle_polls = 0
+        self._steps = LoopSteps("sequencer", stop, pool=pool)
+        # An error of these must not keep events from the log.
+        self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
         self.events = 0
         """Number of events this sequencer has moved."""
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            topics = await retry_until_connected("sequencer", self._step)
+            topics = await self._steps.run(self._step)
             if topics:
                 self._idle_polls = 0
                 if max(topic.events for topic in topics) < self._batch:
@@ -75,7 +78,7 @@ class Sequencer:
             else:
                 await self._rest()
             if time.monotonic() - self._trimmed_at > TRIM_S:
-                await retry_until_connected("sequencer", self._trim)
+                await self._side_steps["trim"].attempt(self._trim)
 
     async def _step(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
@@ -89,7 +92,7 @@ class Sequencer:
             await self._subscription.wait(POLL_S[self._idle_polls])
             self._idle_polls += 1
             return
-        state = await retry_until_connected("sequencer", self._mark_asleep)
+        state = await self._side_steps["rest"].attempt(self._mark_asleep) or "busy"
         if state == "sleep" and self._idle_polls < 2 * len(POLL_S):
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"

@@ -18,7 +18,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, fetch_value_async, query, retry_until_connected
+from headrace.db import AsyncConnection, Connection, LoopSteps, Pool, fetch_rows, fetch_value_async, query
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -44,6 +44,7 @@ class Registry:
         self._app = app
         self._identity = identity
         self._pool = pool
+        self._steps = LoopSteps("heartbeat", pool=pool)
 
     async def register(self) -> None:
         """Registers the node, and creates the rules for its event types."""
@@ -71,7 +72,7 @@ class Registry:
         """Sends heartbeats until cancelled."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            await retry_until_connected("heartbeat", self.heartbeat)
+            await self._steps.run(self.heartbeat)
 
     async def _create_rules(self, conn: AsyncConnection) -> None:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""
