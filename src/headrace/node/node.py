@@ -140,7 +140,7 @@ class DatabaseLoops:
         self._pool = create_pool(target, size=workers + 1, settings=settings)
         # Sequencer, maintenance, ticker and heartbeat need one each, rules two, correlators three.
         self._loop_pool = pool = create_loop_pool(target, size=9, settings=settings)
-        self._registry = Registry(app, identity, pool)
+        self._registry = Registry(app, identity, pool, sequencer=sequencer)
         subscribe = self._listener.subscribe
         self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)

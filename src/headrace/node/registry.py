@@ -40,9 +40,10 @@ class Identity:
 class Registry:
     """A node's row in one database."""
 
-    def __init__(self, app: Headrace, identity: Identity, pool: Pool) -> None:
+    def __init__(self, app: Headrace, identity: Identity, pool: Pool, *, sequencer: bool = False) -> None:
         self._app = app
         self._identity = identity
+        self._runs_sequencer = sequencer
         self._pool = pool
         self._steps = LoopSteps("heartbeat", pool=pool)
 
@@ -53,6 +54,8 @@ class Registry:
         description = (identity.description, encode(identity.metadata), self._app.namespace)
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_REGISTER, (identity.node_id, identity.name, version("headrace"), actions, *description))
+            if self._runs_sequencer:
+                await conn.execute("select headrace_internal.mark_sequencer(%s)", (identity.node_id,))
             await self._create_rules(conn)
 
     async def heartbeat(self) -> None:
