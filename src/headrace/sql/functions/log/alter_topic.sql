@@ -1,7 +1,7 @@
 -- Changes a topic; null leaves a setting as it is. Retention '0' keeps the log for ever.
 -- More partitions take effect right after the current head: consumers bring every partition up to that border before any partition
 -- passes it, so each key keeps its order. Fewer partitions are rejected (HR204).
--- Raises HR313 for a retention of more than 1000 years, and HR208 for more partitions unless READ COMMITTED: by an older snapshot
+-- Raises HR313 for a retention of more than 1000 years, and HR208 for partitions unless READ COMMITTED: by an older snapshot
 -- the border would lie before the head. Locks: the topic row, so it waits for a running sequencer batch.
 create or replace function headrace.alter_topic(
     p_topic      text,
@@ -20,6 +20,9 @@ declare
     v_head      bigint;
 begin
     perform headrace_internal.check_retention(p_retention);
+    if p_partitions is not null then
+        perform headrace_internal.require_read_committed('headrace.alter_topic');
+    end if;
     select t.topic_id, t.partitions, t.dropped_to into v_topic
     from headrace_internal.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     if p_partitions < v_topic.partitions then
@@ -27,7 +30,6 @@ begin
             using errcode = 'HR204', hint = 'The number of partitions can only be raised.';
     end if;
     if p_partitions > v_topic.partitions then
-        perform headrace_internal.require_read_committed('headrace.alter_topic');
         v_head := coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to);
         insert into headrace_internal.topic_border (topic_id, position, partitions) values (v_topic.topic_id, v_head, p_partitions)
         on conflict on constraint topic_border_pkey do update set partitions = excluded.partitions;

@@ -20,7 +20,7 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_topic_id  integer;
 begin
-    perform headrace_internal.check_retention(nullif(p_retention, interval '0'));
+    perform headrace_internal.check_retention(p_retention);
     insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)
     values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock)
     on conflict on constraint topic_name_unique do nothing

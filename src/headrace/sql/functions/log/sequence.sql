@@ -2,7 +2,7 @@
 -- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
 -- once, at its commit. With more than 100 topics chance decides which come first, so that none starves.
 -- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
--- its retry_at (1 s, growing to 30 s). All topics share one subtransaction, for its price; only after a failure each gets its own.
+-- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after a failure each gets its own.
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock,
 -- and starts no further topic after 5 s. Index: failure_pkey; see headrace_internal.sequence_topic.
@@ -51,7 +51,9 @@ begin
             v_done := v_done || v_new;
         exception when others then
             perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
-                format('%s (SQLSTATE %s)', sqlerrm, sqlstate), p_backoff_max_s => 30);
+                format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
+                p_backoff_s => case when sqlstate = '55P03' then 0.1 else 1 end,
+                p_backoff_max_s => case when sqlstate = '55P03' then 5 else 30 end);
         end;
     end loop;
     return query
