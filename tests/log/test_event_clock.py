@@ -42,7 +42,7 @@ def test_partitions_are_created_for_the_times_of_the_events(conn: Connection) ->
     conn.execute("select headrace.sequence()")
     assert times(conn) == [0, 3, 30, 960, 9600, 9624, 21600]
     [count] = conn.execute(
-        "select count(distinct tableoid) from headrace.log where topic_id = headrace.topic_id('past')"
+        "select count(distinct tableoid) from headrace_internal.log where topic_id = headrace.topic_id('past')"
     ).fetchone() or [0]
     assert count == 7, "22 h and 1 h lie on two days"
 

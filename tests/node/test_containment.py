@@ -14,7 +14,8 @@ from headrace.actions import Action
 from headrace.consume import Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.node import Headrace, Node, node as node_module
+from headrace.node import Headrace, Node
+from headrace.node import node as node_module
 from headrace.observe import event_history, examine
 
 pytestmark = pytest.mark.lane("pg18")
@@ -225,7 +226,7 @@ async def test_event_that_python_cannot_read(two: Connection, database: Target) 
     handled: list[object] = []
     app = Headrace(namespace="b")
 
-    @app.consumer("orders", failure=Failure.stop(attempts=1))
+    @app.consumer("orders", failure=Failure.stop())
     async def note(event: LoggedEvent, tx: AsyncConnection) -> None:
         handled.append(event.key)
 
