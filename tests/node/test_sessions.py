@@ -75,11 +75,17 @@ PLANTED = """
         begin alter role mallory superuser; return 1; exception when others then return 1; end $$;
     create function public.power_of(integer, bigint) returns double precision language plpgsql as $$
         begin alter role mallory superuser; return 1; exception when others then return 1; end $$;
+    create function public.equal(integer, smallint) returns boolean language plpgsql as $$
+        begin alter role mallory superuser; return pg_catalog.int42eq($1, $2); exception when others then return false; end $$;
+    create operator public.= (leftarg = integer, rightarg = smallint, function = public.equal);
     create operator public.^ (leftarg = integer, rightarg = bigint, function = public.power_of);
 """
 
 
-async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_node(conn: Connection, database: Target) -> None:
+@pytest.mark.parametrize("search_path", ['"$user", public', "public, pg_catalog"])
+async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_node(
+    conn: Connection, database: Target, search_path: str
+) -> None:
     """The node, its handlers' sessions and its failures: none of them calls what mallory has created."""
     topic(conn)
     conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
@@ -88,6 +94,7 @@ async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_n
         with conn.transaction():
             conn.execute("set local role mallory")
             conn.execute(PLANTED)
+        conn.execute(f"alter database {conn.info.dbname} set search_path = {search_path}")
         conn.execute("insert into headrace.rule (rule, topic, event_type, action) values ('mail', 'orders', 'placed', 'MAIL')")
         conn.execute("select headrace.create_schedule('every', '* * * * * *', 'orders', 'placed')")
         app = Headrace()
@@ -105,3 +112,14 @@ async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_n
         assert conn.execute("select rolsuper from pg_roles where rolname = 'mallory'").fetchone() == (False,)
     finally:
         conn.execute("drop owned by mallory cascade; drop role mallory")
+
+
+def test_functions_called_on_a_handlers_connection_bring_their_own_search_path(conn: Connection) -> None:
+    called = ["claim", "hold_back", "advance", "fail", "claim_redrive", "end_redrive", "ack_actions", "create_consumer", "topic_id"]
+    rows = conn.execute(
+        """select p.proname from pg_proc p
+           where p.pronamespace = 'headrace'::regnamespace and p.proname = any (%s)
+               and p.prosecdef and 'search_path=pg_catalog, pg_temp' = any (p.proconfig)""",
+        (called,),
+    ).fetchall()
+    assert sorted(name for (name,) in rows) == sorted(called)
