@@ -115,7 +115,17 @@ async def test_function_planted_in_schema_public_is_not_called_by_a_superusers_n
 
 
 def test_functions_called_on_a_handlers_connection_bring_their_own_search_path(conn: Connection) -> None:
-    called = ["claim", "hold_back", "advance", "fail", "claim_redrive", "end_redrive", "ack_actions", "create_consumer", "topic_id"]
+    called = [
+        "claim",
+        "hold_back",
+        "advance",
+        "fail",
+        "claim_redrive",
+        "end_redrive",
+        "ack_actions",
+        "create_consumer",
+        "topic_id",
+    ]
     rows = conn.execute(
         """select p.proname from pg_proc p
            where p.pronamespace = 'headrace'::regnamespace and p.proname = any (%s)
