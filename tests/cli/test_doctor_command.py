@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.db.server import free_port
+from headrace.node import Headrace, Identity, Node
 from headrace.observe import Check, compare_shards, examine
 from headrace.observe.doctor.examination import LIMITS
 from headrace.rules import Rule, create_rule
@@ -89,8 +91,81 @@ def test_waiting_outbox_without_sequencer_is_a_problem(database: Target, conn: C
     conn.execute("select headrace.publish('orders', 'placed', '1', p_event_id => %s)", (LATE_ID,))
     [check] = problems(database, "outbox")
     assert check.advice == "run: headrace node run"
-    conn.execute("select headrace_internal.sequencer_rest(1)")  # What a sequencer does when it is idle.
+    node_id = uuid4()
+    conn.execute("select headrace.register_node(%s, 'n1', '1', '{}')", (node_id,))
+    assert problems(database, "outbox"), "a node without a sequencer is not enough"
+    conn.execute("select headrace_internal.mark_sequencer(%s)", (node_id,))
     assert problems(database, "outbox", "warning") and not problems(database, "sequencer", "warning")
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '2 minutes'")
+    assert problems(database, "outbox") and problems(database, "sequencer", "warning")
+
+
+async def test_running_sequencer_is_seen_whatever_else_its_node_does(database: Target, conn: Connection) -> None:
+    """Its sessions are shared by all loops of the node: the last query of each says nothing."""
+    node = Node(Headrace(), [database], identity=Identity(name="n1"))
+    running = asyncio.create_task(node.run())
+    try:
+        async with asyncio.timeout(20):
+            while problems(database, "sequencer", "warning"):
+                await asyncio.sleep(0.02)
+        [check] = problems(database, "sequencer", "ok")
+        assert check.message == "runs on n1"
+    finally:
+        node.stop()
+        await running
+    assert problems(database, "sequencer", "warning")
+
+
+def test_invalid_and_waiting_correlators_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    for name in ("bad", "late"):
+        conn.execute(
+            "insert into headrace.correlator (correlator, topic, pattern) values (%s, 'orders', 'push(x) {placed}')", (name,)
+        )
+    conn.execute(
+        "update headrace_internal.correlator_version set status = 'invalid', error = E'no\\nsense' where correlator = 'bad'"
+    )
+    conn.execute(
+        "update headrace_internal.correlator_version set written_at = written_at - interval '1 minute' where correlator = 'late'"
+    )
+    assert [one.message for one in problems(database, "correlators")] == ["default/bad is invalid: no"]
+    assert "default/late has waited" in problems(database, "correlators", "warning")[0].message
+
+
+def test_recorded_failures_are_found(database: Target, conn: Connection) -> None:
+    for _ in range(2):
+        conn.execute("select headrace_internal.record_failure('sequence', 'shop', 'orders', E'no branch\\nat all')")
+    [check] = problems(database, "failures", "warning")
+    assert check.message.startswith("sequence shop/orders failed 2 times since") and check.message.endswith(": no branch")
+    conn.execute("select headrace_internal.record_failure('sequence', 'shop', 'orders', 'no branch')")
+    assert problems(database, "failures")
+
+
+def test_rights_that_nobody_should_have_are_found(database: Target, conn: Connection) -> None:
+    """As after an installation that left out the grants."""
+    assert not problems(database, "grants")
+    role = f"tenant_{uuid4().hex[:8]}"
+    conn.execute(f"create role {role}")
+    try:
+        conn.execute("select headrace.grant_namespace(%s, 'default', 'consume')", (role,))
+        assert not problems(database, "grants")
+        conn.execute("grant execute on function headrace.drop_topic to public")
+        conn.execute(f"grant select on headrace_internal.outbox to {role}")
+        public, tenant = problems(database, "grants")
+        assert "PUBLIC holds 1 rights" in public.message and "headrace.drop_topic" in public.message
+        assert f"{role} holds 1 rights" in tenant.message and "select on headrace_internal.outbox" in tenant.message
+        assert tenant.advice == "run: headrace migrate; it restores the rights"
+    finally:
+        conn.execute(f"drop owned by {role}; drop role {role}")
+
+
+async def test_doctor_of_a_superuser_calls_no_function_planted_in_schema_public(database: Target, conn: Connection) -> None:
+    conn.execute("create function public.format(text, text, text) returns text language sql as 'select 1 / 0; select $1'")
+    conn.execute("create function public.round(numeric) returns numeric language sql as 'select 1 / 0.0'")
+    conn.execute("select headrace.register_node(%s, 'gone', '1', '{}')", (uuid4(),))
+    conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
+    conn.execute(f"alter database {conn.info.dbname} set search_path = public, pg_catalog")
+    assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
 
 
 def test_old_emitted_at_does_not_count_as_waiting(database: Target, conn: Connection) -> None:
@@ -131,9 +206,9 @@ def test_open_transaction_is_found(database: Target, conn: Connection, monkeypat
 
 def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
     conn.execute("create index half_built on headrace_internal.consumer (created_at)")
-    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace.half_built'::regclass")
+    conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace_internal.half_built'::regclass")
     [check] = problems(database, "indexes")
-    assert check.advice == "run: reindex index headrace.half_built"
+    assert check.advice == "run: reindex index headrace_internal.half_built"
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +255,10 @@ def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Conn
     topic(conn)
     create_schedule(conn, "daily", cron="0 6 * * *", topic="orders", type="due")
     assert [one.level for one in examine(database) if one.check == "schedules"] == ["ok"]
-    conn.execute("update headrace.schedule set error = 'disk full'")
+    conn.execute("update headrace_internal.schedule set error = 'disk full'")
     conn.execute("select headrace.register_node(%s, 'gone', '1', '{}')", (uuid4(),))
     conn.execute("update headrace_internal.node set heartbeat_at = heartbeat_at - interval '1 hour'")
     assert "disk full" in problems(database, "schedules", "warning")[0].message
     assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
-    conn.execute("update headrace.schedule set replan_at = 'infinity'")
+    conn.execute("update headrace_internal.schedule set replan_at = 'infinity'")
     assert "is invalid" in problems(database, "schedules")[0].message

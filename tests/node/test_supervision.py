@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.node import Headrace, Node, action_workers, loops, node, registry
+from headrace.node import Headrace, Node, action_workers, node, registry
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -42,17 +42,16 @@ async def test_background_loop_starts_again_after_an_error(
         (registry, "HEARTBEAT_S"),
         (node, "MAINTENANCE_S"),
         (action_workers, "SWEEP_S"),
-        (loops, "RESTART_S"),
     ):
         monkeypatch.setattr(module, pause, 0.05)
     conn.execute(f"create table called (); alter function {function} rename to gone")
     running_node = Node(Headrace(), [database])
     running = asyncio.create_task(running_node.run())
-    await until(lambda: f"{loop} of {database}" in caplog.text)
+    await until(lambda: f"function {function}" in caplog.text)
     await asyncio.to_thread(
         conn.execute,
         f"""create function {function}({parameters}) returns {"boolean" if result == "true" else "integer"} language sql
-            as 'insert into called default values; select {result}'""",
+            as 'insert into public.called default values; select {result}'""",
     )
     await until(lambda: conn.execute("select from called").fetchone() is not None)
     running_node.stop()

@@ -61,8 +61,8 @@ async def reactor(database: Target, conn: Connection) -> AsyncIterator[RuleEngin
 
 @asynccontextmanager
 async def correlating(database: Target) -> AsyncIterator[CorrelatorEngine]:
-    """Correlators that are stepped by hand."""
-    pool = create_pool(database, size=2)
+    """Correlators that are stepped by hand, on one connection: a test may move its clock."""
+    pool = create_pool(database, size=1)
     await pool.open()
     try:
         yield CorrelatorEngine(pool, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())

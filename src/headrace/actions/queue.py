@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.db import AsyncConnection, Pool, Target, create_pool, fetch_value_async, retry_until_connected
+from headrace.db import AsyncConnection, Pool, Target, create_loop_pool, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(Action).decode
 
 def lease_pool(target: Target, *, size: int) -> Pool:
     """Connections for claims and leases."""
-    return create_pool(target, size=size, settings=LEASE_SETTINGS)
+    return create_loop_pool(target, size=size, settings=LEASE_SETTINGS)
 
 
 class Queue:

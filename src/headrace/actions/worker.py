@@ -23,11 +23,12 @@ from headrace.core import LeaseLost
 from headrace.db import (
     TRANSIENT_ERRORS,
     AsyncConnection,
+    LoopSteps,
     Pool,
     Subscription,
+    Unit,
     connection_lost_error,
     map_error,
-    retry_until_connected,
 )
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class ActionWorker:
         self._claim_lock = asyncio.Lock()
         self._to_release: dict[bool, list[Claim]] = {True: [], False: []}
         """Claims left by a lost connection, by whether the attempt counts: it does if handlers were called."""
+        self._rests = self._steps("rest")
         self.handled = 0
         """How many actions this worker has handled."""
         self.failures = 0
@@ -102,18 +104,26 @@ class ActionWorker:
     async def _work(self) -> None:
         idle = 0
         prefetch = Prefetch()
+        steps = self._steps("actions")
         try:
             while not self._stop.is_set():
-                if await retry_until_connected(self._worker_pool.name, partial(self.handle_once, prefetch)):
+                if await steps.run(partial(self.handle_once, prefetch)):
                     idle = 0
                     continue
                 await self._sleep(idle)
                 idle += 1
-            claims, _ = await prefetch.take()
-            if claims:
-                await self._queue.release(claims, count_attempt=False)
+            await self._steps("actions").attempt(partial(self._release_prefetched, prefetch))
         finally:
             prefetch.cancel()
+
+    def _steps(self, kind: str) -> LoopSteps:
+        unit = Unit(kind, self._queue.namespace, self._worker_pool.name)
+        return LoopSteps(f"{self._worker_pool.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+
+    async def _release_prefetched(self, prefetch: Prefetch) -> None:
+        claims, _ = await prefetch.take()
+        if claims:
+            await self._queue.release(claims, count_attempt=False)
 
     async def _sleep(self, idle: int) -> None:
         if self._rate and (wait_s := self._rate.wait_s()):
@@ -121,10 +131,10 @@ class ActionWorker:
         elif idle < len(POLL_S):
             await self._subscription.wait(POLL_S[idle])
         else:
-            await retry_until_connected(self._worker_pool.name, partial(self._queue.set_asleep, True))
+            await self._rests.attempt(partial(self._queue.set_asleep, True))
             # Claim once more before the first wait: an action sent just before set_asleep made no notification.
             if idle > len(POLL_S) and await self._subscription.wait(IDLE_S):
-                await retry_until_connected(self._worker_pool.name, partial(self._queue.set_asleep, False))
+                await self._rests.attempt(partial(self._queue.set_asleep, False))
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""

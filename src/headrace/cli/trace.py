@@ -51,6 +51,8 @@ def _as_json(target: Target, history: EventHistory) -> dict[str, object]:
 
 def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
     yield facts_table(f"event {history.event_id}", target, _facts(history))
+    if history.obstacles:
+        yield table([("fails", "what"), "error", "failures", "retry_at"], history.obstacles)
     if history.evaluations:
         answer = ("answer", lambda rule: ANSWERS[rule.answer] if rule.event_type == history.type else "another type")
         yield table([("rule evaluated", "rule"), "version", "event_type", "condition", answer, "fired"], history.evaluations)

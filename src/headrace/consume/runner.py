@@ -24,13 +24,14 @@ from headrace.consume.handler_calls import HandlerGroup, call_handlers
 from headrace.core import LoggedEvent
 from headrace.db import (
     AsyncConnection,
+    LoopSteps,
     Pool,
     Subscription,
+    Unit,
     connection_lost_error,
     fetch_value_async,
     is_transient,
     query,
-    retry_until_connected,
 )
 from headrace.log import logged_event_row
 
@@ -43,6 +44,8 @@ GATHER_S, GATHER_MAX_S = 0.00005, 0.05
 and share their cost; at a low rate nobody waits."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
+TOPIC_CHECK_S = 5.0
+"""How often an idle consumer checks that its topic was not dropped and created again."""
 IDLE_S = 1.0
 """Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
@@ -89,13 +92,22 @@ class ConsumerRunner:
         """How many events this runner has handled."""
         self.failures = 0
         self._redrive_checked_at = 0.0
+        self._redrives = self._steps("dead letters")
+        self._topic = (consumer.topic, consumer.namespace)
+        self._topic_checks = self._steps("topic")
+        self._topic_checked_at = time.monotonic()
+
+    def _steps(self, kind: str) -> LoopSteps:
+        unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
+        return LoopSteps(f"{self.name}: {kind}", self._stop, pool=self._pool, unit=unit)
 
     @property
     def name(self) -> str:
         return f"consumer {self._consumer.topic}/{self._consumer.name}"
 
     async def run(self) -> None:
-        await retry_until_connected(self.name, self.register)
+        if not self._consumer_id:
+            await self._steps("registration").run(self.register)
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
@@ -103,28 +115,45 @@ class ConsumerRunner:
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
-        topic = (self._consumer.topic, self._consumer.namespace)
         self._consumer_id = await fetch_value_async(self._pool, CREATE_CONSUMER, create_parameters(self._consumer))
-        self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", topic)
+        self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
         self._subscription.filter = str(self._topic_id)
 
     async def _work(self) -> None:
         is_notified = False
+        steps = self._steps("events")
         while not self._stop.is_set():
-            events = await retry_until_connected(self.name, partial(self.handle_once, is_notified=is_notified))
+            events = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or 0
             is_notified = False
             if events >= self._max:
                 continue
             if events:
                 await asyncio.sleep(min(GATHER_S * events**2, GATHER_MAX_S))
             elif not await self._redrive():
+                if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
+                    self._topic_checked_at = time.monotonic()
+                    await self._topic_checks.attempt(self._check_topic)
                 is_notified = await self._subscription.wait(self._idle_s())
         self._subscription.notify()
+
+    async def _handle_or_check(self, *, is_notified: bool) -> int:
+        try:
+            return await self.handle_once(is_notified=is_notified)
+        except psycopg.errors.InsufficientPrivilege:
+            # What a role that is not the owner sees when the topic was dropped.
+            await self._check_topic()
+            raise
+
+    async def _check_topic(self) -> None:
+        """Registers with a topic that was dropped and created again; a consumer that was dropped stays dropped."""
+        topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
+        if topic_id != self._topic_id:
+            await self.register()
 
     async def _redrive(self) -> bool:
         if time.monotonic() - self._redrive_checked_at < REDRIVE_POLL_S:
             return False
-        is_redriven = await retry_until_connected(self.name, self.redrive_once)
+        is_redriven = bool(await self._redrives.attempt(self.redrive_once))
         self._redrive_checked_at = 0.0 if is_redriven else time.monotonic()
         return is_redriven
 
@@ -154,8 +183,16 @@ class ConsumerRunner:
                     return 0
                 if is_notified or claim.events == self._max:
                     self._subscription.notify()  # There may be more: another worker can claim another partition.
-                events, held = await self._read(conn, claim)
-                failure = await self._deliver(conn, events, held, claim)
+                events: list[LoggedEvent] = []
+                try:
+                    events, held = await self._read(conn, claim)
+                except psycopg.Error as error:
+                    if is_transient(error):
+                        raise
+                    # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
+                    failure = HandlerFailure(claim, _error_text(conn, error))
+                else:
+                    failure = await self._deliver(conn, events, held, claim)
                 moved_to = failure.events.position if failure else claim.upto
                 if moved_to == claim.position:
                     raise psycopg.Rollback
@@ -247,11 +284,11 @@ class ConsumerRunner:
                     row = await (await conn.execute(_CLAIM_REDRIVE, (self._consumer_id,))).fetchone()
                     if row is None:
                         return False
+                    letter_id = row[0]
                     async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
-                        await cursor.execute(query("consume/read_dead_letter"), {"dead_letter_id": row[0]})
+                        await cursor.execute(query("consume/read_dead_letter"), {"dead_letter_id": letter_id})
                         event = await cursor.fetchone()
                     assert event is not None
-                    letter_id = row[0]
                     await self._call(conn, [event] if self._consumer.batch else event)
                     await conn.execute(_END_REDRIVE, (letter_id, None))
             except Exception as error:

@@ -30,6 +30,7 @@ __all__ = [
     "InvalidNumber",
     "InvalidOutputs",
     "InvalidPayload",
+    "InvalidRetention",
     "InvalidText",
     "InvalidTime",
     "InvalidTimeZone",
@@ -60,6 +61,7 @@ __all__ = [
     "UnknownSchedule",
     "UnknownTopic",
     "UnregisteredName",
+    "WrongIsolationLevel",
 ]
 
 
@@ -149,6 +151,10 @@ class TopicBusy(Conflict, sqlstate="HR207"):
     """Other transactions hold the topic's log for too long. Try again when no long transaction reads it."""
 
 
+class WrongIsolationLevel(Conflict, sqlstate="HR208"):
+    """The function decides under a lock, which takes a READ COMMITTED transaction. Set this isolation level for the transaction."""
+
+
 class RuleExists(Conflict, sqlstate="HR220"):
     """A rule with this name already exists. Choose another name, or alter the rule."""
 
@@ -227,6 +233,10 @@ class InvalidCloudEvent(Invalid, sqlstate="HR311"):
 
 class InvalidTime(Invalid, sqlstate="HR312"):
     """The event's time is infinite or outside the years 1 to 9999. Leave it out to use the current time."""
+
+
+class InvalidRetention(Invalid, sqlstate="HR313"):
+    """The retention is negative or longer than 1000 years. Leave it out, or set it to zero, to keep the log for ever."""
 
 
 class InvalidCron(Invalid, sqlstate="HR330"):

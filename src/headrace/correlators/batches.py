@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 
 from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
 from headrace.correlators.symbols import symbols_name
-from headrace.db import AsyncConnection, query
+from headrace.db import AsyncConnection, Unit, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import TICKS_MAX, Batch, Instance, Table, from_json
 
@@ -43,6 +43,11 @@ class WatchedCorrelator:
     def batch(self) -> int:
         """The maximum number of events in one batch."""
         return SIMPLE_BATCH if self.simple else STEPPED_BATCH
+
+    @property
+    def unit(self) -> Unit:
+        """What its failures are recorded under."""
+        return Unit("correlator", self.namespace, self.correlator)
 
     def __str__(self) -> str:
         return f"correlator {self.namespace}/{self.correlator}"

@@ -7,10 +7,11 @@ timer fires also when no event comes, and never before an event of an earlier ti
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.db import Pool, Subscription, query
+from headrace.db import Pool, Subscription, Unit, query
 from headrace.definitions import IDLE_S, DefinitionEngine
 
 AT_ONCE = 2
@@ -34,7 +35,16 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     async def compile_once(self) -> int:
         async with self._pool.connection() as conn:
             pending = await (await conn.execute(query("correlators/pending_correlators"))).fetchall()
-            compiled = sum([await compile_correlator(conn, correlator_id) for (correlator_id,) in pending])
+        compiled = sum(
+            [
+                await self._compile_unit(
+                    Unit("correlator compilation", namespace, correlator),
+                    partial(compile_correlator, correlator_id=correlator_id),
+                )
+                for correlator_id, namespace, correlator in pending
+            ]
+        )
+        async with self._pool.connection() as conn:
             await conn.execute("select headrace_internal.show_correlator_status()")
         return compiled
 

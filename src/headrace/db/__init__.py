@@ -12,6 +12,8 @@ from headrace.db.connections import (
     connect,
     connect_arrow,
     connect_async,
+    connect_loop,
+    create_loop_pool,
     create_pool,
     data_folder,
     embedded_server,
@@ -20,7 +22,19 @@ from headrace.db.connections import (
 )
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
-from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
+from headrace.db.retry import (
+    TRANSIENT_ERRORS,
+    LoopSteps,
+    Unit,
+    cancel_tasks,
+    clear_failure,
+    connection_lost_error,
+    error_line,
+    is_transient,
+    is_unreachable,
+    record_failure,
+    retry_until_connected,
+)
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
 from headrace.db.server import Server
 from headrace.db.shards import Shards
@@ -32,25 +46,32 @@ __all__ = [
     "AsyncConnection",
     "Connection",
     "Listener",
+    "LoopSteps",
     "MigrationStep",
     "Pool",
     "Server",
     "Shards",
     "Subscription",
     "Target",
+    "Unit",
     "cancel_tasks",
+    "clear_failure",
     "configured_targets",
     "connect",
     "connect_arrow",
     "connect_async",
+    "connect_loop",
     "connection_lost_error",
+    "create_loop_pool",
     "create_pool",
     "data_folder",
     "embedded_server",
+    "error_line",
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",
     "is_transient",
+    "is_unreachable",
     "map_connection_errors",
     "map_database_errors",
     "map_error",
@@ -61,5 +82,6 @@ __all__ = [
     "parse_time",
     "pending_steps",
     "query",
+    "record_failure",
     "retry_until_connected",
 ]

@@ -52,6 +52,19 @@ _NODE_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+# Loops never inherit these from the database, the role or the server. A loop's statement takes milliseconds, a large batch of
+# a correlator seconds: these limits only end what hangs.
+_LOOP_LIMITS = {
+    "lock_timeout": "30s",
+    "statement_timeout": "10min",
+    "idle_in_transaction_session_timeout": "60s",
+}
+# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger, and
+# another isolation level shows the sequencer an old outbox.
+_LOOP_SESSION = {
+    "search_path": "pg_catalog,pg_temp",
+    "default_transaction_isolation": "read\\ committed",
+}
 
 
 @dataclass(frozen=True)
@@ -169,10 +182,27 @@ async def connect_async(target: Target) -> AsyncConnection:
     return conn
 
 
+def _loop_target(target: Target) -> Target:
+    """The database with the session settings of a loop, as options of the connection: they win over those of role and database."""
+    given = conninfo_to_dict(target.dsn).get("options") or os.environ.get("PGOPTIONS", "")
+    limits, session = (" ".join(f"-c {name}={value}" for name, value in part.items()) for part in (_LOOP_LIMITS, _LOOP_SESSION))
+    return Target(target.name, make_conninfo(target.dsn, options=f"{limits} {given} {session}"))
+
+
+def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+    """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
+    return create_pool(_loop_target(target), size=size, settings=settings)
+
+
+async def connect_loop(target: Target) -> AsyncConnection:
+    """A connection for a loop, like those of `create_loop_pool`; the caller closes it."""
+    return await connect_async(_loop_target(target))
+
+
 def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
     """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
 
-    `settings` are set on every connection."""
+    For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
     from psycopg_pool import AsyncConnectionPool
 
     async def configure(conn: AsyncConnection) -> None:

@@ -11,10 +11,13 @@ import logging
 import psycopg
 import psycopg.sql
 
-from headrace.db.connections import AsyncConnection, Target, connect_async
-from headrace.db.retry import is_transient, retry_until_connected
+from headrace.db.connections import AsyncConnection, Target, connect_loop
+from headrace.db.retry import LoopSteps
 
 logger = logging.getLogger(__name__)
+
+RECONNECT_S = 0.1
+"""Pause after a lost connection, so that one that is lost at once does not make a busy loop."""
 
 
 class Subscription:
@@ -49,6 +52,7 @@ class Listener:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._subscriptions: list[Subscription] = []
+        self._steps = LoopSteps(f"listener of {target}")
 
     def subscribe(self, channel: str) -> Subscription:
         """Subscribes to a channel. Call it before `run`."""
@@ -64,20 +68,20 @@ class Listener:
     async def run(self) -> None:
         """Listens until cancelled, and connects again after a lost connection."""
         while True:
-            conn = await retry_until_connected(f"listener of {self._target}", self._listen)
+            conn = await self._steps.run(self._listen)
+            assert conn is not None, "only a stop signal ends the wait, and this loop has none"
             try:
                 self.notify_all()
                 async for notification in conn.notifies():
                     self._notify(notification.channel, notification.payload)
             except psycopg.Error as error:
-                if not is_transient(error):
-                    raise
                 logger.warning("listener of %s lost its connection: %s", self._target, error)
             finally:
                 await conn.close()
+            await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> AsyncConnection:
-        conn = await connect_async(self._target)
+        conn = await connect_loop(self._target)
         try:
             for channel in {subscription.channel for subscription in self._subscriptions}:
                 await conn.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))

@@ -1,56 +1,216 @@
-"""Loops: a step that fails because PostgreSQL is unreachable is retried until it is back; tasks are cancelled for certain."""
+"""Loops: a step that fails runs again after a growing pause; tasks are cancelled for certain.
+
+Promises: no error ends a loop. It is counted, logged when it changes, and recorded in the database, where the doctor finds it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
+
+if TYPE_CHECKING:
+    from headrace.db.connections import Pool
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 CANCEL_AGAIN_S = 0.2
+PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
+"""Bounds of the pauses after failed steps."""
+TRANSIENT_MAX = 3
+"""A transient error is recorded when a step has failed so often in a row."""
 
 # Deadlocks, serialization failures and a pool's timeout are operational errors too.
 TRANSIENT_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 # psycopg counts these as internal errors: a standby that is not promoted yet or a server that became read-only, and sessions
 # that the server ended because a transaction was idle or open for too long.
-_TRANSIENT_SQLSTATES = {"25006", "25P03", "25P04"}
+_READ_ONLY = "25006"
+_TRANSIENT_SQLSTATES = {_READ_ONLY, "25P03", "25P04"}
 
 
-def is_transient(error: Exception) -> bool:
+def is_transient(error: BaseException) -> bool:
     """True if a retry may help. Our own errors are not transient, although psycopg counts unknown SQLSTATEs as operational."""
     sqlstate = getattr(error, "sqlstate", None) or ""
     return sqlstate in _TRANSIENT_SQLSTATES or (isinstance(error, TRANSIENT_ERRORS) and not sqlstate.startswith("HR"))
 
 
+def is_unreachable(error: BaseException) -> bool:
+    """True if the database is down or takes no writes, so that nothing can be recorded in it."""
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    return (isinstance(error, TRANSIENT_ERRORS) and not sqlstate) or sqlstate.startswith((_READ_ONLY, "08", "57P"))
+
+
 def connection_lost_error(error: Exception) -> Exception:
-    """The error to raise if the connection was lost while a handler ran. The handler's own error would end the loop, although
-    the node is healthy: the handler's work is rolled back and retried."""
+    """The error to raise if the connection was lost while a handler ran. The handler's own error would count as a fault of the
+    loop, although the node is healthy: the handler's work is rolled back and retried."""
     return error if is_transient(error) else psycopg.OperationalError(f"the connection was lost while a handler ran: {error!r}")
 
 
-async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> T:
-    """Runs one step of a loop. After a transient error it runs again, after 0.1 s growing to 5 s with jitter, without limit.
+def error_line(error: BaseException) -> str:
+    """The message of an error in one line, without the context that PostgreSQL adds."""
+    diag = getattr(error, "diag", None)
+    message = (diag.message_primary if diag is not None else None) or str(error).strip() or type(error).__name__
+    return (
+        " ".join(message.split()) if isinstance(error, psycopg.Error) else f"{type(error).__name__}: {' '.join(message.split())}"
+    )
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a loop works on, and fails on without harm to the others: a topic, a schedule, a correlator, a whole loop."""
+
+    kind: str
+    namespace: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+async def record_failure(pool: Pool, unit: Unit, error: BaseException | str) -> None:
+    """Records the failure of a unit, where doctor and trace find it. Best effort: a loop must survive also when this fails."""
+    message = error if isinstance(error, str) else error_line(error)
+    statement = "select headrace_internal.record_failure(%s, %s, %s, %s, p_backoff_max_s => 30)"
+    await _note(pool, statement, (unit.kind, unit.namespace, unit.name, message))
+
+
+async def clear_failure(pool: Pool, unit: Unit) -> None:
+    """Deletes the record of a unit that works again."""
+    await _note(pool, "select headrace_internal.clear_failure(%s, %s, %s)", (unit.kind, unit.namespace, unit.name))
+
+
+async def _note(pool: Pool, statement: str, parameters: tuple[str | None, ...]) -> None:
+    try:
+        async with pool.connection() as conn, conn.transaction():
+            # The pool may be the handlers', with any search_path.
+            await conn.execute("set local search_path = pg_catalog, pg_temp")
+            await conn.execute(statement, tuple(part and part.replace("\0", "") for part in parameters))
+    except Exception as error:  # noqa: BLE001 - a role with few rights may not, and the next failure tries again
+        logger.debug("a failure could not be recorded: %s", error)
+
+
+class LoopSteps:
+    """Runs the steps of one loop. Whatever a step raises, the loop goes on, and the step is tried again after a growing pause.
 
     Nothing is lost: a step works in a transaction, and the next attempt finds what is due."""
-    try:
-        return await step()
-    except Exception as error:
-        if not is_transient(error):
-            raise
-        logger.warning("%s: %s; retrying", name, str(error).strip() or type(error).__name__)
-    import stamina
 
-    async for attempt in stamina.retry_context(
-        on=is_transient, attempts=None, timeout=None, wait_initial=0.1, wait_max=5, wait_jitter=0.5
-    ):
-        with attempt:
+    def __init__(
+        self,
+        name: str,
+        stop: asyncio.Event | None = None,
+        *,
+        pool: Pool | None = None,
+        unit: Unit | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`pool` records failures, of `unit` or of the loop as a whole. A step that is not wanted any more is not retried."""
+        self.name = name
+        self.failures = 0
+        """How many steps have failed."""
+        self._stop = stop or asyncio.Event()
+        self._pool = pool
+        self._unit = unit or Unit("loop", None, name)
+        self._is_wanted = is_wanted
+        self._in_a_row = 0
+        self._retry_at = 0.0
+        self._logged: str | None = None
+        self._is_recorded = True  # Perhaps, by a node that has died since.
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the last step has failed."""
+        return self._in_a_row > 0
+
+    async def run(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Runs one step until it succeeds; returns its result, or None if the loop has to stop before."""
+        while True:
+            try:
+                result = await step()
+            except Exception as error:  # noqa: BLE001 - nothing but a stop signal ends a loop
+                await self._fail(error)
+                if self._stop.is_set() or not self._is_wanted():
+                    return None
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), self._retry_at - time.monotonic())
+            else:
+                await self._succeed()
+                return result
+
+    async def attempt(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Runs one step once; returns None if it fails, and at once if it failed a moment ago. For side work: the loop goes on."""
+        if time.monotonic() < self._retry_at:
+            return None
+        try:
+            result = await step()
+        except Exception as error:  # noqa: BLE001 - nothing but a stop signal ends a loop
+            await self._fail(error)
+            return None
+        await self._succeed()
+        return result
+
+    async def _fail(self, error: Exception) -> None:
+        self.failures += 1
+        self._in_a_row += 1
+        self._retry_at = time.monotonic() + pause_s(self._in_a_row)
+        line = error_line(error)
+        if line != self._logged:
+            self._logged = line
+            if is_transient(error):
+                logger.warning("%s: %s; retrying", self.name, line)
+            else:
+                logger.error("%s failed: %s; retrying", self.name, line, exc_info=not isinstance(error, psycopg.Error))
+        if self._pool is not None and not is_unreachable(error) and (not is_transient(error) or self._in_a_row >= TRANSIENT_MAX):
+            self._is_recorded = True
+            await record_failure(self._pool, self._unit, error)
+
+    async def _succeed(self) -> None:
+        self._in_a_row, self._retry_at = 0, 0.0
+        if self._logged is not None:
+            logger.info("%s works again", self.name)
+            self._logged = None
+        if self._is_recorded and self._pool is not None:
+            self._is_recorded = False
+            await clear_failure(self._pool, self._unit)
+
+
+def pause_s(failures: int) -> float:
+    """The pause after so many failures in a row: doubled each time, with jitter between a half and all of it."""
+    # Not stamina, which logs every attempt: a loop may fail for days.
+    from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random_exponential
+
+    wait = wait_exponential(multiplier=PAUSE_MIN_S / 2, max=PAUSE_MAX_S / 2) + wait_random_exponential(
+        multiplier=PAUSE_MIN_S / 2, max=PAUSE_MAX_S / 2
+    )
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = failures
+    return wait(state)
+
+
+async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> T:
+    """Runs a step of the start. After a transient error it runs again, without limit; any other error is raised: the user must
+    see an unknown topic or a missing right at once."""
+    steps = LoopSteps(name)
+    permanent: list[Exception] = []
+
+    async def attempt() -> T | None:
+        try:
             return await step()
-    raise AssertionError("unreachable: the retry has no limit")
+        except Exception as error:
+            if is_transient(error):
+                raise
+            permanent.append(error)
+            return None
+
+    result = await steps.run(attempt)
+    if permanent:
+        raise permanent[0]
+    return result  # type: ignore[return-value]
 
 
 async def cancel_tasks(*tasks: asyncio.Task[None]) -> None:

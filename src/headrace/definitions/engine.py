@@ -1,15 +1,15 @@
 """The engine of one kind of definition on a node: compiles pending versions and runs the active ones, each in a loop of its own.
 
 Owns: which loops run, and when they rest. Promises: a definition, written by whatever means, is compiled at once and has a loop
-within a second; a loop never sleeps through a notification; the loop of a dropped definition ends; a batch that the database
-rejects is recorded and tried again, and ends no loop."""
+within a second; a loop never sleeps through a notification; the loop of a dropped definition ends; a definition that fails, to
+compile or to run, is recorded and tried again with growing pauses, and the others go on."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -17,7 +17,19 @@ from typing import Generic, Protocol, TypeVar
 import psycopg
 from psycopg.rows import class_row
 
-from headrace.db import AsyncConnection, Pool, Subscription, is_transient, query, retry_until_connected
+from headrace.db import (
+    AsyncConnection,
+    LoopSteps,
+    Pool,
+    Subscription,
+    Unit,
+    clear_failure,
+    error_line,
+    is_transient,
+    is_unreachable,
+    query,
+    record_failure,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +39,10 @@ IDLE_S = 1.0
 
 class InternalConsumer(Protocol):
     """A reserved consumer of the log. `str()` is its name in logs."""
+
+    @property
+    def unit(self) -> Unit:
+        """What its failures are recorded under."""
 
     @property
     def topic_id(self) -> int: ...
@@ -58,14 +74,38 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         self._compiled = asyncio.Event()
         self._active: dict[int, Consumer] = {}
         self._wake_ups: dict[int, asyncio.Event] = {}
+        self._late: set[Unit] = set()
+        """Definitions whose last compilation met a transient error."""
         self.events = 0
         """How many events this engine has processed."""
         self.failures = 0
-        """How many batches the database has rejected."""
+        """How many batches and compilations have failed."""
 
     @abstractmethod
     async def compile_once(self) -> int:
-        """Compiles pending versions, and returns how many there were."""
+        """Compiles pending versions, each definition by `_compile_unit`, and returns how many there were."""
+
+    async def _compile_unit(self, unit: Unit, compile_pending: Callable[[AsyncConnection], Awaitable[int]]) -> int:
+        """Compiles one definition; returns how many versions it had. If it fails, that is recorded, and it pauses."""
+        try:
+            async with self._pool.connection() as conn:
+                compiled = await compile_pending(conn)
+        except Exception as error:
+            if is_unreachable(error):
+                raise
+            if is_transient(error) and unit not in self._late:
+                # A lock of a publisher, most of the time.
+                self._late.add(unit)
+                return 0
+            self.failures += 1
+            logger.error(
+                "%s failed: %s; it will be tried again", unit, error_line(error), exc_info=not isinstance(error, psycopg.Error)
+            )
+            await record_failure(self._pool, unit, error)
+            return 0
+        self._late.discard(unit)
+        await clear_failure(self._pool, unit)
+        return compiled
 
     @abstractmethod
     async def turn(self, consumer: Consumer) -> float:
@@ -92,14 +132,16 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             logger.error("%s failed: %s; the batch will be tried again", consumer, error)
 
     async def run(self) -> None:
+        self._wake_ups = {}
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compile())
             group.create_task(self._wake_on_append())
             await self._start_loops(group)
 
     async def _compile(self) -> None:
+        steps = LoopSteps(f"{self.noun} compiler", self._stop, pool=self._pool)
         while not self._stop.is_set():
-            if await retry_until_connected(f"{self.noun} compiler", self.compile_once):
+            if await steps.run(self.compile_once):
                 self._compiled.set()
                 self._wake_all()
             else:
@@ -117,8 +159,11 @@ class DefinitionEngine(ABC, Generic[Consumer]):
 
     async def _start_loops(self, group: asyncio.TaskGroup) -> None:
         """Finds the active consumers and gives each a loop of its own."""
+        steps = LoopSteps(f"{self.noun}s", self._stop, pool=self._pool)
         while not self._stop.is_set():
-            consumers = await retry_until_connected(f"{self.noun}s", self.watched)
+            consumers = await steps.run(self.watched)
+            if consumers is None:
+                return
             self._active = {consumer.consumer_id: consumer for consumer in consumers}
             for consumer_id in self._active.keys() - self._wake_ups.keys():
                 self._wake_ups[consumer_id] = asyncio.Event()
@@ -129,10 +174,12 @@ class DefinitionEngine(ABC, Generic[Consumer]):
 
     async def _run_consumer(self, consumer_id: int) -> None:
         wake_up = self._wake_ups[consumer_id]
+        first = self._active[consumer_id]
+        steps = LoopSteps(str(first), self._stop, pool=self._pool, unit=first.unit, is_wanted=lambda: consumer_id in self._active)
         while not self._stop.is_set() and (consumer := self._active.get(consumer_id)) is not None:
             # Before the turn: a notification that comes during it may have come too late for it.
             wake_up.clear()
-            rest_s = await retry_until_connected(str(consumer), partial(self.turn, consumer))
+            rest_s = await steps.run(partial(self.turn, consumer))
             if rest_s:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(wake_up.wait(), rest_s)

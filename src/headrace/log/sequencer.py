@@ -6,7 +6,10 @@ transaction; a second sequencer skips a topic while the first holds its lock. An
 How it sleeps: while events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment it marks the topics as
 asleep; from then on a publisher notifies it once, at commit, and it answers within milliseconds. A transaction that published
 before the mark and commits after it does not notify, so the sequencer keeps polling while one is open. A notification lost with
-its connection is made good by a poll every second."""
+its connection is made good by a poll every second. Where the server allows prepared transactions, which cannot notify, it polls ten
+times a second instead of sleeping.
+
+A topic that fails stops neither the others nor the loop: see headrace.sequence."""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import Connection, Pool, Subscription, fetch_rows, fetch_value_async, retry_until_connected
+from headrace.db import Connection, LoopSteps, Pool, Subscription, fetch_rows, fetch_value_async
 
 BATCH = 5000
 GATHER_S = 0.0002
@@ -30,7 +33,11 @@ QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
 WATCH_S = 0.025
 SLEEP_S = 1.0
+UNNOTIFIED_S = 0.1
+"""Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
 TRIM_S = 5.0
+PAUSES_S = {"busy": POLL_S[-1], "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
+"""Longest wait for a notification, by the state of the topics."""
 
 _SEQUENCE = "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s)"
 
@@ -61,12 +68,15 @@ class Sequencer:
         self._batch = batch
         self._trimmed_at = time.monotonic()
         self._idle_polls = 0
+        self._steps = LoopSteps("sequencer", stop, pool=pool)
+        # An error of these must not keep events from the log.
+        self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
         self.events = 0
         """Number of events this sequencer has moved."""
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            topics = await retry_until_connected("sequencer", self._step)
+            topics = await self._steps.run(self._step)
             if topics:
                 self._idle_polls = 0
                 if max(topic.events for topic in topics) < self._batch:
@@ -75,7 +85,7 @@ class Sequencer:
             else:
                 await self._rest()
             if time.monotonic() - self._trimmed_at > TRIM_S:
-                await retry_until_connected("sequencer", self._trim)
+                await self._side_steps["trim"].attempt(self._trim)
 
     async def _step(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
@@ -89,15 +99,15 @@ class Sequencer:
             await self._subscription.wait(POLL_S[self._idle_polls])
             self._idle_polls += 1
             return
-        state = await retry_until_connected("sequencer", self._mark_asleep)
-        if state == "sleep" and self._idle_polls < 2 * len(POLL_S):
+        state = await self._side_steps["rest"].attempt(self._mark_asleep) or "busy"
+        if state in ("sleep", "poll") and self._idle_polls < 2 * len(POLL_S):
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"
             self._idle_polls += 1
-        await self._subscription.wait({"busy": POLL_S[-1], "watch": WATCH_S}.get(state, SLEEP_S))
+        await self._subscription.wait(PAUSES_S[state])
 
     async def _mark_asleep(self) -> str:
-        """Marks quiet topics as asleep and returns what to do now: busy, watch or sleep."""
+        """Marks quiet topics as asleep and returns what to do now: busy, watch, poll or sleep."""
         return str(await fetch_value_async(self._pool, "select headrace_internal.sequencer_rest(%s)", (QUIET_S,)))
 
     async def _trim(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool, lease_pool
-from headrace.db import Pool, Subscription, Target, cancel_tasks, retry_until_connected
+from headrace.db import LoopSteps, Pool, Subscription, Target, cancel_tasks
 from headrace.node.loops import supervise
 
 logger = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class UnhandledSweeper:
     def __init__(self, queue: Queue, *, unhandled_s: float) -> None:
         self._queue = queue
         self._unhandled_s = unhandled_s
+        self._steps = LoopSteps("sweep")
         self._swept_s: float | None = None
         self._resumes_s = 0.0
 
@@ -93,7 +94,7 @@ class UnhandledSweeper:
         """Sweeps until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
-            buried = await retry_until_connected("sweep", self.sweep_once)
+            buried = await self._steps.run(self.sweep_once)
             if buried:
                 logger.warning("%s actions that no node handles were moved to the dead letters", buried)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-logger = logging.getLogger(__name__)
+from headrace.db import LoopSteps
 
 T = TypeVar("T")
-RESTART_S = 5.0
-"""Short enough that a node does not count as lost because one heartbeat failed."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -29,15 +26,6 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-    """Starts a loop that runs until cancelled. An error of the loop is logged, and after a pause the loop starts again."""
-    return asyncio.create_task(_restart_on_error(name, loop), name=name)
-
-
-async def _restart_on_error(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await loop()
-        except Exception:
-            logger.exception("%s failed; it starts again in %.0f s", name, RESTART_S)
-        await asyncio.sleep(RESTART_S)
+def supervise(name: str, loop: Callable[[], Awaitable[None]], stop: asyncio.Event | None = None) -> asyncio.Task[None]:
+    """Starts a loop that runs until cancelled or until it sees the stop signal. If it fails, it starts again after a pause."""
+    return asyncio.create_task(LoopSteps(name, stop).run(loop), name=name)

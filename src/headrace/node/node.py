@@ -1,20 +1,31 @@
 """Node: one process that runs the loops of an application on every database it is given.
 
-Owns: starting and stopping the loops. Promises: databases do not wait for each other, so an unreachable shard stops none of the
-others; when stopped, the node finishes the running batches and starts no new ones."""
+Owns: starting and stopping the loops. Promises: once started, nothing but a stop signal ends the node; databases do not wait for
+each other, so an unreachable shard stops none of the others; when stopped, the node finishes the running batches and starts no new
+ones."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-
-import psycopg
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import LiteralString
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Listener, Target, cancel_tasks, create_pool, map_error, retry_until_connected
+from headrace.db import (
+    Listener,
+    LoopSteps,
+    Target,
+    cancel_tasks,
+    create_loop_pool,
+    create_pool,
+    fetch_value_async,
+    is_transient,
+    map_error,
+)
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
@@ -27,6 +38,13 @@ logger = logging.getLogger(__name__)
 
 GRACE_S = 30.0
 MAINTENANCE_S = 60.0
+MAINTENANCE: Mapping[str, LiteralString] = {
+    "time partitions": "select count(*) from headrace.maintain_log()",
+    "results": "select headrace_internal.trim_results()",
+    "correlator keys": "select headrace_internal.forget_instances()",
+    "lineage": "select headrace_internal.forget_lineage()",
+}
+"""The steps of the maintenance; one that fails does not keep the others from running."""
 DEREGISTER_S = 2.0
 
 
@@ -85,7 +103,7 @@ class Node:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
         tasks = [asyncio.create_task(database.run(), name=str(database.target)) for database in self._databases]
         stopped = asyncio.create_task(self._stop.wait())
-        # The loops of a database end by themselves only on a permanent error, such as an unknown topic.
+        # A database ends by itself only if it rejects the start, for example because of an unknown topic.
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
         self.stop()
         _, late = await asyncio.wait(tasks, timeout=self._grace_s)
@@ -116,21 +134,23 @@ class DatabaseLoops:
         self._runs_sequencer = sequencer
         self._listener = Listener(target)
         pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
-        # Each worker holds one connection while it handles. Sequencer, maintenance, ticker and heartbeat need one each, rules
-        # two, correlators three.
+        # Each worker holds one connection while it handles, with the database's own settings: it runs the user's code.
         workers = sum(consumer.concurrency for consumer in app.consumers) + sum(group.workers for group in pools)
-        self._pool = pool = create_pool(target, size=workers + 9, settings={"headrace.node": identity.name})
-        self._registry = Registry(app, identity, pool)
+        settings = {"headrace.node": identity.name}
+        self._pool = create_pool(target, size=workers + 1, settings=settings)
+        # Sequencer, maintenance, ticker and heartbeat need one each, rules two, correlators three.
+        self._loop_pool = pool = create_loop_pool(target, size=9, settings=settings)
+        self._registry = Registry(app, identity, pool, sequencer=sequencer)
         subscribe = self._listener.subscribe
         self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
-        self.consumers = [ConsumerRunner(consumer, pool, subscribe("headrace_log"), stop) for consumer in app.consumers]
+        self.consumers = [ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop) for consumer in app.consumers]
         self.actions = ActionWorkers(
             pools,
             target,
-            pool,
+            self._pool,
             subscribe("headrace_action"),
             stop,
             namespace=app.namespace,
@@ -143,59 +163,65 @@ class DatabaseLoops:
         self._listener.notify_all()
 
     async def run(self) -> None:
+        await self._loop_pool.open()
         await self._pool.open()
         try:
-            await retry_until_connected(f"registration with {self.target}", self._registry.register)
+            await self._start()
             try:
                 await self._run_loops()
             finally:
                 await self._deregister()
         finally:
             await self._pool.close()
+            await self._loop_pool.close()
+
+    async def _start(self) -> None:
+        """Registers the node and its consumers. If the first attempt is rejected, the node ends: the user must see an unknown topic
+        or a missing right at once. A database that was down at the start may be wrong later without harm to the others."""
+        try:
+            await self._register()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            await LoopSteps(f"registration with {self.target}", self._stop, pool=self._loop_pool).run(self._register)
+
+    async def _register(self) -> None:
+        await self._registry.register()
+        for consumer in self.consumers:
+            await consumer.register()
 
     async def _run_loops(self) -> None:
         background = [
             supervise(f"listener of {self.target}", self._listener.run),
             supervise(f"heartbeat of {self.target}", self._registry.run),
         ]
-        loops = [consumer.run() for consumer in self.consumers] + [self.actions.run()]
+        loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
+        loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
         if self._runs_sequencer:
             background.append(supervise(f"maintenance of {self.target}", self._run_maintenance))
-            loops += [self.sequencer.run(), self.ticker.run(), self.rules.run(), self.correlators.run()]
+            own_loops = {
+                "sequencer": self.sequencer.run,
+                "schedules": self.ticker.run,
+                "rules": self.rules.run,
+                "correlators": self.correlators.run,
+            }
+            loops += [supervise(f"{name} of {self.target}", run, self._stop) for name, run in own_loops.items()]
         try:
-            async with asyncio.TaskGroup() as group:
-                for loop in loops:
-                    group.create_task(self._stop_on_error(loop))
-                group.create_task(self._stop.wait())
+            await asyncio.wait(loops)
         finally:
-            await cancel_tasks(*background)
-
-    async def _stop_on_error(self, loop: Coroutine[object, object, None]) -> None:
-        """An error of a loop also ends the others by the stop signal. The cancellation by the task group is not enough: Python
-        3.11's wait_for, which psycopg uses, loses a cancellation that comes together with a result."""
-        try:
-            await loop
-        except Exception:
-            self._stop.set()
-            self.wake()
-            raise
+            await cancel_tasks(*background, *loops)
 
     async def _deregister(self) -> None:
         """Tells the database that the node stops. If it is unreachable, the node counts as lost after 90 s."""
         try:
             async with asyncio.timeout(DEREGISTER_S):
                 await self._registry.deregister()
-        except (psycopg.Error, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - the node stops in any case
             logger.warning("%s could not record that this node stops: %s", self.target, error)
 
     async def _run_maintenance(self) -> None:
+        steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._loop_pool) for name in MAINTENANCE}
         while True:
-            await retry_until_connected(f"maintenance of {self.target}", self._maintain)
+            for name, statement in MAINTENANCE.items():
+                await steps[name].attempt(partial(fetch_value_async, self._loop_pool, statement))
             await asyncio.sleep(MAINTENANCE_S)
-
-    async def _maintain(self) -> None:
-        async with self._pool.connection() as conn:
-            await conn.execute("select count(*) from headrace.maintain_log()")
-            await conn.execute("select headrace_internal.trim_results()")
-            await conn.execute("select headrace_internal.forget_instances()")
-            await conn.execute("select headrace_internal.forget_lineage()")

@@ -18,7 +18,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, Pool, fetch_rows, fetch_value_async, query, retry_until_connected
+from headrace.db import AsyncConnection, Connection, LoopSteps, Pool, fetch_rows, fetch_value_async, query
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
@@ -40,10 +40,12 @@ class Identity:
 class Registry:
     """A node's row in one database."""
 
-    def __init__(self, app: Headrace, identity: Identity, pool: Pool) -> None:
+    def __init__(self, app: Headrace, identity: Identity, pool: Pool, *, sequencer: bool = False) -> None:
         self._app = app
         self._identity = identity
+        self._runs_sequencer = sequencer
         self._pool = pool
+        self._steps = LoopSteps("heartbeat", pool=pool)
 
     async def register(self) -> None:
         """Registers the node, and creates the rules for its event types."""
@@ -52,6 +54,8 @@ class Registry:
         description = (identity.description, encode(identity.metadata), self._app.namespace)
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_REGISTER, (identity.node_id, identity.name, version("headrace"), actions, *description))
+            if self._runs_sequencer:
+                await conn.execute("select headrace_internal.mark_sequencer(%s)", (identity.node_id,))
             await self._create_rules(conn)
 
     async def heartbeat(self) -> None:
@@ -71,7 +75,7 @@ class Registry:
         """Sends heartbeats until cancelled."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            await retry_until_connected("heartbeat", self.heartbeat)
+            await self._steps.run(self.heartbeat)
 
     async def _create_rules(self, conn: AsyncConnection) -> None:
         """Creates the rules for event types that the application handles directly; an existing rule stays as it is."""

@@ -83,6 +83,16 @@ class ActionHistory:
 
 
 @dataclass(frozen=True)
+class Obstacle:
+    """What keeps the event from going on: a failure that is retried."""
+
+    what: str
+    error: str
+    failures: int
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True)
 class EventHistory:
     """An event in one topic and everything that followed. Without a position it waits for the sequencer."""
 
@@ -104,6 +114,8 @@ class EventHistory:
     firings: tuple[Firing, ...]
     outputs: tuple[CorrelatorOutput, ...]
     actions: tuple[ActionHistory, ...]
+    obstacles: tuple[Obstacle, ...] = ()
+    """Failures of the sequencer, the rules, the correlators and the consumers before or at its position."""
 
     @property
     def outcome(self) -> str:
@@ -136,13 +148,18 @@ def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
         firings = tuple(cursor.execute(query("observe/firings"), parameters).fetchall())
     with conn.cursor(row_factory=class_row(CorrelatorOutput)) as cursor:
         outputs = tuple(cursor.execute(query("observe/outputs"), parameters).fetchall())
+    with conn.cursor(row_factory=class_row(Obstacle)) as cursor:
+        place = {field: row[field] for field in ("namespace", "topic", "partition")}
+        obstacles = tuple(cursor.execute(query("observe/failures"), parameters | place).fetchall())
     fired = {(firing.rule, firing.version) for firing in firings}
     evaluations = []
     for rule, version, event_type, condition, timing in conn.execute(query("observe/rule_versions"), parameters).fetchall():
         answer = to_python(parse(condition))(sample) if event_type == sample.type else None
         evaluations.append(RuleEvaluation(rule, version, event_type, condition, timing, answer, (rule, version) in fired))
     actions = _actions(conn, firings, row["namespace"])
-    return EventHistory(**row, evaluations=tuple(evaluations), firings=firings, outputs=outputs, actions=actions)
+    return EventHistory(
+        **row, evaluations=tuple(evaluations), firings=firings, outputs=outputs, actions=actions, obstacles=obstacles
+    )
 
 
 def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> tuple[ActionHistory, ...]:

@@ -22,6 +22,7 @@ from headrace.rules.match_functions import (
     match_body,
     match_function,
     match_name,
+    separate_unreadable,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
         async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
             parameters = {"topic_id": topic_id, "limit": VERSIONS_MAX}
             pending = await (await cursor.execute(query("rules/pending_versions"), parameters)).fetchall()
+        await conn.execute(query("rules/clear_unreadable"), {"topic_id": topic_id})
         compiled = encode([compile_version(version) for version in pending])
         await conn.execute("select headrace_internal.take_effect(%s, %s, %s::jsonb)", (topic_id, row[0], compiled))
         await _write_match(conn, topic_id)
@@ -84,7 +86,12 @@ def compile_version(version: PendingVersion) -> dict[str, str | int | None | Seq
 async def _active_versions(conn: AsyncConnection, timing: str, topic_id: int | None) -> list[ActiveVersion]:
     async with conn.cursor(row_factory=class_row(ActiveVersion)) as cursor:
         parameters = {"timing": timing, "topic_id": topic_id, "limit": SHARED_MIN}
-        return await (await cursor.execute(query("rules/shapes"), parameters)).fetchall()
+        versions = await (await cursor.execute(query("rules/shapes"), parameters)).fetchall()
+    readable, errors = separate_unreadable(versions)
+    for version_id, error in errors.items():
+        logger.error("rule version %s cannot be evaluated: %s", version_id, error)
+        await conn.execute(query("rules/record_unreadable"), {"version_id": version_id, "error": error})
+    return readable
 
 
 async def _current_body(conn: AsyncConnection, signature: str) -> str | None:

@@ -6,10 +6,11 @@ firings, its actions and the cursor are one transaction, so any number of nodes 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg.rows import class_row
 
-from headrace.db import query
+from headrace.db import Unit, query
 from headrace.definitions import IDLE_S, DefinitionEngine
 from headrace.rules.compiler import compile_topic
 
@@ -29,6 +30,10 @@ class WatchedTopic:
     def batch(self) -> int:
         """How many events a batch has at most."""
         return BATCH
+
+    @property
+    def unit(self) -> Unit:
+        return Unit("rules", self.namespace, self.topic)
 
     def __str__(self) -> str:
         return f"rules of {self.namespace}/{self.topic}"
@@ -55,10 +60,14 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
     async def compile_once(self) -> int:
         async with self._pool.connection() as conn:
             topics = await (await conn.execute(query("rules/pending_topics"))).fetchall()
-            compiled = sum([await compile_topic(conn, topic_id) for (topic_id,) in topics])
-            if not compiled:
+            if not topics:
                 await conn.execute("select headrace_internal.show_status()")
-        return compiled
+        return sum(
+            [
+                await self._compile_unit(Unit("rule compilation", namespace, topic), partial(compile_topic, topic_id=topic_id))
+                for topic_id, namespace, topic in topics
+            ]
+        )
 
     async def turn(self, topic: WatchedTopic) -> float:
         """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""

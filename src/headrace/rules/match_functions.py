@@ -8,7 +8,7 @@ lookup."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -39,6 +39,30 @@ class ActiveVersion:
     @property
     def condition(self) -> Condition:
         return parse(self.canonical)
+
+
+def separate_unreadable(versions: Sequence[ActiveVersion]) -> tuple[list[ActiveVersion], dict[int, str]]:
+    """The versions whose condition can be read, and the errors of the others: somebody has written into our tables, and the rules of
+    other topics must not suffer. All rules of a shape share its text, so a readable one stands for them where they are joined."""
+    readable: list[ActiveVersion] = []
+    errors: dict[int, str] = {}
+    for _, group in groupby(versions, key=attrgetter("shape_id")):
+        of_shape = list(group)
+        unreadable = {version.version_id: error for version in of_shape if (error := _error(version))}
+        own = [version for version in of_shape if version.version_id not in unreadable]
+        if unreadable and own and len(of_shape) >= SHARED_MIN:
+            own = [replace(own[0], version_id=version.version_id) for version in of_shape]
+        readable += own
+        errors |= unreadable
+    return readable, errors
+
+
+def _error(version: ActiveVersion) -> str | None:
+    try:
+        parse(version.canonical)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this rule only
+        return f"its condition cannot be read: {error}"
+    return None
 
 
 def match_name(topic_id: int) -> str:

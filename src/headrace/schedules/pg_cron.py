@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import class_row
 
-from headrace.db import AsyncConnection, Target, connect_async, query
+from headrace.db import AsyncConnection, Target, connect_loop, query
 
 EVERY_MINUTE = "* * * * *"
 _minutes = re.compile(r"\d{1,2}(,\d{1,2})*")
@@ -42,7 +42,7 @@ class ActiveSchedule:
 async def sync_cron_jobs(target: Target) -> int | None:
     """Gives every active schedule of a database its job and removes the others. Returns how many jobs it created, changed and
     removed; None if pg_cron is not installed."""
-    async with await connect_async(target) as conn:
+    async with await connect_loop(target) as conn:
         async with conn.cursor(row_factory=class_row(ActiveSchedule)) as cursor:
             schedules = await (await cursor.execute(query("schedules/active_schedules"))).fetchall()
         changes, job_ids = await _compare(conn, target, schedules)
@@ -56,7 +56,7 @@ async def sync_cron_jobs(target: Target) -> int | None:
 
 async def remove_cron_jobs(target: Target) -> int:
     """Removes all jobs of a database's schedules, for example before it is dropped; returns how many."""
-    async with await connect_async(target) as conn:
+    async with await connect_loop(target) as conn:
         removed, _ = await _compare(conn, target, [])
         await conn.execute("update headrace_internal.schedule set cron_job_id = null where cron_job_id is not null")
     return removed or 0
@@ -70,7 +70,7 @@ async def _compare(
     if cron_database is None:
         return None, {}
     minutes = {schedule.schedule_id: schedule.minutes(cron_zone) for schedule in schedules}
-    async with await connect_async(Target(target.name, make_conninfo(target.dsn, dbname=cron_database))) as home:
+    async with await connect_loop(Target(target.name, make_conninfo(target.dsn, dbname=cron_database))) as home:
         extension = await home.execute("select from pg_extension e where e.extname = 'pg_cron'")
         if await extension.fetchone() is None:
             return None, {}

@@ -1,8 +1,8 @@
 """Ticker: the loop of a node that plans schedules and fires their due ticks.
 
 Promises: any number of tickers may run; one at a time fires a schedule. If pg_cron fires a schedule, the ticker only stands by
-and fires ticks that pg_cron is STANDBY_S late with. A schedule that cannot be fired is marked with its error and retried; the
-others go on."""
+and fires ticks that pg_cron is STANDBY_S late with. A schedule that cannot be planned or fired is recorded with its error and
+retried; the others go on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from psycopg.rows import class_row
 from headrace.core import HeadraceError, Invalid
 from headrace.db import (
     AsyncConnection,
+    LoopSteps,
     Pool,
     Subscription,
     Target,
+    Unit,
+    clear_failure,
+    error_line,
     fetch_value_async,
     is_transient,
+    is_unreachable,
     map_error,
     query,
-    retry_until_connected,
+    record_failure,
 )
 from headrace.schedules.pg_cron import sync_cron_jobs
 from headrace.schedules.schedule import WRITE_PLAN, UnplannedSchedule
@@ -36,6 +41,8 @@ WAIT_MIN_S = 0.05
 """Shortest wait, while another node holds what is due."""
 WAIT_MAX_S = 30.0
 """Longest wait without a notification: one may be lost with its connection."""
+RETRY_S = 1.0
+"""Longest wait while a step fails."""
 SYNC_S = 600.0
 """How often pg_cron's jobs are compared if no schedule has changed."""
 TRIM_S = 3600.0
@@ -52,32 +59,54 @@ class Ticker:
         self._target = target
         self._synced_at = -SYNC_S
         self._trimmed_at = time.monotonic()
+        # The steps fail apart from each other: ticks are fired although nothing can be planned.
+        self._steps = {
+            step: LoopSteps(f"schedules: {step}", stop, pool=pool) for step in ("plan", "fire", "trim", "wait", "pg_cron")
+        }
         self.fired = 0
         """How many events this ticker has fired."""
         self.failures = 0
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            planned = await retry_until_connected("schedules", self.plan_once)
+            planned = await self._steps["plan"].attempt(self.plan_once)
             if planned or time.monotonic() - self._synced_at >= SYNC_S:
-                await self._sync()
-            if await retry_until_connected("schedules", self.fire_once):
+                await self._steps["pg_cron"].attempt(self._sync)
+            if await self._steps["fire"].attempt(self.fire_once):
                 continue
             if time.monotonic() - self._trimmed_at > TRIM_S:
-                await retry_until_connected("schedules", self._trim)
-            if await self._subscription.wait(await retry_until_connected("schedules", self._wait_s)):
+                await self._steps["trim"].attempt(self._trim)
+            wait_s = await self._steps["wait"].attempt(self._wait_s)
+            if await self._subscription.wait(RETRY_S if wait_s is None or self._is_failing() else wait_s):
                 self._synced_at = -SYNC_S
+
+    def _is_failing(self) -> bool:
+        return any(steps.is_failing for steps in self._steps.values())
 
     async def plan_once(self) -> int:
         """Extends the plans that need it; returns for how many schedules."""
         async with self._pool.connection() as conn:
-            async with conn.cursor(row_factory=class_row(UnplannedSchedule)) as cursor:
-                schedules = await (await cursor.execute(query("schedules/to_plan"), {"schedule_id": None})).fetchall()
-            for schedule in schedules:
-                await self._plan(conn, schedule)
-        return len(schedules)
+            rows = await (await conn.execute(query("schedules/unplanned"))).fetchall()
+        for schedule_id, namespace, name in rows:
+            unit = Unit("schedule plan", namespace, name)
+            try:
+                async with self._pool.connection() as conn:
+                    await self._plan(conn, schedule_id)
+            except Exception as error:
+                if is_transient(error):
+                    raise
+                self.failures += 1
+                logger.warning("%s failed: %s; it will be retried", unit, error_line(error))
+                await record_failure(self._pool, unit, error)
+            else:
+                await clear_failure(self._pool, unit)
+        return len(rows)
 
-    async def _plan(self, conn: AsyncConnection, schedule: UnplannedSchedule) -> None:
+    async def _plan(self, conn: AsyncConnection, schedule_id: int) -> None:
+        async with conn.cursor(row_factory=class_row(UnplannedSchedule)) as cursor:
+            schedule = await (await cursor.execute(query("schedules/to_plan"), {"schedule_id": schedule_id})).fetchone()
+        if schedule is None:
+            return
         try:
             plan = await asyncio.to_thread(schedule.plan)
         except Invalid as error:
@@ -89,25 +118,45 @@ class Ticker:
 
     async def fire_once(self) -> bool:
         """Fires the due ticks of one schedule, in one transaction; returns False if none is due."""
-        async with self._pool.connection() as conn, conn.transaction():
-            claimed = await (await conn.execute("select headrace_internal.claim_schedule(%s)", (STANDBY_S,))).fetchone()
-            if claimed is None or claimed[0] is None:
-                return False
-            try:
-                async with conn.transaction():
-                    row = await (await conn.execute("select headrace.run_schedule(%s)", claimed)).fetchone()
-            except psycopg.Error as error:
-                if is_transient(error):
-                    raise
-                await self._fail(conn, claimed[0], _message(error))
-                return True
-        self.fired += row[0] if row else 0
+        schedule_id: int | None = None
+        try:
+            async with self._pool.connection() as conn, conn.transaction():
+                claimed = await (await conn.execute("select headrace_internal.claim_schedule(%s)", (STANDBY_S,))).fetchone()
+                if claimed is None or claimed[0] is None:
+                    return False
+                schedule_id = claimed[0]
+                await self._fire(conn, claimed[0])
+        except Exception as error:
+            if schedule_id is None or is_unreachable(error):
+                raise
+            # Not even its failure could be written into its row.
+            await self._record(schedule_id, error)
         return True
 
-    async def _fail(self, conn: AsyncConnection, schedule_id: int, error: str) -> None:
+    async def _fire(self, conn: AsyncConnection, schedule_id: int) -> None:
+        try:
+            async with conn.transaction():
+                row = await (await conn.execute("select headrace.run_schedule(%s)", (schedule_id,))).fetchone()
+        except psycopg.Error as error:
+            # Any other error is this schedule's, also a deadlock or a timeout: it is due first, and would stop those behind it.
+            if is_unreachable(error) or conn.broken:
+                raise
+            self.failures += 1
+            message = str(map_error(error) or error_line(error))
+            logger.warning("schedule %s could not be fired: %s; it will be retried", schedule_id, message)
+            await conn.execute(query("schedules/fail"), {"schedule_id": schedule_id, "error": message})
+        else:
+            self.fired += row[0] if row else 0
+            await conn.execute(query("schedules/clear_failure"), {"schedule_id": schedule_id})
+
+    async def _record(self, schedule_id: int, error: Exception) -> None:
         self.failures += 1
-        logger.warning("schedule %s could not be fired: %s; it will be retried", schedule_id, error)
-        await conn.execute(query("schedules/fail"), {"schedule_id": schedule_id, "error": error})
+        statement = "select s.namespace, s.schedule from headrace_internal.schedule s where s.schedule_id = %s"
+        async with self._pool.connection() as conn:
+            row = await (await conn.execute(statement, (schedule_id,))).fetchone()
+        if row is not None:
+            logger.warning("schedule %s/%s could not be fired: %s; it will be retried", *row, error_line(error))
+            await record_failure(self._pool, Unit("schedule", *row), error)
 
     async def _wait_s(self) -> float:
         wait_s = await fetch_value_async(self._pool, "select headrace_internal.schedule_rest_s(%s)", (STANDBY_S,))
@@ -127,8 +176,3 @@ class Ticker:
         async with self._pool.connection() as conn:
             await conn.execute(query("schedules/trim_ticks"), {"keep": KEEP_TICKS})
         self._trimmed_at = time.monotonic()
-
-
-def _message(error: psycopg.Error) -> str:
-    """The message of an error, without its context."""
-    return str(map_error(error) or error.diag.message_primary or error)

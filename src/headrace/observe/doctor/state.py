@@ -16,7 +16,7 @@ DUE_MAX_S = 60.0
 
 def check_outbox(conn: Connection) -> Iterator[Finding]:
     waiting, oldest_s = conn.execute(query("observe/doctor/outbox"), {"limit": OUTBOX_LIMIT}).fetchone() or (0, 0.0)
-    sequencers, hidden = conn.execute(query("observe/doctor/sequencers")).fetchone() or (0, 0)
+    sequencers = [name for (name,) in conn.execute(query("observe/doctor/sequencers")).fetchall()]
     count = f"{waiting}{' or more' if waiting == OUTBOX_LIMIT else ''} events are waiting"
     late = f"{count}, the oldest for {oldest_s:.0f} s"
     if waiting == 0 or oldest_s < WAITING_MAX_S:
@@ -27,16 +27,15 @@ def check_outbox(conn: Connection) -> Iterator[Finding]:
     else:
         yield "outbox", "problem", late, "run: headrace node run"
     if sequencers:
-        yield "sequencer", "ok", "running"
-    elif hidden:
-        yield "sequencer", "info", "unknown: your role may not see the sessions of other roles"
+        yield "sequencer", "ok", f"runs on {', '.join(sequencers)}"
     else:
         yield "sequencer", "warning", "no sequencer runs", "run: headrace node run"
 
 
 def check_consumers(conn: Connection) -> Iterator[Finding]:
     healthy = 0
-    for namespace, topic, consumer, stopped, failing, dead_letters in conn.execute(query("observe/doctor/consumers")).fetchall():
+    rows = conn.execute(query("observe/doctor/consumers")).fetchall()
+    for namespace, topic, consumer, stopped, failing, dead_letters, error in rows:
         name = f"{namespace}/{topic}/{consumer}"
         where = f"{topic} {consumer} --namespace {namespace}"
         see_lag = f"see: headrace consumer lag {where}"
@@ -44,7 +43,7 @@ def check_consumers(conn: Connection) -> Iterator[Finding]:
             advice = f"{see_lag}; correct the error, then run: headrace consumer resume {where}"
             yield "consumers", "problem", f"{name}: {stopped} partitions have stopped", advice
         if failing:
-            yield "consumers", "warning", f"{name}: {failing} partitions keep failing", see_lag
+            yield "consumers", "warning", f"{name}: {failing} partitions keep failing: {error}", see_lag
         if dead_letters:
             which = f"--consumer {topic}/{consumer} --namespace {namespace}"
             advice = f"redrive or discard them; see: headrace dead-letter list {which}"

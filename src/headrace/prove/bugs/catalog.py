@@ -42,13 +42,13 @@ class Bug:
 
 
 _SERIAL_CURSOR = Edit(
-    "sequence",
-    "with moved as ( delete from headrace.outbox o where o.topic_id = v_topic.topic_id and",
-    """perform headrace_prove.move_serial(v_topic.topic_id, v_bound);
+    "sequence_topic",
+    "with moved as ( delete from headrace_internal.outbox o where o.topic_id = p_topic.topic_id and",
+    """perform headrace_prove.move_serial(p_topic.topic_id, v_bound);
         with moved as (
-            delete from headrace.outbox o
+            delete from headrace_internal.outbox o
             using headrace_prove.serial s
-            where s.topic_id = o.topic_id and o.id > s.before and o.id <= s.upto and o.topic_id = v_topic.topic_id and""",
+            where s.topic_id = o.topic_id and o.id > s.before and o.id <= s.upto and o.topic_id = p_topic.topic_id and""",
 )
 _NO_FENCE = (
     Edit("ack_actions", "and q.read_ct = h.attempt", ""),

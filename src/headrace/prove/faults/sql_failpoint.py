@@ -14,6 +14,8 @@ from headrace.prove.functions import function_definition
 
 FUNCTIONS = (
     "sequence",
+    "sequence_topics",
+    "sequence_topic",
     "claim",
     "fail",
     "react",

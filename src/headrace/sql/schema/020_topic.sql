@@ -32,6 +32,7 @@ create table headrace_internal.topic (
     constraint topic_time_partition_known check (time_partition in ('day', 'week', 'month')),
     constraint topic_clock_known check (clock in ('server', 'event')),
     constraint topic_retention_positive check (retention > interval '0'),
+    constraint topic_retention_limited check (retention <= interval '1000 years'),
     constraint topic_engine_known check (engine in ('database', 'spark'))
 ) with (fillfactor = 50);
 
@@ -43,4 +44,11 @@ create table headrace_internal.topic_border (
     partitions integer not null,
     constraint topic_border_pkey primary key (topic_id, position),
     constraint topic_border_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
+);
+
+-- Topics that were dropped and whose branch of the log still exists: maintenance drops it.
+create table headrace_internal.dropped_topic (
+    topic_id   integer     not null,
+    dropped_at timestamptz not null default headrace.clock(),
+    constraint dropped_topic_pkey primary key (topic_id)
 );

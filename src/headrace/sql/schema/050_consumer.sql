@@ -20,6 +20,8 @@ create table headrace_internal.consumer (
     constraint consumer_ordered_by_known check (ordered_by in ('partition', 'topic')),
     constraint consumer_attempts_positive check (attempts_max > 0),
     constraint consumer_backoff_positive check (backoff_s > 0 and backoff_max_s >= backoff_s),
+    -- Also rules out infinity and NaN, with which no retry could be planned.
+    constraint consumer_backoff_up_to_a_year check (backoff_max_s <= 31536000),
     constraint consumer_when_exhausted_known check (when_exhausted in ('stop', 'dead_letter')),
     constraint consumer_key_order_known check (key_order in ('hold', 'skip'))
 );

@@ -21,7 +21,7 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
     return query execute format($sql$
-        update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => $3)
+        update pgmq.%1$I c set read_ct = least(c.read_ct, 2147483646) + 1, vt = headrace.clock() + make_interval(secs => $3)
         where c.ctid = any (array(
             select q.ctid from pgmq.%1$I q
             where q.read_ct > 0 and q.vt <= headrace.clock() and q.message ->> 'action' = any ($1)

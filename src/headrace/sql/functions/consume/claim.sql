@@ -2,6 +2,8 @@
 -- No row: nothing is due. At most p_partitions and p_max events in total, the partitions longest unmoved first; fewer than p_min
 -- events of a partition only when the oldest has waited p_wait_s seconds.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing.
+-- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
+-- only together with the border.
 -- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic.
 create or replace function headrace.claim(
     p_consumer_id integer,
@@ -66,7 +68,8 @@ begin
                 from (
                     select l.position, l.appended_at from headrace_internal.log l
                     where l.topic_id = v_topic_id and l.partition = v_cursor.partition
-                        and l.position > v_cursor.position and l.position <= v_bound
+                        and l.position > v_cursor.position
+                        and l.position <= (select headrace_internal.consumer_bound(p_consumer_id, v_topic_id))
                     order by l.position limit v_max
                 ) d;
             end if;

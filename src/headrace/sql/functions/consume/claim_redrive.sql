@@ -1,6 +1,7 @@
 -- Claims the oldest dead letter marked for a redrive whose key has no older one, together with the cursor of its partition.
 -- A letter after the cursor waits until the cursor has passed it: otherwise its event would be handled twice.
--- Locks: the cursor row of the partition, skip locked, so that the key keeps its order. Index: dead_letter_redrive.
+-- Locks: the cursor row of the partition, skip locked, so that the key keeps its order; and the letter, which another node may have
+-- ended a moment ago. Index: dead_letter_redrive.
 create or replace function headrace.claim_redrive(p_consumer_id integer, p_caller headrace_internal.caller default current_user)
 returns table (dead_letter_id bigint, partition integer, "position" bigint)
 language plpgsql volatile
@@ -20,6 +21,6 @@ begin
                 and e.state in ('dead', 'behind', 'redrive'))
     order by d.position
     limit 1
-    for no key update of c skip locked;
+    for no key update of c, d skip locked;
 end
 $$;

@@ -1,5 +1,7 @@
--- Ends a redrive: handled (p_error is null), or dead again together with the events that wait behind it. The error is recorded
+-- Ends a redrive: handled (p_error is null), and the events behind it follow, also those that a batch in flight held back after the
+-- redrive was asked for; or dead again together with the events that wait behind it. The error is recorded
 -- after the handler's transaction was rolled back, so a letter that another node has ended meanwhile is left alone.
+-- Locks: the letter, for update, and the letters behind it. Index: dead_letter_held.
 create or replace function headrace.end_redrive(
     p_dead_letter_id bigint, p_error text, p_caller headrace_internal.caller default current_user
 ) returns void
@@ -10,8 +12,15 @@ as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'dead letter', p_dead_letter_id);
     if p_error is null then
+        -- Waits for batches of other partitions that hold events back behind this letter; see headrace.hold_back.
+        perform from headrace_internal.dead_letter d where d.dead_letter_id = p_dead_letter_id for update;
         update headrace_internal.dead_letter d set state = 'redriven', ended_at = headrace.clock(), attempts = d.attempts + 1
         where d.dead_letter_id = p_dead_letter_id;
+        update headrace_internal.dead_letter b set state = 'redrive'
+        from headrace_internal.dead_letter d
+        where d.dead_letter_id = p_dead_letter_id and b.consumer_id = d.consumer_id and b.key = d.key and b.state = 'behind'
+            and not exists (select from headrace_internal.dead_letter e
+                where e.consumer_id = d.consumer_id and e.key = d.key and e.state = 'dead' and e.position < b.position);
         return;
     end if;
     update headrace_internal.dead_letter d

@@ -26,7 +26,7 @@ begin
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
     from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     update headrace_internal.cursor c
-    set attempts = c.attempts + 1, error = left(p_error, 10000), moved_at = headrace.clock()
+    set attempts = least(c.attempts, 1000000) + 1, error = left(p_error, 10000), moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position
     returning c.attempts into v_attempts;
     if v_attempts is null then

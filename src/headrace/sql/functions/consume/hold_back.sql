@@ -1,5 +1,7 @@
 -- Moves events of a claimed batch to the dead letters ('behind') whose key has an earlier dead letter, so that the key keeps its
--- order; returns how many. Only for consumers with key_order 'hold'. Index: dead_letter_held, log_partition.
+-- order; returns how many. Only for consumers with key_order 'hold'.
+-- Locks: earlier letters of these keys in other partitions, key share: the end of their redrive waits for this batch, so that it finds
+-- what was held back here. In the same partition the cursor does that. Index: dead_letter_held, log_partition.
 create or replace function headrace.hold_back(
     p_consumer_id integer, p_partition integer, p_position bigint, p_upto bigint, p_caller headrace_internal.caller default current_user
 ) returns integer
@@ -20,6 +22,14 @@ begin
     if v_topic_id is null then
         return 0;
     end if;
+    perform from headrace_internal.dead_letter d
+    where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive') and d.partition <> p_partition
+        and d.key in (
+            select l.key from headrace_internal.log l
+            where l.topic_id = v_topic_id and (p_partition = -1 or l.partition = p_partition)
+                and l.position > p_position and l.position <= p_upto)
+    order by d.position
+    for key share;
     insert into headrace_internal.dead_letter
         (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, attempts)
     select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,

@@ -1,7 +1,8 @@
 -- Changes a topic; null leaves a setting as it is. Retention '0' keeps the log for ever.
 -- More partitions take effect right after the current head: consumers bring every partition up to that border before any partition
 -- passes it, so each key keeps its order. Fewer partitions are rejected (HR204).
--- Locks: the topic row, so it waits for a running sequencer batch.
+-- Raises HR313 for a retention of more than 1000 years, and HR208 for partitions unless READ COMMITTED: by an older snapshot
+-- the border would lie before the head. Locks: the topic row, so it waits for a running sequencer batch.
 create or replace function headrace.alter_topic(
     p_topic      text,
     p_partitions integer default null,
@@ -18,6 +19,10 @@ declare
     v_topic     record;
     v_head      bigint;
 begin
+    perform headrace_internal.check_retention(p_retention);
+    if p_partitions is not null then
+        perform headrace_internal.require_read_committed('headrace.alter_topic');
+    end if;
     select t.topic_id, t.partitions, t.dropped_to into v_topic
     from headrace_internal.topic t where t.topic_id = headrace.topic_id(p_topic, v_namespace) for no key update;
     if p_partitions < v_topic.partitions then

@@ -1,5 +1,7 @@
 -- headrace.create_topic, with the owner's rights: checks the caller's level, then inserts the topic; the trigger
 -- headrace_internal.topic_created creates its branch of the log.
+-- Locks: the log, share update exclusive, so that topics are created one after the other: it waits at most 2 s for another one and
+-- raises HR207 then. Publishing, sequencing and reading continue.
 create or replace function headrace.create_topic_as_role(
     p_topic          text,
     p_partitions     integer,
@@ -12,11 +14,13 @@ create or replace function headrace.create_topic_as_role(
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_topic_id  integer;
 begin
+    perform headrace_internal.check_retention(p_retention);
     insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)
     values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock)
     on conflict on constraint topic_name_unique do nothing
@@ -26,5 +30,8 @@ begin
             using errcode = 'HR201', hint = 'Change it with headrace.alter_topic, or choose another name.';
     end if;
     return v_topic_id;
+exception when lock_not_available then
+    raise exception 'topic "%" is not created: another transaction has been creating or dropping a topic for more than 2 s', p_topic
+        using errcode = 'HR207', hint = 'Try again when it has ended.';
 end
 $$;

@@ -1,6 +1,7 @@
 -- Drops the time partitions of a topic's log that ended before p_before, oldest first, and returns what it dropped and kept.
 -- A partition stays while a consumer has not passed its last event, unless p_force; and, if the topic is archived, until the
--- archive holds all of it, even with p_force. kept_for names who it is kept for.
+-- archive holds all of it, even with p_force. kept_for names who it is kept for. Raises HR208 unless READ COMMITTED: an older
+-- snapshot does not show the newest consumers.
 -- Locks: the topic row; the branch and the dropped partitions, access exclusive, for which it waits at most 200 ms: readers queue
 -- behind it. Index: log_position, at both ends of a partition.
 create or replace function headrace.drop_expired(p_topic_id integer, p_before timestamptz, p_force boolean default false)
@@ -17,6 +18,7 @@ declare
     v_archive boolean;
     v_partman record;
 begin
+    perform headrace_internal.require_read_committed('headrace.drop_expired');
     select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
     select t.archive into v_archive from headrace_internal.topic t where t.topic_id = p_topic_id for no key update;
     for v_part in
@@ -29,14 +31,7 @@ begin
         execute format('select min(position), max(position) from %s', v_part.name) into v_first, v_last;
         -- Positions have no gaps.
         events := coalesce(v_last - v_first + 1, 0);
-        select string_agg(distinct c.consumer, ', ') into kept_for
-        from headrace_internal.consumer c
-        join headrace_internal.cursor u on u.consumer_id = c.consumer_id
-        where c.topic_id = p_topic_id and u.position < v_last
-            and exists (
-                select from headrace_internal.log l
-                where l.topic_id = p_topic_id and l.position > u.position and l.position <= v_last
-                    and (u.partition = -1 or l.partition = u.partition));
+        kept_for := headrace_internal.consumers_before(p_topic_id, v_last);
         dropped := p_force or kept_for is null;
         if v_archive and not headrace.is_archived(p_topic_id, v_first, v_last) then
             dropped := false;
@@ -45,6 +40,11 @@ begin
         if dropped then
             -- Here, because pg_partman hides the code of an error.
             execute format('lock table only headrace_internal.%I, %s in access exclusive mode', 'log_' || p_topic_id, v_part.name);
+            -- A seek that was under way has read the log, so it has committed now, and may have moved a cursor back.
+            kept_for := headrace_internal.consumers_before(p_topic_id, v_last);
+            dropped := p_force or kept_for is null;
+        end if;
+        if dropped then
             update headrace_internal.topic t set dropped_to = greatest(t.dropped_to, v_last) where t.topic_id = p_topic_id;
             if v_partman.name_format is not null then
                 execute format('select %I.drop_partition_time(p_parent_table := %L, p_retention := %L, p_keep_table := false,'

@@ -1,7 +1,7 @@
--- Creates the time partitions for a moment and two widths ahead, through pg_partman if it manages the topic.
+-- Creates the time partitions for a moment and p_ahead widths ahead, the latter through pg_partman if it manages the topic.
 -- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue. With pg_partman also the
 -- default partition, access exclusive, as every new partition beside it does.
-create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz) returns timestamptz
+create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz, p_ahead integer default 2) returns timestamptz
 language plpgsql volatile
 -- Borders do not move with the session's time zone.
 set timezone = 'UTC'
@@ -18,7 +18,7 @@ declare
 begin
     select t.time_partition into strict v_width from headrace_internal.topic t where t.topic_id = p_topic_id;
     select p.schema, p.name_format into v_partman from headrace_internal.partman(p_topic_id) p;
-    if v_partman.name_format is not null then
+    if v_partman.name_format is not null and p_ahead > 0 then
         select p.partdefid::regclass into v_default
         from pg_partitioned_table p
         where p.partrelid = to_regclass(format('headrace_internal.%I', v_branch)) and p.partdefid <> 0;
@@ -29,7 +29,7 @@ begin
         execute format('select %I.run_maintenance(p_parent_table := %L, p_analyze := false)',
             v_partman.schema, 'headrace_internal.' || v_branch);
     end if;
-    for i in 0 .. 2 loop
+    for i in 0 .. p_ahead loop
         v_from := date_trunc(v_width, p_at) + i * ('1 ' || v_width)::interval;
         v_to := v_from + ('1 ' || v_width)::interval;
         continue when exists (

@@ -1,6 +1,7 @@
 -- Marks topics as asleep that had no events for p_idle_s seconds, so that their publishers send a NOTIFY again.
 -- Returns how soon the sequencer must check again: 'busy' (some topics are awake), 'watch' (a transaction that has published is
--- still open and may have read "awake"), or 'sleep'.
+-- still open and may have read "awake"), 'poll' (publishers do not notify, see headrace_internal.may_notify), or 'sleep'. A topic
+-- that failed and waits for its retry counts as asleep.
 -- Locks: topic rows, no key update, skip locked.
 -- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.
 create or replace function headrace_internal.sequencer_rest(p_idle_s double precision) returns text
@@ -19,7 +20,11 @@ begin
             and (select o.id from headrace_internal.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
         for no key update skip locked
     );
-    if exists (select from headrace_internal.topic t where not t.asleep) then
+    if exists (
+        select from headrace_internal.topic t
+        where not t.asleep and not exists (select from headrace_internal.failure f where f.kind = 'sequence'
+            and f.namespace = t.namespace and f.name = t.topic and f.retry_at > headrace.clock() + interval '25 milliseconds')
+    ) then
         return 'busy';
     end if;
     if exists (
@@ -30,6 +35,6 @@ begin
     ) then
         return 'watch';
     end if;
-    return 'sleep';
+    return case when headrace_internal.may_notify() then 'sleep' else 'poll' end;
 end
 $$;

@@ -1,7 +1,8 @@
 -- Truncates outbox slots that are over and empty, and returns how many. Rows of dropped topics are deleted with them.
 -- Locks: access exclusive on an empty slot that nobody writes to, without waiting: a slot in use is left for later, one with
 -- waiting events is not locked at all. The open transaction of a writer locks its slot, so nothing uncommitted is truncated, and
--- rows committed before the lock are seen by the check under it. Index: outbox_order, whatever the statistics say.
+-- rows committed before the lock are seen by the check under it. That takes a fresh snapshot per statement: raises HR208 unless
+-- READ COMMITTED, where an older one would lose events. Index: outbox_order, whatever the statistics say.
 create or replace function headrace_internal.trim_outbox() returns integer
 language plpgsql volatile
 set enable_seqscan = off
@@ -14,6 +15,7 @@ declare
     v_found   boolean;
     v_trimmed integer := 0;
 begin
+    perform headrace_internal.require_read_committed('headrace_internal.trim_outbox');
     for v_slot in
         select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
         from generate_series(0, 7) s (slot)

@@ -1,6 +1,9 @@
 -- Drops an empty namespace with its grants. Rejected (HR232) while it has topics, or actions in its queue.
+-- Raises HR208 unless READ COMMITTED: whether the queue is empty is judged under its lock. Locks: the queue, access exclusive, for
+-- which it waits at most 2 s.
 create or replace function headrace.drop_namespace(p_namespace text) returns void
 language plpgsql volatile
+set lock_timeout = '2s'
 as $$
 declare
     v_topics text;
@@ -8,6 +11,7 @@ declare
     v_holds  boolean;
     v_role   regrole;
 begin
+    perform headrace_internal.require_read_committed('headrace.drop_namespace');
     perform headrace_internal.namespace_exists(p_namespace);
     if p_namespace = 'default' then
         raise exception 'namespace "default" cannot be dropped' using errcode = 'HR232';
@@ -21,6 +25,7 @@ begin
     for v_queue in
         select q.queue_table from headrace_internal.queue_tables(p_namespace) q (queue_table) where q.queue_table::text !~ '\ma_'
     loop
+        execute format('lock table %s in access exclusive mode', v_queue);
         execute format('select exists (select from %s)', v_queue) into v_holds;
         if v_holds then
             raise exception 'namespace "%" has actions or dead letters in its queue', p_namespace

@@ -1,5 +1,6 @@
 -- Claims the schedule whose tick has waited longest; null if none is due. Where pg_cron fires a schedule it has p_standby_s
--- seconds to do so. Locks: the schedule row, skip locked. Index: schedule_due_next.
+-- seconds to do so. One that has failed pauses: see headrace_internal.failure. Locks: the schedule row, skip locked.
+-- Index: schedule_due_next.
 create or replace function headrace_internal.claim_schedule(p_standby_s double precision) returns integer
 language sql volatile
 as $$
@@ -9,6 +10,8 @@ as $$
     where d.tick_at <= headrace.clock() and s.active
         and (s.cron_job_id is null or d.tick_at <= headrace.clock() - make_interval(secs => p_standby_s))
         and (s.retry_at is null or s.retry_at <= headrace.clock())
+        and not exists (select from headrace_internal.failure f
+            where f.kind = 'schedule' and f.namespace = s.namespace and f.name = s.schedule and f.retry_at > headrace.clock())
     order by d.tick_at
     limit 1
     for no key update of s skip locked

@@ -1,0 +1,75 @@
+-- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log; see headrace.sequence. On the event
+-- clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
+-- the server's clock.
+-- Locks: what headrace_internal.extend_log locks, if partitions are missing. Indexes: outbox_order for the rows, log_position
+-- backwards for the head, log_event_id for known ids; they must be used whatever the statistics of these fast-changing tables say.
+create or replace function headrace_internal.sequence_topic(
+    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer,
+    out first_position bigint, out events integer, out duplicates integer, out time_partitions integer
+)
+language plpgsql volatile
+as $$
+declare
+    v_head  bigint;
+    v_time  timestamptz;
+    v_bound bigint;
+    v_until timestamptz;
+    v_moved integer;
+begin
+    select h.position, h.appended_at into v_head, v_time from headrace.log_head(p_topic.topic_id) h;
+    v_head := coalesce(v_head, p_topic.dropped_to);
+    if p_topic.asleep then
+        update headrace_internal.topic t set asleep = false where t.topic_id = p_topic.topic_id;
+    end if;
+    select o.id into v_bound
+    from headrace_internal.outbox o where o.topic_id = p_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+    time_partitions := 0;
+    -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
+    -- with the topic: before that there is no time partition.
+    if p_topic.clock = 'server' then
+        v_time := greatest(v_time, p_topic.timers_to, p_topic.created_at, headrace.clock());
+        if v_time >= p_topic.log_until then
+            perform headrace_internal.extend_log(p_topic.topic_id, v_time);
+        end if;
+    else
+        select e.bound, e.until, e.time_partitions into v_bound, v_until, time_partitions
+        from headrace_internal.extend_log_to_events(p_topic, v_time, v_bound, p_time_partitions_max) e;
+        v_time := greatest(v_time, p_topic.timers_to);
+    end if;
+
+    with moved as (
+        delete from headrace_internal.outbox o
+        where o.topic_id = p_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
+        returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
+            -- Publishing rejects a time beyond the limits; one that got here all the same must not stop the topic or its readers.
+            headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
+    ), fresh as (
+        select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
+            row_number() over (partition by m.event_id order by m.id) as copy
+        from moved m
+        where (select l.position from headrace_internal.log l
+            where l.topic_id = p_topic.topic_id and l.event_id = m.event_id limit 1) is null
+    ), numbered as (
+        select v_head + row_number() over (order by f.id) as position,
+            -- An event that has just become visible may lie beyond the partitions created a moment ago.
+            case when p_topic.clock = 'server' then v_time else least(
+                greatest(v_time, max(f.emitted_at) over (order by f.id)), v_until - interval '1 microsecond') end as appended_at,
+            f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
+        from fresh f where f.copy = 1
+    ), appended as (
+        insert into headrace_internal.log
+            (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
+        select n.position, n.appended_at, n.emitted_at, p_topic.topic_id,
+            case when p_topic.partitions = 1 then 0
+                when n.key is null then n.position % p_topic.partitions
+                else headrace_internal.key_hash(n.key) % p_topic.partitions end,
+            n.event_id, n.type, n.key, n.payload, n.headers, n.producer
+        from numbered n
+        order by n.position
+        returning 1
+    )
+    select (select count(*) from moved), (select count(*) from appended) into v_moved, events;
+    first_position := v_head + 1;
+    duplicates := v_moved - events;
+end
+$$;
