@@ -71,10 +71,10 @@ def next_version(tmp_path: Path) -> Path:
     (root / "schema/999_note.sql").write_text(f"{NOTE};\n")
     (root / "functions/log/note_of.sql").write_text(
         "create or replace function headrace.note_of(p_topic_id integer) returns text language sql stable "
-        "as $$ select t.note from headrace.topic t where t.topic_id = p_topic_id $$;\n"
+        "as $$ select t.note from headrace_internal.topic t where t.topic_id = p_topic_id $$;\n"
     )
     (root / "views/noted_topic.sql").write_text(
-        "create or replace view headrace.noted_topic as select topic, note from headrace.topic;\n"
+        "create or replace view headrace.noted_topic as select topic, note from headrace_internal.topic;\n"
     )
     return root
 

@@ -34,6 +34,7 @@ __all__ = [
     "InvalidTime",
     "InvalidTimeZone",
     "LeaseLost",
+    "LogWentBack",
     "MigrationChanged",
     "NamespaceExists",
     "NamespaceInUse",
@@ -45,11 +46,13 @@ __all__ = [
     "ProblemsFound",
     "RuleExists",
     "ScheduleExists",
+    "SchemaTooNew",
     "ShardUnavailable",
     "TooFewPartitions",
     "TopicBusy",
     "TopicExists",
     "TopicInUse",
+    "TransactionPooler",
     "UnknownConsumer",
     "UnknownCorrelator",
     "UnknownDeadLetter",
@@ -149,6 +152,10 @@ class TopicBusy(Conflict, sqlstate="HR207"):
     """Other transactions hold the topic's log for too long. Try again when no long transaction reads it."""
 
 
+class SchemaTooNew(Conflict, sqlstate="HR208"):
+    """A newer release of headrace has migrated the database. Install that release or a newer one here."""
+
+
 class RuleExists(Conflict, sqlstate="HR220"):
     """A rule with this name already exists. Choose another name, or alter the rule."""
 
@@ -179,6 +186,11 @@ class ArchiveBusy(Conflict, sqlstate="HR250"):
 
 class ArchiveMismatch(Conflict, sqlstate="HR251"):
     """An archive file differs from the log or the catalog; nothing was recorded. Archive that day again while the log has it."""
+
+
+class LogWentBack(Conflict, sqlstate="HR252"):
+    """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
+    message for the positions, and docs/operations.md, Failover."""
 
 
 class Invalid(HeadraceError, sqlstate="HR300", exit_code=5):
@@ -271,6 +283,10 @@ class DatabaseUnavailable(HeadraceError):
 
 class ShardUnavailable(DatabaseUnavailable):
     """The shard of this key is unreachable; the other shards keep working. Try again when it is back."""
+
+
+class TransactionPooler(HeadraceError):
+    """The address is that of a pooler in transaction mode, and nodes need sessions of their own. Give the server's own address."""
 
 
 class NotMigrated(HeadraceError):

@@ -20,6 +20,8 @@ from headrace.db.connections import (
 )
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.pooler import is_pooled
+from headrace.db.requirements import check_node_database, require_sessions
 from headrace.db.retry import TRANSIENT_ERRORS, cancel_tasks, connection_lost_error, is_transient, retry_until_connected
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
 from headrace.db.server import Server
@@ -39,6 +41,7 @@ __all__ = [
     "Subscription",
     "Target",
     "cancel_tasks",
+    "check_node_database",
     "configured_targets",
     "connect",
     "connect_arrow",
@@ -50,6 +53,7 @@ __all__ = [
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",
+    "is_pooled",
     "is_transient",
     "map_connection_errors",
     "map_database_errors",
@@ -61,5 +65,6 @@ __all__ = [
     "parse_time",
     "pending_steps",
     "query",
+    "require_sessions",
     "retry_until_connected",
 ]

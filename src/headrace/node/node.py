@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 
 import psycopg
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
 from headrace.correlators import CorrelatorEngine
-from headrace.db import Listener, Target, cancel_tasks, create_pool, map_error, retry_until_connected
+from headrace.db import Listener, Target, cancel_tasks, check_node_database, create_pool, map_error, retry_until_connected
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
@@ -143,6 +144,8 @@ class DatabaseLoops:
         self._listener.notify_all()
 
     async def run(self) -> None:
+        # Before the pool: it sets settings of the session, which a pooler in transaction mode would give to other clients.
+        await retry_until_connected(f"start on {self.target}", partial(check_node_database, self.target))
         await self._pool.open()
         try:
             await retry_until_connected(f"registration with {self.target}", self._registry.register)
