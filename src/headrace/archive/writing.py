@@ -19,7 +19,16 @@ from psycopg.rows import class_row
 from headrace.archive.parquet import Content, read_content, write_file
 from headrace.archive.reading import literal_query
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
-from headrace.db import Connection, Target, connect, connect_arrow, map_connection_errors, map_database_errors, query
+from headrace.db import (
+    Connection,
+    Target,
+    connect,
+    connect_arrow,
+    map_connection_errors,
+    map_database_errors,
+    query,
+    require_sessions,
+)
 from headrace.log import Topic, get_topic
 
 if TYPE_CHECKING:
@@ -86,6 +95,7 @@ def archive_topic(
 
     Raises ArchiveBusy while another process archives the topic, and ArchiveMismatch if a file, read back, differs from the log."""
     root = Path(folder).absolute()
+    require_sessions(target, f"the archive of {target}")
     with map_connection_errors(target), connect(target) as conn:
         topic_ = get_topic(conn, topic, namespace=namespace)
         _lock_topic(conn, topic_)

@@ -14,6 +14,7 @@ import psycopg
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
+from headrace.core import HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import Listener, Target, cancel_tasks, check_node_database, create_pool, map_error, retry_until_connected
 from headrace.log import Sequencer
@@ -96,7 +97,7 @@ class Node:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 error = _unwrap(outcome)
-                raise map_error(error) or error
+                raise error if isinstance(error, HeadraceError) else map_error(error) or error
 
 
 def _unwrap(error: Exception) -> Exception:

@@ -28,7 +28,7 @@ class AsyncpgAdapter:
 
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         await self._conn.copy_to_table(
-            "outbox", schema_name="headrace", columns=COLUMNS, source=_iterate_async(chunks), format="binary"
+            "outbox", schema_name="headrace_internal", columns=COLUMNS, source=_iterate_async(chunks), format="binary"
         )
         return True
 
