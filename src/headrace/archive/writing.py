@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from psycopg.rows import class_row
 
+from headrace.archive.catalog import list_archive
+from headrace.archive.leftovers import Origin, reject_leftovers
 from headrace.archive.parquet import Content, read_content, write_file
 from headrace.archive.reading import literal_query
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
@@ -93,7 +95,8 @@ def archive_topic(
 ) -> Iterator[ArchiveProgress]:
     """Writes the closed time partitions that the archive does not hold, oldest first, and yields its progress.
 
-    Raises ArchiveBusy while another process archives the topic, and ArchiveMismatch if a file, read back, differs from the log."""
+    Raises ArchiveBusy while another process archives the topic, ArchiveMismatch if a file, read back, differs from the log,
+    LogWentBack if the folder has these positions with other events, and TransactionPooler behind such a pooler."""
     root = Path(folder).absolute()
     require_sessions(target, f"the archive of {target}")
     with map_connection_errors(target), connect(target) as conn:
@@ -118,10 +121,13 @@ def _archive_partition(
     conn: Connection, arrow: ArrowConnection, topic: Topic, partition: ClosedPartition, root: Path, progress: ArchiveProgress
 ) -> Generator[ArchiveProgress, None, ArchiveProgress]:
     files = []
+    origin = Origin.of(conn, topic.topic_id)
+    recorded = {Path(file.folder) / file.file for file in list_archive(conn, topic.topic, namespace=topic.namespace)}
     for day in _days(conn, topic, partition):
         path = root / _file_name(topic, day)
+        reject_leftovers(path.parents[1], path, day.first_position, day.last_position, origin, recorded)
         temporary = _temporary(path)
-        for count in write_file(temporary, _rows(arrow, topic, day)):
+        for count in write_file(temporary, _rows(arrow, topic, day), origin.metadata()):
             progress = replace(progress, written=progress.written + count)
             yield progress
         content, expected = read_content(temporary), Content(day.first_position, day.last_position, day.events, day.checksum)

@@ -199,6 +199,12 @@ class DatabaseLoops:
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as conn:
+            before = await (await conn.execute("select headrace_internal.record_epoch()")).fetchone()
+            if before and before[0]:
+                logger.warning(
+                    "%s was failed over or restored: the epoch of its logs was %s; events that were acknowledged last on the old "
+                    "server may be lost, and handlers may repeat effects outside of the database", self.target, before[0],
+                )  # fmt: skip
             await conn.execute("select count(*) from headrace.maintain_log()")
             await conn.execute("select headrace_internal.trim_results()")
             await conn.execute("select headrace_internal.forget_instances()")
