@@ -39,7 +39,9 @@ class Pair:
             wait_until(lambda: conn.execute(replayed, (lsn,)).fetchone() == (True,), "the standby to catch up")
             conn.execute("alter system set primary_conninfo = ''")
             conn.execute("select pg_reload_conf()")
-            wait_until(lambda: conn.execute("select from pg_stat_wal_receiver where pid is not null").fetchone() is None, "the cut")
+            wait_until(
+                lambda: conn.execute("select from pg_stat_wal_receiver where pid is not null").fetchone() is None, "the cut"
+            )
 
     def fail_over(self) -> Target:
         """The primary dies, the standby is promoted."""
@@ -138,7 +140,7 @@ def test_lost_tail_is_noticed_by_spark_archive_and_node(pair: Pair, tmp_path: Pa
         # The same positions with other events: today's length would not show it.
         events(conn, 101, 15, days=0)
         assert consume(conn, 100) == list(range(11, 26)), "the cursor went back with the log, and skips nothing"
-        with pytest.raises(LogWentBack, match="position 20 was event .* and is event"):
+        with pytest.raises(LogWentBack, match=r"position 20 was event .* and is event"):
             stream.advance(lost)
         with pytest.raises(LogWentBack):
             stream.reader().partitions(common, lost)

@@ -21,8 +21,11 @@ from headrace.node import Headrace, Node
 from headrace.outbox import capture, publish, publish_many, release_capture
 from headrace.rules import Rule, alter_rule, create_rule, drop_rule, list_rules
 from headrace.schedules import create_schedule, drop_schedule, list_schedules, pause_schedule
+from headrace.spark import event_schema
+from headrace.spark.source import EventReader, SourceOptions
 from tests.builders import drain, fill, numbers, topic
 from tests.outbox.callers import CALLERS
+from tests.spark.frames import secret_file
 
 TRACES = """
     select 'setting ' || name || ' = ' || setting from pg_settings where source = 'session'
@@ -138,8 +141,6 @@ def test_every_call_works_on_backends_that_change(transaction_pooler: Target, co
         assert numbers(conn) == list(range(12))
 
 
-
-
 @pytest.mark.parametrize("name", [name for name in CALLERS if "asyncpg" not in name])
 async def test_publishing_works_through_every_driver(name: str, transaction_pooler: Target, conn: Connection) -> None:
     """As the drivers' manuals advise for poolers: without prepared statements of their own."""
@@ -236,3 +237,15 @@ def test_follower_behind_a_pooler_sees_later_events(transaction_pooler: Target, 
         sequence(conn)
         assert next(events).payload == 3
     assert traces(Target("main", make_conninfo(transaction_pooler.dsn))) == []
+
+
+@pytest.mark.lane("pg18")
+def test_source_of_spark_reads_through_a_pooler(shared_backend: Target, conn: Connection, tmp_path: Path) -> None:
+    """Its connections are kept for the next split, and each split sets what it needs for its own transaction."""
+    topic(conn)
+    fill(conn, 30)
+    secret = secret_file(tmp_path, shared_backend)
+    reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders", "minPartitions": "3"}), event_schema())
+    for split in reader.partitions() * 3:
+        assert sum(batch.num_rows for batch in reader.read(split)) == 10
+        assert traces(shared_backend) == []

@@ -118,7 +118,9 @@ def read_ten(conn: Connection, secret: str, **options: str) -> tuple[EventStream
     topic(conn)
     publish_numbers(conn, 10)
     drain(conn)
-    stream = EventStreamReader({"secret": secret, "subscribe": "orders", "startingOffsets": "earliest", **options}, event_schema())
+    stream = EventStreamReader(
+        {"secret": secret, "subscribe": "orders", "startingOffsets": "earliest", **options}, event_schema()
+    )
     first = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     return stream, stream.latestOffset(first, ReadAllAvailable())
 

@@ -77,7 +77,9 @@ def _problem(offset: Mapping[str, Any], log: Range, position: int | None, now: L
         count = position - log.until
         loss = f"it was read up to position {position - 1} and ends at {log.until - 1} now, {count} events are not in it any more"
     elif event_id is not None and now.event_id not in (None, event_id):
-        loss = f"position {position - 1} was event {event_id} and is event {now.event_id} now; some events before it may differ too"
+        loss = (
+            f"position {position - 1} was event {event_id} and is event {now.event_id} now; some events before it may differ too"
+        )
     else:
         return None
     before = offset.get("epoch", {}).get(log.shard, "unknown")
