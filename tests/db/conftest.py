@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,7 +97,14 @@ def _launch(server: Server, folder: Path, mode: str, size: int) -> tuple[Pooler,
 @pytest.fixture
 def transaction_pooler(start_pooler: Callable[[str, int], Pooler], database: Target) -> Target:
     """The test's database through a pooler in transaction mode with three server connections, in turn."""
-    return start_pooler("transaction", 3).target(database)
+    target = start_pooler("transaction", 3).target(database)
+    with ExitStack() as stack:
+        # Three at once: the pooler opens a server connection only when the others are taken.
+        backends = {
+            stack.enter_context(psycopg.connect(target.dsn)).execute("select pg_backend_pid()").fetchone() for _ in range(3)
+        }
+    assert len(backends) == 3
+    return target
 
 
 @pytest.fixture
