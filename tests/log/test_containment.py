@@ -48,7 +48,9 @@ def test_topic_without_a_branch_stops_no_other_topic(conn: Connection) -> None:
     publish(conn, 3, topic="a")
     assert drain(conn) == 1
     assert failures(conn) == [("sequence", "default", "broken", 2)]
-    conn.execute(f"alter table headrace_internal.log attach partition headrace_internal.log_{topic_id} for values in ({topic_id})")
+    conn.execute(
+        f"alter table headrace_internal.log attach partition headrace_internal.log_{topic_id} for values in ({topic_id})"
+    )
     shift_clock(conn, "10 seconds")
     assert drain(conn) == 1
     assert (numbers(conn, "broken"), failures(conn)) == ([1], [])

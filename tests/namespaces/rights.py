@@ -6,7 +6,7 @@ from headrace.namespaces import Level
 
 # What every level may call and read.
 ANY = """
-clock current_namespace uuid_v7 topic_id queue_name wake_queue send_action send_actions copy_route event_within_limits
+clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wake_queue send_action send_actions copy_route event_within_limits
 time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
 """
 FUNCTIONS: dict[str, str] = {

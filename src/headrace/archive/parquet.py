@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -54,12 +54,12 @@ def file_schema() -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in fields])
 
 
-def write_file(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+def write_file(path: Path, batches: Iterable[pa.RecordBatch], metadata: Mapping[bytes, bytes]) -> Iterator[int]:
     """Writes ordered rows to a file, which is on disk at the end; yields the number of rows of each batch."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = file_schema()
+    schema = file_schema().with_metadata(dict(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         with pq.ParquetWriter(

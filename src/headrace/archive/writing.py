@@ -16,11 +16,22 @@ from typing import TYPE_CHECKING
 import msgspec
 from psycopg.rows import class_row
 
+from headrace.archive.catalog import list_archive
 from headrace.archive.files import delete_replaced, file_name
+from headrace.archive.leftovers import Origin, reject_leftovers
 from headrace.archive.parquet import Content, read_content, write_file
 from headrace.archive.reading import literal_query
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
-from headrace.db import Connection, Target, connect, connect_arrow, map_connection_errors, map_database_errors, query
+from headrace.db import (
+    Connection,
+    Target,
+    connect,
+    connect_arrow,
+    map_connection_errors,
+    map_database_errors,
+    query,
+    require_sessions,
+)
 from headrace.log import Topic, get_topic
 
 if TYPE_CHECKING:
@@ -83,8 +94,10 @@ def archive_topic(
 ) -> Iterator[ArchiveProgress]:
     """Writes the closed time partitions that the archive does not hold, oldest first, and yields its progress.
 
-    Raises ArchiveBusy while another process archives the topic, and ArchiveMismatch if a file, read back, differs from the log."""
+    Raises ArchiveBusy while another process archives the topic, ArchiveMismatch if a file, read back, differs from the log,
+    LogWentBack if the folder has these positions with other events, and TransactionPooler behind such a pooler."""
     root = Path(folder).absolute()
+    require_sessions(target, f"the archive of {target}")
     with map_connection_errors(target), connect(target) as conn:
         topic_ = get_topic(conn, topic, namespace=namespace)
         _lock_topic(conn, topic_)
@@ -107,11 +120,14 @@ def _archive_partition(
     conn: Connection, arrow: ArrowConnection, topic: Topic, partition: ClosedPartition, root: Path, progress: ArchiveProgress
 ) -> Generator[ArchiveProgress, None, ArchiveProgress]:
     files = []
+    origin = Origin.of(conn, topic.topic_id)
+    recorded = {Path(file.folder) / file.file for file in list_archive(conn, topic.topic, namespace=topic.namespace)}
     for day in _days(conn, topic, partition):
         expected = Content(day.first_position, day.last_position, day.events, day.checksum)
         path = root / file_name(topic.namespace, topic.topic, day.day, expected)
+        reject_leftovers(path.parents[1], path, day.first_position, day.last_position, origin, recorded)
         temporary = _temporary(path)
-        for count in write_file(temporary, _rows(arrow, topic, day)):
+        for count in write_file(temporary, _rows(arrow, topic, day), origin.metadata()):
             progress = replace(progress, written=progress.written + count)
             yield progress
         if (content := read_content(temporary)) != expected:

@@ -16,7 +16,7 @@ from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
-from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated
+from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated, SchemaTooNew
 from headrace.db import Target, connect, pending_steps
 from headrace.namespaces import grant_node, revoke_node
 from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
@@ -146,6 +146,10 @@ def require_migrated(target: Target) -> None:
             missing = pending_steps(conn)
     except DatabaseUnavailable as error:
         # An unreachable shard must not keep the others from running; the node retries it.
+        logger.warning("%s", error)
+        return
+    except SchemaTooNew as error:
+        # During a rolling upgrade the newer release migrates first. The node itself checks whether it can run on that schema.
         logger.warning("%s", error)
         return
     if any(not step.repeatable for step in missing):

@@ -35,6 +35,7 @@ __all__ = [
     "InvalidTime",
     "InvalidTimeZone",
     "LeaseLost",
+    "LogWentBack",
     "MigrationChanged",
     "NamespaceExists",
     "NamespaceInUse",
@@ -46,11 +47,13 @@ __all__ = [
     "ProblemsFound",
     "RuleExists",
     "ScheduleExists",
+    "SchemaTooNew",
     "ShardUnavailable",
     "TooFewPartitions",
     "TopicBusy",
     "TopicExists",
     "TopicInUse",
+    "TransactionPooler",
     "UnknownConsumer",
     "UnknownCorrelator",
     "UnknownDeadLetter",
@@ -155,6 +158,10 @@ class WrongIsolationLevel(Conflict, sqlstate="HR208"):
     """The function decides under a lock, which takes a READ COMMITTED transaction. Set this isolation level for the transaction."""
 
 
+class SchemaTooNew(Conflict, sqlstate="HR209"):
+    """A newer release of headrace has migrated the database. Install that release or a newer one here."""
+
+
 class RuleExists(Conflict, sqlstate="HR220"):
     """A rule with this name already exists. Choose another name, or alter the rule."""
 
@@ -185,6 +192,11 @@ class ArchiveBusy(Conflict, sqlstate="HR250"):
 
 class ArchiveMismatch(Conflict, sqlstate="HR251"):
     """An archive file differs from the log or the catalog; nothing was recorded. Archive that day again while the log has it."""
+
+
+class LogWentBack(Conflict, sqlstate="HR252"):
+    """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
+    message for the positions, and docs/operations.md, Failover."""
 
 
 class Invalid(HeadraceError, sqlstate="HR300", exit_code=5):
@@ -281,6 +293,10 @@ class DatabaseUnavailable(HeadraceError):
 
 class ShardUnavailable(DatabaseUnavailable):
     """The shard of this key is unreachable; the other shards keep working. Try again when it is back."""
+
+
+class TransactionPooler(HeadraceError):
+    """The address is that of a pooler in transaction mode, and nodes need sessions of their own. Give the server's own address."""
 
 
 class NotMigrated(HeadraceError):

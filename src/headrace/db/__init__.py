@@ -22,6 +22,8 @@ from headrace.db.connections import (
 )
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.pooler import is_pooled
+from headrace.db.requirements import check_node_database, require_sessions
 from headrace.db.retry import (
     TRANSIENT_ERRORS,
     LoopSteps,
@@ -55,6 +57,7 @@ __all__ = [
     "Target",
     "Unit",
     "cancel_tasks",
+    "check_node_database",
     "clear_failure",
     "configured_targets",
     "connect",
@@ -70,6 +73,7 @@ __all__ = [
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",
+    "is_pooled",
     "is_transient",
     "is_unreachable",
     "map_connection_errors",
@@ -83,5 +87,6 @@ __all__ = [
     "pending_steps",
     "query",
     "record_failure",
+    "require_sessions",
     "retry_until_connected",
 ]

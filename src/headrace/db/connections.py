@@ -20,6 +20,7 @@ from psycopg.types.json import set_json_loads
 
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
 from headrace.db.dsn import read_dsn, strip_driver
+from headrace.db.pooler import is_pooled
 from headrace.db.server import Server
 from headrace.db.sql_files import query
 
@@ -145,6 +146,9 @@ def connect(target: Target) -> Iterator[Connection]:
         conn = psycopg.connect(connection_string(target), autocommit=True)
     set_json_loads(decode, conn)
     with conn:
+        if is_pooled(conn):
+            # The next transaction may run on another backend, which does not know our prepared statements.
+            conn.prepare_threshold = None
         yield conn
 
 

@@ -1,7 +1,8 @@
 """Migrations: SQL files that bring an empty or older database to the schema of this version.
 
-Owns: the table headrace_internal.migration. Promises: one migrator at a time (advisory lock); all or nothing (one transaction);
-a migration whose text changed after it was applied is rejected.
+Owns: the tables headrace_internal.migration and headrace_internal.release. Promises: one migrator at a time (advisory lock); all or
+nothing (one transaction); a migration whose text changed after it was applied is rejected; a database that a newer release has
+migrated is left as it is.
 
 `sql/schema` shows the tables as they are now. An empty database gets them directly; an older one gets the numbered files of
 `sql/migrations` that it lacks, which must lead to the same tables. Functions and views are `create or replace` files of their
@@ -19,6 +20,7 @@ import psycopg
 
 from headrace.core import MigrationChanged, map_database_errors
 from headrace.db.pgmq_install import install_pgmq, pgmq_script
+from headrace.db.releases import OLDEST_NODE, RELEASE, check_migrator
 from headrace.db.sql_files import package_sql, query, sql_files
 
 _LOCK = 0x6865616472616365  # "headrace"
@@ -92,18 +94,25 @@ class _Files:
         return [*repeatable, self.schema, *self.migrations]
 
 
-def migrate(conn: psycopg.Connection[tuple[object, ...]], *, root: Traversable | None = None) -> list[MigrationStep]:
-    """Applies what is missing, in one transaction, and returns it. `root` is the folder of the SQL files, ours by default."""
+def migrate(
+    conn: psycopg.Connection[tuple[object, ...]], *, root: Traversable | None = None, release: str = RELEASE
+) -> list[MigrationStep]:
+    """Applies what is missing, in one transaction, and returns it. `root` is the folder of the SQL files, ours by default.
+
+    Raises SchemaTooNew, and changes nothing, if a release after `release` has migrated the database."""
     files = _Files.read(root or package_sql())
     with map_database_errors(), conn.transaction():
         conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        applied = _applied(conn, files, release)
         conn.execute(query("db/bootstrap"))
         install_pgmq(conn)
-        steps = files.pending(_applied(conn))
+        steps = files.pending(applied)
         for step in steps:
             conn.execute(step.text)
         for step in files.recorded(steps) if steps else []:
             conn.execute(query("db/record_migration"), {"name": step.name, "checksum": step.checksum})
+        if steps or release not in _releases(conn):
+            conn.execute(query("db/record_release"), {"release": release, "oldest_node": OLDEST_NODE})
         conn.execute(query("db/secure"))
         return steps
 
@@ -111,7 +120,7 @@ def migrate(conn: psycopg.Connection[tuple[object, ...]], *, root: Traversable |
 def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
     """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
     files = _Files.read(package_sql())
-    steps = files.pending(_applied(conn))
+    steps = files.pending(_applied(conn, files, RELEASE))
     if not steps:
         return "-- Nothing to do: the database has the schema of this version.\n"
     cursor = psycopg.ClientCursor(conn)
@@ -122,15 +131,33 @@ def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
         parts += [f"-- {step.name}", step.text.strip()]
     for step in files.recorded(steps):
         parts.append(cursor.mogrify(query("db/record_migration"), {"name": step.name, "checksum": step.checksum}).strip())
+    release = {"release": RELEASE, "oldest_node": OLDEST_NODE}
+    parts.append(cursor.mogrify(query("db/record_release"), release).strip())
     return "\n\n".join([*parts, query("db/secure").strip(), "commit;"]) + "\n"
 
 
 def pending_steps(conn: psycopg.Connection[tuple[object, ...]]) -> list[MigrationStep]:
-    """The steps a database still needs; raises MigrationChanged for one that was applied with other text."""
-    return _Files.read(package_sql()).pending(_applied(conn))
+    """The steps a database still needs. Raises MigrationChanged for one that was applied with other text, and SchemaTooNew if a
+    newer release has migrated the database."""
+    files = _Files.read(package_sql())
+    return files.pending(_applied(conn, files, RELEASE))
 
 
-def _applied(conn: psycopg.Connection[tuple[object, ...]]) -> dict[str, str]:
-    if conn.execute("select to_regclass('headrace_internal.migration')").fetchone() == (None,):
+def _applied(conn: psycopg.Connection[tuple[object, ...]], files: _Files, release: str) -> dict[str, str]:
+    """The applied steps by their checksums, if this release may add to them."""
+    if not _exists(conn, "headrace_internal.migration"):
         return {}
-    return dict(conn.execute(query("db/applied_migrations")).fetchall())  # type: ignore[arg-type]
+    applied: dict[str, str] = dict(conn.execute(query("db/applied_migrations")).fetchall())  # type: ignore[arg-type]
+    check_migrator(applied, [step.name for step in files.migrations], _releases(conn), release)
+    return applied
+
+
+def _releases(conn: psycopg.Connection[tuple[object, ...]]) -> list[str]:
+    """The releases that have migrated the database."""
+    if not _exists(conn, "headrace_internal.release"):
+        return []
+    return [str(release) for (release,) in conn.execute("select r.release from headrace_internal.release r").fetchall()]
+
+
+def _exists(conn: psycopg.Connection[tuple[object, ...]], table: str) -> bool:
+    return conn.execute("select to_regclass(%s) is not null", (table,)).fetchone() == (True,)

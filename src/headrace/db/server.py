@@ -91,6 +91,13 @@ class Server:
                 self._launch()
         self._wait_ready()
 
+    def clone(self, dsn: str) -> None:
+        """Copies a running server into this folder, as its standby. It streams asynchronously once started."""
+        with self._lock():
+            if self._user:
+                shutil.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+            self._run("pg_basebackup", "-D", str(self.data), "-d", dsn, "-R", "-X", "stream", "-c", "fast")
+
     def stop(self) -> None:
         """Stops the server. Connections are closed, nothing committed is lost."""
         with self._lock():

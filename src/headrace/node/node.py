@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import LiteralString
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
+from headrace.core import HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
     Listener,
     LoopSteps,
     Target,
     cancel_tasks,
+    check_node_database,
     create_loop_pool,
     create_pool,
     fetch_value_async,
@@ -113,7 +115,7 @@ class Node:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 error = _unwrap(outcome)
-                raise map_error(error) or error
+                raise error if isinstance(error, HeadraceError) else map_error(error) or error
 
 
 def _unwrap(error: Exception) -> Exception:
@@ -163,10 +165,12 @@ class DatabaseLoops:
         self._listener.notify_all()
 
     async def run(self) -> None:
+        # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
+        await self._first_of(f"start on {self.target}", partial(check_node_database, self.target))
         await self._loop_pool.open()
         await self._pool.open()
         try:
-            await self._start()
+            await self._first_of(f"registration with {self.target}", self._register)
             try:
                 await self._run_loops()
             finally:
@@ -175,15 +179,23 @@ class DatabaseLoops:
             await self._pool.close()
             await self._loop_pool.close()
 
-    async def _start(self) -> None:
-        """Registers the node and its consumers. If the first attempt is rejected, the node ends: the user must see an unknown topic
-        or a missing right at once. A database that was down at the start may be wrong later without harm to the others."""
+    async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing
+        right at once. A database that was down at the start may be wrong later without harm to the others."""
         try:
-            await self._register()
+            await step()
         except Exception as error:
             if not is_transient(error):
                 raise
-            await LoopSteps(f"registration with {self.target}", self._stop, pool=self._loop_pool).run(self._register)
+            await LoopSteps(name, self._stop, pool=self._loop_pool).run(step)
+
+    async def _record_epoch(self) -> None:
+        before = await fetch_value_async(self._loop_pool, "select headrace_internal.record_epoch()")
+        if before:
+            logger.warning(
+                "%s was failed over or restored: the epoch of its logs was %s; events that were acknowledged last on the old server "
+                "may be lost, and handlers may repeat effects outside of the database", self.target, before,
+            )  # fmt: skip
 
     async def _register(self) -> None:
         await self._registry.register()
@@ -221,7 +233,9 @@ class DatabaseLoops:
 
     async def _run_maintenance(self) -> None:
         steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._loop_pool) for name in MAINTENANCE}
+        epoch = LoopSteps(f"maintenance of {self.target}: epoch", pool=self._loop_pool)
         while True:
+            await epoch.attempt(self._record_epoch)
             for name, statement in MAINTENANCE.items():
                 await steps[name].attempt(partial(fetch_value_async, self._loop_pool, statement))
             await asyncio.sleep(MAINTENANCE_S)

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from headrace.core import PositionOutOfRange, UnknownTopic
+from headrace.core import LogWentBack, PositionOutOfRange, UnknownTopic
 from headrace.db import Connection, Target
+from headrace.log import read_log
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, EventStreamReader, SourceOptions
 from tests.builders import drain, shift_clock, topic
@@ -101,3 +102,79 @@ def test_stream_whose_topic_is_gone_stops(conn: Connection, secret: str) -> None
 def test_unknown_topic_is_named(conn: Connection, secret: str) -> None:
     with pytest.raises(UnknownTopic, match="no topic orders"):
         read_numbers(secret)
+
+
+def create_again(conn: Connection, count: int) -> None:
+    """The topic with other events at the positions from 1 on, as after a restore."""
+    conn.execute("select headrace.drop_topic('orders')")
+    topic(conn)
+    if count:
+        publish_numbers(conn, count, first=100)
+    drain(conn)
+
+
+def read_ten(conn: Connection, secret: str, **options: str) -> tuple[EventStreamReader, dict[str, object]]:
+    """A stream that has read positions 1 to 10, and its offset."""
+    topic(conn)
+    publish_numbers(conn, 10)
+    drain(conn)
+    stream = EventStreamReader(
+        {"secret": secret, "subscribe": "orders", "startingOffsets": "earliest", **options}, event_schema()
+    )
+    first = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    return stream, stream.latestOffset(first, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("count", [0, 4, 10, 30])
+def test_log_that_went_back_stops_a_stream(conn: Connection, secret: str, count: int) -> None:
+    """Shorter than before, as long, or longer: with 30 events the positions after 10 look like new ones."""
+    stream, offset = read_ten(conn, secret)
+    create_again(conn, count)
+    with pytest.raises(LogWentBack, match="topic 'orders' on shard 'main': the log went back"):
+        stream.latestOffset(offset, ReadAllAvailable())
+    with pytest.raises(LogWentBack):
+        stream.partitions(offset, offset)
+
+
+def test_offset_of_an_older_release_notices_a_shorter_log(conn: Connection, secret: str) -> None:
+    stream, offset = read_ten(conn, secret)
+    older = {"next": offset["next"]}
+    assert stream.latestOffset(older, ReadAllAvailable()) == offset
+    create_again(conn, 9)
+    with pytest.raises(LogWentBack, match="read up to position 10 and ends at 9 now, 1 events"):
+        stream.latestOffset(older, ReadAllAvailable())
+
+
+def test_lenient_stream_goes_on_after_the_log_went_back(conn: Connection, secret: str) -> None:
+    stream, offset = read_ten(conn, secret, failOnDataLoss="false")
+    create_again(conn, 4)
+    at_end = stream.latestOffset(offset, ReadAllAvailable())
+    assert at_end["next"] == {"main": {"orders": 5}} and stream.partitions(offset, at_end) == []
+    publish_numbers(conn, 2, first=200)
+    drain(conn)
+    end = stream.latestOffset(at_end, ReadAllAvailable())
+    assert [(split.value.first, split.value.until) for split in stream.partitions(at_end, end)] == [(5, 7)]
+
+
+def test_dropped_last_event_is_no_sign_of_a_log_that_went_back(conn: Connection, secret: str) -> None:
+    """Retention has dropped what a stream read last; nothing new came meanwhile."""
+    stream, offset = read_ten(conn, secret)
+    shift_clock(conn, "100 days")
+    drop_first_month(conn)
+    assert read_log(conn, "orders") == []
+    assert stream.latestOffset(offset, ReadAllAvailable()) == offset
+    create_again(conn, 5)
+    with pytest.raises(LogWentBack, match="read up to position 10 and ends at 5 now"):
+        stream.latestOffset(offset, ReadAllAvailable())
+
+
+def test_stream_may_begin_at_a_position_that_is_yet_to_come(conn: Connection, secret: str) -> None:
+    topic(conn)
+    options = {"secret": secret, "subscribe": "orders", "startingOffsets": '{"orders": 5}'}
+    stream = EventStreamReader(options, event_schema())
+    start = stream.initialOffset()
+    end = stream.latestOffset(stream.latestOffset(start, ReadAllAvailable()), ReadAllAvailable())
+    assert end["next"] == {"main": {"orders": 5}}
+    publish_numbers(conn, 7)
+    drain(conn)
+    assert stream.latestOffset(end, ReadAllAvailable())["next"] == {"main": {"orders": 8}}

@@ -18,7 +18,7 @@ import psycopg
 import stamina
 
 from headrace.core import Conflict, DatabaseUnavailable, Invalid
-from headrace.db import Connection, Target, is_transient
+from headrace.db import Connection, Target, is_transient, require_sessions
 from headrace.spark.credentials import Access
 from headrace.spark.pipeline.snapshots import read_topic
 from headrace.spark.pipeline.topic_pipeline import EVENTS_MAX, BatchDone, TopicPipeline
@@ -106,6 +106,8 @@ class Pipeline:
 
     def _run_topic(self, target: Target, topic: str) -> None:
         with ExitStack() as stack:
+            with self._access.use_service_file():
+                require_sessions(target, f"a pipeline on {target}")
             conn = stack.enter_context(self._access.connect(target))
             listener = stack.enter_context(self._access.connect(target))
             listener.execute("listen headrace_log")

@@ -95,6 +95,10 @@ def _lock(key: _Key, options: SourceOptions, range_: Range) -> tuple[Connection,
     conn = _connection(key)
     try:
         with conn.cursor() as cursor:
+            # The splits are the parallelism; the server's workers would only compete with them for processors. Until the end of
+            # the transaction: behind a pooler the connection is shared.
+            cursor.adbc_statement.set_sql_query("set local max_parallel_workers_per_gather = 0; set local jit = off")
+            cursor.adbc_statement.execute_update()
             # Lock before looking: retention that comes later waits for us, retention that came earlier is visible.
             cursor.execute(literal_query("spark/lock_log", topic_id=range_.topic_id))
             cursor.fetchall()
@@ -123,13 +127,7 @@ def _connection(key: _Key) -> Connection:
         _, _, access, shard = key
         target = access.target(shard)
         with access.use_service_file():
-            conn = connect_arrow(target, application_name="headrace spark")
-        with conn.cursor() as cursor:
-            # The splits are the parallelism; the server's workers would only compete with them for processors.
-            cursor.adbc_statement.set_sql_query("set max_parallel_workers_per_gather = 0; set jit = off")
-            cursor.adbc_statement.execute_update()
-        conn.commit()
-        _open[key] = conn
+            _open[key] = connect_arrow(target, application_name="headrace spark")
     return _open[key]
 
 

@@ -17,6 +17,7 @@ from headrace.archive import find_file_ranges, find_position_at
 from headrace.core import HeadraceError, UnknownTopic
 from headrace.db import Connection, Target, map_database_errors, query
 from headrace.spark.source.bounds import Bound, Positions
+from headrace.spark.source.continuity import LastEvent, LastEvents
 from headrace.spark.source.offsets import Range, positions_of, ranges_between, split_ranges
 from headrace.spark.source.options import SourceOptions
 
@@ -45,6 +46,16 @@ class Planner:
         if bound.at is None:
             return positions_of(logs, bound)
         return {log.log: self._position_at(log, bound.at) for log in logs}
+
+    def last_events(self, logs: list[Range], positions: Positions) -> LastEvents:
+        """The event before each position; one query per shard."""
+        events: dict[tuple[str, str], LastEvent] = {}
+        for shard in sorted({log.shard for log in logs}):
+            known = {log.topic_id: log for log in logs if log.shard == shard and log.log in positions}
+            places = {"topic_ids": list(known), "positions": [positions[log.log] - 1 for log in known.values()]}
+            rows = self._run(shard, lambda conn, p=places: conn.execute(query("spark/continuity"), p).fetchall())  # type: ignore[misc]
+            events |= {known[row[0]].log: LastEvent(*row[1:]) for row in rows}
+        return events
 
     def splits(self, start: Positions, end: Positions) -> list[InputPartition]:
         """The tasks that read from start to end: a range of positions each, without any address."""

@@ -15,7 +15,8 @@ from headrace.core import Invalid
 from headrace.spark.schema import check_schema
 from headrace.spark.source.arrow_reader import read_batches
 from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
-from headrace.spark.source.offsets import limit_positions, positions_of
+from headrace.spark.source.continuity import build_offset, continue_from
+from headrace.spark.source.offsets import Range, limit_positions, positions_of
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.planner import Planner
 
@@ -45,7 +46,8 @@ class EventReader(DataSourceReader):
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream. Its offset is {"next": positions}; the first end offset also holds where the stream began ("from").
+    """A stream. Its offset is {"next": positions, "last": event ids, "epoch": epochs}: the last two tell whether the log is still
+    the one that was read, and older offsets lack them. The first end offset also holds where the stream began ("from").
 
     Spark asks for the initial offset again when it restarts within the first batch; "latest" would then skip events. The end
     offset is stored before a batch runs, so the beginning is taken from there."""
@@ -71,16 +73,18 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802
         logs = self._planner.logs()
         start = self._planner.positions(logs, self._options.starting or Bound("latest"))
-        return {"next": to_offset(start), "initial": True}
+        return {**build_offset(start, self._planner.last_events(logs, start)), "initial": True}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        first_offsets = from_offset(start["next"])
-        heads = self._target or self._heads()
+        logs = self._planner.logs()
+        first_offsets = self._continue_from(start, logs)
+        heads = self._target or positions_of(logs, Bound("latest"))
         # A topic that appeared while the stream runs starts at its beginning.
-        known = positions_of(self._planner.logs(), Bound("earliest")) | first_offsets
+        known = positions_of(logs, Bound("earliest")) | first_offsets
         # A topic that is gone stays in the offset: partitions() raises, or skips it.
         end = first_offsets | limit_positions(known, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
-        return {"next": to_offset(end), **({"from": start["next"]} if start.get("initial") else {})}
+        begin = {"from": start["next"]} if start.get("initial") else {}
+        return {**build_offset(end, self._planner.last_events(logs, end), start), **begin}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self._options.offsets_per_trigger_max
@@ -94,6 +98,10 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first_offsets = from_offset(end["from"]) if "from" in end else from_offset(start["next"])
+        logs = self._planner.logs()
+        # Spark plans a batch again after a restart, and the server may have changed since the offsets were stored.
+        self._continue_from(start, logs)
+        self._continue_from(end, logs)
         return self._planner.splits(first_offsets, from_offset(end["next"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -102,6 +110,10 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if "_planner" in vars(self):
             self._planner.close()
+
+    def _continue_from(self, offset: Offset, logs: list[Range]) -> Positions:
+        now = self._planner.last_events(logs, from_offset(offset["next"]))
+        return continue_from(offset, logs, now, fail=self._options.fail_on_data_loss)
 
     def _heads(self) -> Positions:
         return positions_of(self._planner.logs(), Bound("latest"))

@@ -4,7 +4,7 @@ create or replace function headrace_internal.level_functions(p_level text) retur
 language sql immutable
 as $$
     select f.name from (values
-        ('any', '{clock,current_namespace,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,copy_route,
+        ('any', '{clock,current_namespace,schema_release,log_epoch,uuid_v7,topic_id,queue_name,wake_queue,send_action,send_actions,copy_route,
             event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
             readable_event_types,readable_actions}'::text[]),
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,

@@ -12,10 +12,16 @@ language plpgsql volatile
 as $$
 declare
     v_path     text := current_setting('search_path');
+    v_is_set   boolean := (select s.source = 'session' from pg_settings s where s.name = 'search_path');
     v_topic_id integer := headrace.create_topic_as_role(p_topic, p_partitions, p_retention, p_time_partition, p_namespace, p_clock);
 begin
     if current_setting('search_path') <> v_path then
-        perform set_config('search_path', v_path, false);
+        if v_is_set then
+            perform set_config('search_path', v_path, false);
+        else
+            -- Without a trace: behind a pooler the session belongs to other clients too.
+            reset search_path;
+        end if;
     end if;
     return v_topic_id;
 end

@@ -7,5 +7,12 @@ create table if not exists headrace_internal.migration (
     applied_at timestamptz not null default statement_timestamp(),
     constraint migration_pkey primary key (name)
 );
+create table if not exists headrace_internal.release (
+    release     text        not null,
+    -- The oldest release whose nodes can run on the schema of this one.
+    oldest_node text        not null,
+    migrated_at timestamptz not null default statement_timestamp(),
+    constraint release_pkey primary key (release)
+);
 -- A function may call another one that is created after it.
 set local check_function_bodies = off;
