@@ -161,6 +161,10 @@ class CorrelatorTopicChanged(Conflict, sqlstate="HR222"):
     """A correlator cannot move to another topic. Create a new correlator for that topic."""
 
 
+class ReservedConsumer(Conflict, sqlstate="HR223"):
+    """The consumer belongs to the rules of a topic or to a correlator. Change these instead: drop or alter the rule or correlator."""
+
+
 class ScheduleExists(Conflict, sqlstate="HR230"):
     """A schedule with this name already exists. Choose another name, or alter the schedule."""
 
