@@ -3,6 +3,8 @@
 -- the consumer then stays, and a later compilation decides. Locks: the consumer row, for update, skip locked.
 create or replace function headrace_internal.unwatch_topic(p_topic_id integer) returns boolean
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_consumer_id integer;
