@@ -43,6 +43,7 @@ __all__ = [
     "PayloadTooLarge",
     "PositionOutOfRange",
     "ProblemsFound",
+    "ReservedConsumer",
     "RuleExists",
     "ScheduleExists",
     "ShardUnavailable",
