@@ -44,7 +44,9 @@ async def test_no_catalog_and_no_session_shows_a_rule_to_other_roles(
     await correlators.compile_once()
     conn.execute("select headrace.publish('cars', 'secret.type', '{\"secret_amount\": 999999}')")
     assert len(sent(conn)) == SHARED_MIN, "the inline rules are at work in this session"
-    functions = "select p.oid::regprocedure from pg_proc p where p.prosrc ilike %s or p.prosrc ~ '98765' or p.proargnames::text ilike %s"
+    functions = (
+        "select p.oid::regprocedure from pg_proc p where p.prosrc ilike %s or p.prosrc ~ '98765' or p.proargnames::text ilike %s"
+    )
     with second.transaction(force_rollback=True):
         second.execute("create role headrace_stranger")
         second.execute("set local role headrace_stranger")
@@ -53,7 +55,9 @@ async def test_no_catalog_and_no_session_shows_a_rule_to_other_roles(
         for table in ("rule_program", "rule_match", "correlator_table", "inline_failure"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege), second.transaction():
                 second.execute(f"select from headrace_internal.{table}")
-    prepared = conn.execute("select p.name from pg_prepared_statements p where p.statement ~ '98765[0-9]|secret_field'").fetchall()
+    prepared = conn.execute(
+        "select p.name from pg_prepared_statements p where p.statement ~ '98765[0-9]|secret_field'"
+    ).fetchall()
     assert prepared == [], "a publisher's session holds no rule"
 
 

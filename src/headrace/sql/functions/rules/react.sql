@@ -41,9 +41,7 @@ begin
     for v_hits in select m.hits from headrace_internal.match_events(p_topic_id, 'after', v_cursor.position, v_upto) m (hits) loop
         firings := firings + headrace_internal.fire(p_topic_id, v_hits);
     end loop;
-    if exists (select from headrace_internal.inline_failure f where f.topic_id = p_topic_id) then
-        firings := firings + headrace_internal.react_late(p_topic_id, v_upto);
-    end if;
+    firings := firings + headrace_internal.react_late(p_topic_id, v_upto);
     perform headrace_internal.place_firings(p_topic_id, v_upto);
     perform headrace.advance(v_cursor.consumer_id, -1, v_upto);
     position := v_upto;

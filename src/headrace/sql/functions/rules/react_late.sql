@@ -13,6 +13,9 @@ declare
     v_hits    headrace_internal.rule_hit[];
     v_firings integer := 0;
 begin
+    if not exists (select from headrace_internal.inline_failure f where f.topic_id = p_topic_id) then
+        return 0;
+    end if;
     select array_agg(l.event_id), min(l.position), max(l.position) into v_events, v_first, v_last
     from (select distinct f.event_id from headrace_internal.inline_failure f where f.topic_id = p_topic_id) f
     join headrace_internal.log l on l.topic_id = p_topic_id and l.event_id = f.event_id and l.position <= p_upto;
