@@ -27,8 +27,10 @@ begin
                 select c.integers, c.numerics, c.texts, c.moments into strict v_integers, v_numerics, v_texts, v_moments
                 from headrace_internal.rule_program c where c.topic_id = %1$s and c.kind = 'inline' and c.checksum = %2$L;
                 select array_agg(f.id order by f.id, f.version_id) as ids, array_agg(f.version_id order by f.id, f.version_id) as versions
-                into v_found from (%3$s) f;
-            $branch$, p.topic_id, p.checksum, p.program), '' order by p.topic_id)
+                into v_found from (%3$s) f
+                -- An event that is in the log already was published again: it is not a new event.
+                where not exists (select from headrace_internal.%4$I l where l.event_id = f.event_id);
+            $branch$, p.topic_id, p.checksum, p.program, 'log_' || p.topic_id), '' order by p.topic_id)
     into v_topics, v_branches
     from headrace_internal.rule_program p where p.kind = 'inline';
     if v_topics is null then
@@ -80,8 +82,6 @@ begin
                 from published p
                 cross join lateral generate_series(width_bucket(p.id - 1, v_found.ids) + 1, width_bucket(p.id, v_found.ids)) i (i)
                 where p.topic_id = v_topic_id
-                    -- An event that is in the log already was published again: it is not a new event.
-                    and not exists (select from headrace_internal.log l where l.topic_id = v_topic_id and l.event_id = p.event_id)
             ) h
             group by h.n / 500
         loop

@@ -1,4 +1,4 @@
-select e.id, m.version_id
+select e.id, e.event_id, m.version_id
     from event e
     cross join lateral (
         select m.version_id, m.integers, m.numerics, m.texts, m.moments
