@@ -193,3 +193,21 @@ async def test_publisher_with_an_old_snapshot_does_not_use_constants_of_another_
         publish(second, "NEW_CAR", {"hp": 200, "price": 5})
     await settle(reactor, conn)
     assert firings(conn) == [("cheap", 1, 1), ("fast", 1, 1)]
+
+
+async def test_open_publisher_delays_the_first_inline_rule_but_no_other_topic(
+    conn: Connection, second: Connection, reactor: RuleEngine
+) -> None:
+    topic(conn, "cars")
+    topic(conn, "boats")
+    write(conn, "first inline", "true", timing="inline")
+    write(conn, "other topic", "true", topic="boats")
+    with second.transaction():
+        publish(second, "NEW_CAR", {})
+        await compile_all(reactor)
+        assert {state.rule.name: state.status for state in list_rules(conn)} == {
+            "first inline": "pending",
+            "other topic": "valid",
+        }
+    await compile_all(reactor)
+    assert {state.status for state in list_rules(conn)} == {"valid"}

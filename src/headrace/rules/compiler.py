@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 
+from psycopg.errors import LockNotAvailable
 from psycopg.rows import class_row
 
 from headrace.core import encode
@@ -34,7 +35,20 @@ class PendingVersion:
 
 
 async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
-    """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were."""
+    """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were.
+
+    0 as well while a publisher's open transaction keeps the trigger of the inline rules from being created: the other topics must
+    not wait for it."""
+    try:
+        return await _compile_topic(conn, topic_id)
+    except LockNotAvailable:
+        logger.warning(
+            "topic %s: its rules wait for an open transaction that has published; the compiler will try again", topic_id
+        )
+        return 0
+
+
+async def _compile_topic(conn: AsyncConnection, topic_id: int) -> int:
     async with conn.transaction():
         row = await (await conn.execute("select headrace_internal.begin_compile(%s)", (topic_id,))).fetchone()
         assert row is not None
