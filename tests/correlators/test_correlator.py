@@ -460,3 +460,17 @@ async def test_classifier_reads_by_position(cars: Connection, correlators: Corre
     cars.execute(f"prepare classify (bigint, bigint) as {row[0]}")
     plan = "\n".join(row[0] for row in cars.execute("explain execute classify (0, 10)").fetchall())
     assert "position_idx" in plan
+
+
+async def test_correlator_activated_while_its_end_is_compiled_misses_no_event(
+    cars: Connection, second: Connection, correlators: CorrelatorEngine
+) -> None:
+    create_correlator(cars, pair(pattern="repeat {push(x) {a}}"))
+    await settle_correlators(correlators, cars)
+    cars.execute("update headrace.correlator set active = false")
+    with second.transaction():
+        second.execute("update headrace.correlator set active = true")
+        await correlators.compile_once()
+    happen(cars, "a:k")
+    await settle_correlators(correlators, cars)
+    assert len(pushed(cars)) == 1
