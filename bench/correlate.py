@@ -34,7 +34,7 @@ select t.topic_id,
 from headrace.topic t, generate_series(1, %(events)s::int) n where t.topic = 'bench'"""
 ROWS = """
 create table public.step as
-select e.key collate "C" as key, e.position, e.symbol from headrace_internal.symbols_{correlator_id}(0, {events}) e;
+select e.key collate "C" as key, e.position, e.symbol from headrace_internal.read_symbols({correlator_id}, 0, {events}) e;
 create function public.steps(p_correlator_id integer) returns bigint
 language plpgsql set max_parallel_workers_per_gather = 0 set work_mem = '256MB' set jit = off as $$
 declare

@@ -243,7 +243,7 @@ async def test_same_definition_again_is_no_version(cars: Connection, correlators
     assert cars.execute("select count(*) from headrace.correlator_version").fetchone() == (1,)
 
 
-async def test_dropped_or_inactive_correlator_leaves_no_consumer_no_keys_and_no_function(
+async def test_dropped_or_inactive_correlator_leaves_no_consumer_no_keys_and_no_table(
     cars: Connection, correlators: CorrelatorEngine
 ) -> None:
     for end in ("update headrace.correlator set active = false", "delete from headrace.correlator"):
@@ -255,7 +255,6 @@ async def test_dropped_or_inactive_correlator_leaves_no_consumer_no_keys_and_no_
         await settle_correlators(correlators, cars)
         for left in (
             "headrace.consumer", "headrace.correlator_instance", "headrace.correlator_table",
-            "pg_proc where proname ~ '^symbols_'",
             "headrace.correlator_version where since_position is not null and until_at is null",
         ):  # fmt: skip
             assert cars.execute(f"select count(*) from {left}").fetchone() == (0,), left
@@ -266,7 +265,7 @@ async def test_dropped_topic_takes_its_correlators_along(cars: Connection, corre
     happen(cars, "a:k")
     await settle_correlators(correlators, cars)
     cars.execute("select headrace.drop_topic('cars', p_force => true)")
-    assert cars.execute("select count(*) from pg_proc where proname ~ '^symbols_'").fetchone() == (0,)
+    assert cars.execute("select count(*) from headrace_internal.correlator_table").fetchone() == (0,)
     assert list_correlators(cars) == []
 
 
@@ -453,13 +452,27 @@ async def test_hostile_text_is_data(database: Target, cars: Connection, correlat
     assert await settle_correlators(correlators, cars) == 1
 
 
-async def test_classifying_is_a_part_of_the_statement_that_calls_it_and_reads_by_position(
-    cars: Connection, correlators: CorrelatorEngine
-) -> None:
-    correlator_id = create_correlator(cars, pair(key="object ->> 'account'", pattern="push(x) {<object ->> 'n' = '1'>}"))
+async def test_classifier_reads_by_position(cars: Connection, correlators: CorrelatorEngine) -> None:
+    create_correlator(cars, pair(key="object ->> 'account'", pattern="push(x) {<object ->> 'n' = '1'>}"))
     happen(cars, "a:k")
     await settle_correlators(correlators, cars)
     cars.execute("set enable_seqscan = off; set enable_bitmapscan = off")
-    plan = cars.execute(f"explain select e.symbol from headrace_internal.symbols_{correlator_id}(0, 10) e").fetchall()
-    told = "\n".join(row[0] for row in plan)
-    assert "Function Scan" not in told and "position_idx" in told
+    row = cars.execute("select classifier from headrace_internal.correlator_table").fetchone()
+    assert row is not None
+    cars.execute(f"prepare classify (bigint, bigint) as {row[0]}")
+    plan = "\n".join(row[0] for row in cars.execute("explain execute classify (0, 10)").fetchall())
+    assert "position_idx" in plan
+
+
+async def test_correlator_activated_while_its_end_is_compiled_misses_no_event(
+    cars: Connection, second: Connection, correlators: CorrelatorEngine
+) -> None:
+    create_correlator(cars, pair(pattern="repeat {push(x) {a}}"))
+    await settle_correlators(correlators, cars)
+    cars.execute("update headrace.correlator set active = false")
+    with second.transaction():
+        second.execute("update headrace.correlator set active = true")
+        await correlators.compile_once()
+    happen(cars, "a:k")
+    await settle_correlators(correlators, cars)
+    assert len(pushed(cars)) == 1

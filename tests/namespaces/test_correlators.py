@@ -63,7 +63,7 @@ async def test_admin_writes_what_the_owner_runs_and_a_stranger_sees_nothing(
     assert names(owner_conn, OPEN_TO_PUBLIC) == [] and names(owner_conn, UNPINNED) == []
     drop_correlator(admin, "pair")
     await settle_correlators(correlators, owner_conn)
-    assert names(owner_conn, "select proname from pg_proc where proname ~ '^symbols_'") == []
+    assert names(owner_conn, "select correlator_id from headrace_internal.correlator_table") == []
 
 
 def test_output_does_not_reach_a_topic_of_another_namespace(owner_conn: Connection, sign_in: SignIn) -> None:

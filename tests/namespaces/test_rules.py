@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 
+from headrace.consume import drop_consumer
+from headrace.core import ReservedConsumer
 from headrace.db import Connection, Target
 from headrace.log import drop_topic
 from headrace.outbox import publish
@@ -13,7 +16,7 @@ from headrace.rules import RuleEngine
 from tests.namespaces.conftest import SignIn
 from tests.namespaces.test_catalog import OPEN_TO_PUBLIC, UNPINNED, names
 from tests.rules.conftest import REMEMBER, reacting
-from tests.rules.steps import compile_all
+from tests.rules.steps import compile_all, settle
 
 RULE = """insert into headrace.rule (rule, topic, event_type, condition, action, timing)
           values (%(timing)s, 'orders', 'placed', '(object -> ''n'')::int > 5', 'NOTIFY', %(timing)s)"""
@@ -55,4 +58,22 @@ async def test_functions_made_for_rules_are_as_closed_as_the_others(
     assert names(owner_conn, UNPINNED) == []
     owner_conn.execute("delete from headrace.schedule where namespace = 'a'")
     drop_topic(admin, "orders", force=True)
-    assert names(owner_conn, "select proname from pg_proc where proname like 'match\\_%'") == []
+    assert names(owner_conn, "select kind from headrace_internal.rule_program") == []
+
+
+async def test_role_that_consumes_does_not_move_or_drop_the_consumer_of_the_rules(
+    owner_conn: Connection, sign_in: SignIn, reactor: RuleEngine
+) -> None:
+    admin, reader = sign_in(a="admin"), sign_in(a="consume")
+    admin.execute(RULE, {"timing": "after"})
+    await compile_all(reactor)
+    row = owner_conn.execute("select consumer_id from headrace.consumer where consumer = 'headrace.rules'").fetchone()
+    assert row is not None
+    with pytest.raises(ReservedConsumer, match="belongs to the rules"):
+        drop_consumer(reader, "orders", "headrace.rules")
+    for call in ("headrace.advance(%s, -1, 1000)", "headrace.claim(%s, 1)", "headrace.fail(%s, -1, 0, 1, 1, 'no')"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(f"select {call}", row)
+    publish(admin, "orders", "placed", {"n": 9})
+    await settle(reactor, owner_conn)
+    assert owner_conn.execute("select count(*) from public.sent").fetchone() == (1,)

@@ -134,7 +134,7 @@ async def test_topic_without_rules_has_no_consumer(cars: Connection, reactor: Ru
     await compile_all(reactor)
     assert await reactor.watched() == []
     assert cars.execute("select count(*) from headrace.consumer").fetchone() == (0,)
-    assert cars.execute("select to_regproc('headrace_internal.match_1')").fetchone() == (None,)
+    assert cars.execute("select count(*) from headrace_internal.rule_program").fetchone() == (0,)
 
 
 async def test_topic_can_be_dropped_with_its_rules(cars: Connection, reactor: RuleEngine) -> None:
@@ -142,7 +142,7 @@ async def test_topic_can_be_dropped_with_its_rules(cars: Connection, reactor: Ru
     write(cars, "within", "true", timing="inline")
     await compile_all(reactor)
     cars.execute("select headrace.drop_topic('cars', true)")
-    assert cars.execute("select to_regproc('headrace_internal.match_1')").fetchone() == (None,)
+    assert cars.execute("select count(*) from headrace_internal.rule_program").fetchone() == (0,)
     topic(cars, "boats")
     write(cars, "all", "true", topic="boats")
     publish(cars, "NEW_CAR", {}, topic="boats")

@@ -7,7 +7,6 @@ import asyncio
 import psycopg
 import pytest
 
-from headrace.consume import seek_consumer
 from headrace.db import Connection, Target
 from headrace.rules import RuleEngine
 from tests.builders import drain, topic
@@ -73,7 +72,7 @@ async def test_locked_cursor_is_skipped(hundred: Connection, second: Connection)
 
 async def test_replayed_events_do_not_fire_again(hundred: Connection, reactor: RuleEngine) -> None:
     await settle(reactor, hundred)
-    seek_consumer(hundred, "cars", "headrace.rules", "earliest")
+    hundred.execute("update headrace_internal.cursor set position = 0")
     assert await settle(reactor, hundred) == 0
     assert_once_each(hundred)
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.db import Connection
 from headrace.rules import RuleEngine
-from headrace.rules.match_functions import SHARED_MIN
+from headrace.rules.programs import SHARED_MIN
 from tests.builders import drain, topic
 
 from .steps import compile_all, firings, publish, sent, settle, write

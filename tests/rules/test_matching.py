@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from headrace.db import Connection, Server, Target, connect
 from headrace.lang.condition import Condition, Node, Sample, jsonb_text, to_python
 from headrace.rules import RuleEngine
-from headrace.rules.match_functions import SHARED_MIN
+from headrace.rules.programs import SHARED_MIN
 from tests.builders import topic
 from tests.examples import examples
 from tests.lang.condition.strategies import conditions, events
@@ -66,7 +66,7 @@ def test_firings_are_what_python_computes(
         if subject.type == type and to_python(condition)(subject) is True
     }
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("headrace.rules.match_functions.SHARED_MIN", shared_min)
+        patched.setattr("headrace.rules.programs.SHARED_MIN", shared_min)
         patched.setattr("headrace.rules.compiler.SHARED_MIN", shared_min)
         assert asyncio.run(fired(shared, texts, subjects)) == expected
 
@@ -104,12 +104,12 @@ async def test_rules_of_one_shape_share_a_join(conn: Connection, reactor: RuleEn
     assert conn.execute("select count(*) from headrace_internal.rule_shape").fetchone() == (1,)
 
 
-async def test_new_constants_do_not_change_the_function(conn: Connection, reactor: RuleEngine) -> None:
+async def test_new_constants_do_not_change_the_program(conn: Connection, reactor: RuleEngine) -> None:
     topic(conn, "cars")
     for number in range(SHARED_MIN):
         write(conn, f"r{number}", f"(object -> 'hp')::int > {number}")
     await compile_all(reactor)
-    written = "select xmin::text, oid from pg_proc where proname like 'match\\_%%'"
+    written = "select checksum from headrace_internal.rule_program"
     before = conn.execute(written).fetchall()
     write(conn, "one more", "(object -> 'hp')::int > 100")
     await compile_all(reactor)
@@ -135,7 +135,7 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
         conn.execute("select headrace.publish('cars', 'NEW_CAR', %s)", (Jsonb({"model": f"r{number + 100}", "hp": 1001}),))
     conn.execute("select headrace.sequence()")
     before = reads(conn)
-    found = conn.execute("select count(*) from headrace_internal.match_1(0, 100)").fetchone()
+    found = conn.execute("select sum(cardinality(m)) from headrace_internal.match_events(1, 'after', 0, 100) m").fetchone()
     scanned, by_index = (after - earlier for after, earlier in zip(reads(conn), before, strict=True))
     assert found == (100,)
     assert scanned == 0

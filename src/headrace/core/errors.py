@@ -45,6 +45,7 @@ __all__ = [
     "PayloadTooLarge",
     "PositionOutOfRange",
     "ProblemsFound",
+    "ReservedConsumer",
     "RuleExists",
     "ScheduleExists",
     "SchemaTooNew",
@@ -172,6 +173,10 @@ class CorrelatorExists(Conflict, sqlstate="HR221"):
 
 class CorrelatorTopicChanged(Conflict, sqlstate="HR222"):
     """A correlator cannot move to another topic. Create a new correlator for that topic."""
+
+
+class ReservedConsumer(Conflict, sqlstate="HR223"):
+    """The consumer belongs to the rules of a topic or to a correlator. Change these instead: drop or alter the rule or correlator."""
 
 
 class ScheduleExists(Conflict, sqlstate="HR230"):

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
-from headrace.correlators.symbols import symbols_name
 from headrace.db import AsyncConnection, Unit, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import TICKS_MAX, Batch, Instance, Table, from_json
@@ -123,8 +121,8 @@ class Stepper:
 
 async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: Batch, after: int, upto: int) -> int:
     """Steps the events after a position up to another; returns the position that it reached."""
-    read = sql.SQL(query("correlators/read_symbols")).format(function=sql.Identifier(symbols_name(watched.correlator_id)))
-    events = await (await conn.execute(read, {"after": after, "upto": upto})).fetchall()
+    statement = "select position, key, symbol, symbols, appended_at from headrace_internal.read_symbols(%s, %s, %s)"
+    events = await (await conn.execute(statement, (watched.correlator_id, after, upto))).fetchall()
     parameters = {"correlator_id": watched.correlator_id, "keys": list(dict.fromkeys(event[1] for event in events))}
     rows = await (await conn.execute(query("correlators/read_instances"), parameters)).fetchall()
     batch.load(instance_of(row) for row in rows)

@@ -16,7 +16,7 @@ from headrace.correlators.analysis_process import analyse
 from headrace.correlators.correlator import KeyEffect, map_states
 from headrace.correlators.feedback import CorrelatorRow, feedback, links_in, links_of
 from headrace.correlators.instances import array_literal
-from headrace.correlators.symbols import symbols_body, symbols_function
+from headrace.correlators.symbols import classifier_of
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import Budget, SimpleTable, StateMapping, Table, compile, from_json, parse, to_json
@@ -68,6 +68,9 @@ async def compile_correlator(conn: AsyncConnection, correlator_id: int) -> int:
             await _mark(conn, version, compiled[version.version_id])
         if versions:
             await _activate(conn, correlator_id, versions[-1], compiled[versions[-1].version_id], position)
+        else:
+            # It kept its consumer because a transaction was open when it was deactivated.
+            await conn.execute("select headrace_internal.unwatch_correlator(%s)", (correlator_id,))
     return len(versions)
 
 
@@ -125,6 +128,10 @@ async def _activate(
 ) -> None:
     if compiled.table and version.active:
         compiled = await _without_feedback(conn, version, compiled)
+    classifier = ""
+    if compiled.table:
+        classifier = classifier_of(version.topic_id, version.key, compiled.table)
+        compiled = await _accepted(conn, compiled, classifier)
     if not version.active or position is None:
         await _mark(conn, version, compiled)
         await conn.execute("select headrace_internal.retire_correlator(%s, %s)", (correlator_id, position))
@@ -133,12 +140,16 @@ async def _activate(
         await conn.execute("select headrace_internal.halt_correlator(%s, %s)", (correlator_id, position))
     else:
         effect = await _carry_keys(conn, correlator_id, version, compiled.table)
-        body = symbols_body(version.topic_id, version.key, compiled.table)
-        await conn.execute(symbols_function(correlator_id, body))
-        program = encode(program_of(compiled.table))
+        program = encode(program_of(compiled.table) | {"classifier": classifier})
         parameters = (version.version_id, position, compiled.table.pattern, compiled.warning, program)
         statement = "select headrace_internal.start_correlator(%s, %s, %s, %s, %s::jsonb, %s, %s)"
         await conn.execute(statement, (*parameters, effect.carried, effect.restarted))
+
+
+async def _accepted(conn: AsyncConnection, compiled: Compiled, classifier: str) -> Compiled:
+    """An error if the server rejects the classifier: the correlator must not fail on its first batch."""
+    row = await (await conn.execute("select headrace_internal.check_program('classifier', %s)", (classifier,))).fetchone()
+    return compiled if row is None or row[0] is None else Compiled(error=f"the server rejects its program: {row[0]}")
 
 
 async def _without_feedback(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> Compiled:
@@ -146,7 +157,7 @@ async def _without_feedback(conn: AsyncConnection, version: PendingVersion, comp
     if version.allow_feedback or not any("event" in output for output in version.outputs.values()):
         return compiled
     # One compiler at a time: two that each compile one half of a loop would not see it.
-    await conn.execute("select headrace_internal.take_lock('feedback')")
+    await conn.execute("select headrace_internal.lock_feedback()")
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
     try:

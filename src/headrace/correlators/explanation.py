@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.correlators.correlator import get_correlator
-from headrace.correlators.instances import moment_at, read_instances
+from headrace.correlators.instances import instance_of, moment_at
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import (
@@ -51,12 +51,12 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
     parameters = {"correlator": name, "namespace": namespace, "correlator_id": correlator.correlator_id, "key": key}
     with map_database_errors(), conn.transaction():
         row = conn.execute(query("correlators/running_table"), parameters).fetchone()
-        instances = read_instances(conn, correlator.correlator_id, [key])
+        instance_row = conn.execute(query("correlators/key_instance"), parameters).fetchone()
         moment, pushed = conn.execute(query("correlators/key_pushed"), parameters).fetchone() or (None, 0)
     if row is None or moment is None:
         return None
     table, now = from_json(row[0]), micros_of(moment)
-    instance = instances[0] if instances else None
+    instance = instance_of(instance_row) if instance_row else None
     state = instance.state if instance else start_state(table, now)
     try:
         shortest = shortest_to_output(table, state, now=now)

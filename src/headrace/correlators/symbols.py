@@ -1,6 +1,6 @@
-"""Generates the SQL function that classifies a correlator's events: position, key and symbol of each.
+"""Generates the SQL that classifies a correlator's events: position, key and symbol of each.
 
-Owns: headrace_internal.symbols_<correlator_id>. Promises: the function extracts every field of an event once."""
+Promises: the statement extracts every field of an event once, and consists of our own trees and names only."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ from headrace.db import query
 from headrace.lang.ecl import POSTGRES, Table, condition_fields, key_to_sql, symbols_to_sql
 
 
-def symbols_name(correlator_id: int) -> str:
-    return f"symbols_{correlator_id}"
-
-
-def symbols_function(correlator_id: int, body: str) -> sql.Composed:
-    """The statement that creates the classifying function of a correlator."""
-    function = sql.Identifier(symbols_name(correlator_id))
-    return sql.SQL(query("correlators/symbols_function")).format(function=function, body=sql.Literal(body))
-
-
-def symbols_body(topic_id: int, key: str | None, table: Table) -> str:
-    """The body of the function: one symbol per event for one alphabet, an array of them for several."""
+def classifier_of(topic_id: int, key: str | None, table: Table) -> str:
+    """The classifier of the events after position $1 up to $2: one symbol per event for one alphabet, an array of them for several."""
     names = {field: f"f{number}" for number, field in enumerate(condition_fields(table), 1)}
     columns = {field: f"e.{name}" for field, name in names.items()}
     symbols = symbols_to_sql(table, POSTGRES, columns, owner="e." if columns else "")

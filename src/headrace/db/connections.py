@@ -188,9 +188,10 @@ async def connect_async(target: Target) -> AsyncConnection:
 
 def _loop_target(target: Target) -> Target:
     """The database with the session settings of a loop, as options of the connection: they win over those of role and database."""
-    given = conninfo_to_dict(target.dsn).get("options") or os.environ.get("PGOPTIONS", "")
+    parts = read_dsn(target.dsn, target.name)
+    own = parts.get("options") or os.environ.get("PGOPTIONS", "")
     limits, session = (" ".join(f"-c {name}={value}" for name, value in part.items()) for part in (_LOOP_LIMITS, _LOOP_SESSION))
-    return Target(target.name, make_conninfo(target.dsn, options=f"{limits} {given} {session}"))
+    return Target(target.name, make_conninfo("", **{**parts, "options": f"{limits} {own} {session}"}))
 
 
 def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:

@@ -8,29 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 
+from psycopg.errors import LockNotAvailable
 from psycopg.rows import class_row
 
 from headrace.core import encode
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import ConditionError, parameterize, parse
-from headrace.rules.match_functions import (
-    SHARED_MIN,
-    ActiveVersion,
-    inline_body,
-    inline_function,
-    match_body,
-    match_function,
-    match_name,
-    separate_unreadable,
-)
+from headrace.rules.programs import SHARED_MIN, ActiveVersion, Parameters, Program, inline_program, match_program
 
 logger = logging.getLogger(__name__)
 
 VERSIONS_MAX = 500
 """Versions compiled in one transaction: no rule of the topic can change meanwhile."""
-# Below the server's deadlock timeout (1 s): a compiler that blocks a publisher gives up and tries again.
-INLINE_LOCK_MS = 500
 
 
 @dataclass(frozen=True)
@@ -43,18 +35,29 @@ class PendingVersion:
 
 
 async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
-    """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were."""
+    """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were.
+
+    0 as well while a publisher's open transaction keeps the trigger of the inline rules from being created: the other topics must
+    not wait for it."""
+    try:
+        return await _compile_topic(conn, topic_id)
+    except LockNotAvailable:
+        logger.warning(
+            "topic %s: its rules wait for an open transaction that has published; the compiler will try again", topic_id
+        )
+        return 0
+
+
+async def _compile_topic(conn: AsyncConnection, topic_id: int) -> int:
     async with conn.transaction():
         row = await (await conn.execute("select headrace_internal.begin_compile(%s)", (topic_id,))).fetchone()
         assert row is not None
         async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:
             parameters = {"topic_id": topic_id, "limit": VERSIONS_MAX}
             pending = await (await cursor.execute(query("rules/pending_versions"), parameters)).fetchall()
-        await conn.execute(query("rules/clear_unreadable"), {"topic_id": topic_id})
         compiled = encode([compile_version(version) for version in pending])
         await conn.execute("select headrace_internal.take_effect(%s, %s, %s::jsonb)", (topic_id, row[0], compiled))
-        await _write_match(conn, topic_id)
-        await _write_inline(conn)
+        await _write_programs(conn, topic_id, row[0])
         await conn.execute("select headrace_internal.unwatch_topic(%s)", (topic_id,))
     await conn.execute("select headrace_internal.show_status()")
     return len(pending)
@@ -83,48 +86,73 @@ def compile_version(version: PendingVersion) -> dict[str, str | int | None | Seq
     }
 
 
-async def _active_versions(conn: AsyncConnection, timing: str, topic_id: int | None) -> list[ActiveVersion]:
+async def _write_programs(conn: AsyncConnection, topic_id: int, position: int) -> None:
+    """Writes the topic's programs from its active versions."""
+    after = await _checked_versions(conn, topic_id, "after", position)
+    await _write(conn, topic_id, "after", match_program(topic_id, after) if after else None)
+    inline = await _checked_versions(conn, topic_id, "inline", position)
+    await _write(conn, topic_id, "late", match_program(topic_id, inline) if inline else None)
+    changed = await _write(conn, topic_id, "inline", inline_program(topic_id, inline) if inline else None)
+    await conn.execute("select headrace_internal.write_inline(%s)", (changed,))
+
+
+async def _checked_versions(conn: AsyncConnection, topic_id: int, timing: str, position: int) -> list[ActiveVersion]:
+    """The active versions of a topic whose program the server accepts; the others are marked invalid."""
+    build = inline_program if timing == "inline" else match_program
+    versions: list[ActiveVersion] = []
+    for version in await _active_versions(conn, topic_id, timing):
+        error = _canonical_error(version)
+        if error is None:
+            versions.append(version)
+        else:
+            await _invalidate(conn, version, error, position)
+    if not versions or await _program_error(conn, timing, build(topic_id, versions)) is None:
+        return versions
+    accepted: list[ActiveVersion] = []
+    for _, group in groupby(versions, key=attrgetter("shape_id")):
+        of_shape = list(group)
+        error = await _program_error(conn, timing, build(topic_id, of_shape))
+        if error is None:
+            accepted.extend(of_shape)
+        else:
+            logger.error("the server rejects the program of rule version %s: %s", of_shape[0].version_id, error)
+            await _invalidate(conn, of_shape[0], f"the server rejects its program: {error}", position, same_shape=True)
+    return accepted
+
+
+def _canonical_error(version: ActiveVersion) -> str | None:
+    try:
+        _ = version.condition
+    except Exception as error:
+        # Stored by us, so a bug or a damaged row: this rule is marked, and the others go on.
+        logger.exception("the stored condition of rule version %s cannot be read", version.version_id)
+        return f"its stored condition cannot be read ({type(error).__name__}: {error}); write the rule again"
+    return None
+
+
+async def _active_versions(conn: AsyncConnection, topic_id: int, timing: str) -> list[ActiveVersion]:
     async with conn.cursor(row_factory=class_row(ActiveVersion)) as cursor:
         parameters = {"timing": timing, "topic_id": topic_id, "limit": SHARED_MIN}
-        versions = await (await cursor.execute(query("rules/shapes"), parameters)).fetchall()
-    readable, errors = separate_unreadable(versions)
-    for version_id, error in errors.items():
-        logger.error("rule version %s cannot be evaluated: %s", version_id, error)
-        await conn.execute(query("rules/record_unreadable"), {"version_id": version_id, "error": error})
-    return readable
+        return await (await cursor.execute(query("rules/shapes"), parameters)).fetchall()
 
 
-async def _current_body(conn: AsyncConnection, signature: str) -> str | None:
-    """The body of a generated function, or None."""
-    row = await (await conn.execute("select p.prosrc from pg_proc p where p.oid = to_regprocedure(%s)", (signature,))).fetchone()
+async def _program_error(conn: AsyncConnection, timing: str, program: Program) -> str | None:
+    statement = "select headrace_internal.check_program(%s, %s)"
+    row = await (await conn.execute(statement, (timing, program.text))).fetchone()
     return row[0] if row else None
 
 
-async def _write_match(conn: AsyncConnection, topic_id: int) -> None:
-    current = await _current_body(conn, f"headrace_internal.{match_name(topic_id)}(bigint, bigint)")
-    versions = await _active_versions(conn, "after", topic_id)
-    if versions and (body := match_body(topic_id, versions)) != current:
-        await conn.execute(match_function(topic_id, body))
-    elif not versions and current is not None:
-        await conn.execute("select headrace_internal.drop_match(%s)", (topic_id,))
+async def _invalidate(
+    conn: AsyncConnection, version: ActiveVersion, error: str, position: int, *, same_shape: bool = False
+) -> None:
+    parameters = ([version.version_id], error, position, same_shape)
+    await conn.execute("select headrace_internal.invalidate_versions(%s, %s, %s, %s)", parameters)
 
 
-async def _write_inline(conn: AsyncConnection) -> None:
-    """The inline rules of all topics share one trigger, so compilers of two topics take turns here."""
-    current, versions = await _inline_rules(conn)
-    if (inline_body(versions) if versions else None) == current:
-        return
-    await conn.execute("select headrace_internal.take_lock('inline rules')")
-    await conn.execute("select set_config('lock_timeout', %s, true)", (f"{INLINE_LOCK_MS}ms",))
-    current, versions = await _inline_rules(conn)
-    if not versions:
-        await conn.execute(query("rules/drop_inline"))
-        return
-    await conn.execute(inline_function(inline_body(versions)))
-    if current is None:
-        await conn.execute(query("rules/inline_trigger"))
-
-
-async def _inline_rules(conn: AsyncConnection) -> tuple[str | None, list[ActiveVersion]]:
-    current = await _current_body(conn, "headrace_internal.react_inline()")
-    return current, await _active_versions(conn, "inline", None)
+async def _write(conn: AsyncConnection, topic_id: int, kind: str, program: Program | None) -> bool:
+    """True if the program has changed."""
+    parameters: dict[str, object] = {"topic_id": topic_id, "kind": kind, "checksum": None, "program": None} | asdict(Parameters())
+    if program:
+        parameters |= {"checksum": program.checksum, "program": program.text} | asdict(program.parameters)
+    row = await (await conn.execute(query("rules/write_program"), parameters)).fetchone()
+    return bool(row and row[0])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.core import Invalid
-from headrace.correlators.symbols import symbols_body
+from headrace.correlators.symbols import classifier_of
 from headrace.db import Connection
 from headrace.lang.ecl import POSTGRES, SPARK, compile, key_to_sql, parse
 from headrace.lang.ecl.symbol_sql import KEY_BYTES_MAX
@@ -44,7 +44,7 @@ def is_accepted(build: Any) -> bool:
     ids=lambda value: str(value)[:24],
 )
 def test_both_engines_accept_and_reject_the_same_keys(key: str, valid: bool) -> None:
-    assert is_accepted(lambda: symbols_body(1, key, TABLE)) is valid
+    assert is_accepted(lambda: classifier_of(1, key, TABLE)) is valid
     assert is_accepted(lambda: build_classifier(CorrelatorSpec(name="c", pattern="push(x) {a}", key=key))) is valid
 
 

@@ -129,6 +129,34 @@ create table headrace_internal.rule_match (
 );
 create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key);
 
+-- Programs: the SQL that evaluates the rules of a topic, printed from our own trees. Here, and not in functions, because every role
+-- may read the text of a function. Kinds: 'after' runs on a batch of the log; 'inline' runs in the publisher's transaction, and its
+-- text has no constants and no field names, which are in the arrays; 'late' runs inline rules on events of the log whose inline
+-- evaluation failed.
+create table headrace_internal.rule_program (
+    topic_id integer not null,
+    kind     text    not null,
+    -- Of the whole program; part of the name under which a session has prepared it.
+    checksum text    not null,
+    program  text    not null,
+    integers bigint[] not null,
+    numerics numeric[] not null,
+    texts    text[]  not null,
+    moments  timestamptz[] not null,
+    constraint rule_program_pkey primary key (topic_id, kind),
+    constraint rule_program_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
+    constraint rule_program_kind_known check (kind in ('after', 'inline', 'late'))
+);
+
+-- Events whose inline evaluation failed: their inline rules are evaluated after the log, by headrace_internal.react_late.
+create table headrace_internal.inline_failure (
+    topic_id  integer     not null,
+    event_id  uuid        not null,
+    error     text        not null,
+    failed_at timestamptz not null default headrace.clock()
+);
+create index inline_failure_topic on headrace_internal.inline_failure (topic_id);
+
 -- Firings: which version fired on which event, with which action. An inline firing gets its position when the rules'
 -- cursor reaches the event. Kept as long as the event: headrace_internal.forget_lineage.
 create table headrace_internal.firing (

@@ -94,6 +94,9 @@ create table headrace_internal.correlator_table (
     version_id  bigint     not null,
     consumer_id integer    not null,
     compiled    text       not null,
+    -- The SQL that gives every event after position $1 up to $2 its key and symbol, printed from our own trees. Here, and not in a
+    -- function, because every role may read the text of a function.
+    classifier  text       not null,
     -- One automaton without timers: headrace_internal.correlate steps it.
     simple      boolean    not null,
     -- The newest version is invalid: keys keep their state until there is a valid one.

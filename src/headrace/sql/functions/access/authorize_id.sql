@@ -18,6 +18,11 @@ begin
             select t.namespace from headrace_internal.dead_letter d
             join headrace_internal.consumer c on c.consumer_id = d.consumer_id
             join headrace_internal.topic t on t.topic_id = c.topic_id where d.dead_letter_id = p_id) end;
+    -- The consumers of rules and correlators belong to these, whose administrators alone may touch them.
+    if p_kind = 'consumer' and exists (
+            select from headrace_internal.consumer c where c.consumer_id = p_id and c.consumer like 'headrace.%') then
+        p_level := 'admin';
+    end if;
     if v_namespace is null or not headrace_internal.holds_level(p_caller, p_level, v_namespace) then
         raise exception 'permission denied for % %', p_kind, p_id
             using errcode = '42501', hint = format('It takes the level %s in its namespace: see headrace.grant_namespace.', p_level);

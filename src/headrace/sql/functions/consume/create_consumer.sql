@@ -1,5 +1,6 @@
 -- Creates a consumer, or changes the policy of an existing one; returns its id. The cursors of a new one start at p_start:
--- 'earliest' or 'latest'. An existing one keeps its positions; another order (partition, topic) is rejected (HR202).
+-- 'earliest' or 'latest'. An existing one keeps its positions; another order (partition, topic) is rejected (HR202),
+-- and so is a name that starts with "headrace." (HR223).
 -- Locks: the topic row, so that 'latest' is a definite position.
 create or replace function headrace.create_consumer(
     p_topic          text,
@@ -24,6 +25,7 @@ declare
     v_consumer  record;
     v_position  bigint;
 begin
+    perform headrace_internal.refuse_reserved_consumer(p_consumer);
     if p_start not in ('earliest', 'latest') then
         raise exception 'a consumer starts at "earliest" or "latest", not at "%"', p_start using errcode = 'HR300';
     end if;

@@ -1,5 +1,6 @@
 -- Moves all cursors of a consumer to a target and returns, per partition, from where to where and the number of events: events > 0
 -- will be handled again, events < 0 will be skipped. With p_preview nothing moves.
+-- A consumer of rules or of a correlator does not move (HR223): its state moves only with its events.
 -- Clears a stop, a pending retry and its error. Locks: the consumer's cursors, so it waits for running handlers.
 create or replace function headrace.seek(
     p_topic     text,
@@ -20,11 +21,8 @@ declare
     v_topic_id    integer := headrace.topic_id(p_topic, v_namespace);
     v_to          bigint := headrace.seek_position(v_topic_id, p_target);
 begin
-    if p_consumer like 'headrace.correlator.%' and not p_preview then
-        raise exception 'consumer "%" belongs to a correlator and moves only with its keys', p_consumer
-            using errcode = 'HR200', hint = 'To start again: update headrace.correlator set restart = true.';
-    end if;
     if not p_preview then
+        perform headrace_internal.refuse_reserved_consumer(p_consumer);
         perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;
     return query

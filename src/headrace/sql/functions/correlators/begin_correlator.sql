@@ -3,6 +3,8 @@
 -- Locks: the cursor row; it waits for a running batch.
 create or replace function headrace_internal.begin_correlator(p_correlator_id integer) returns bigint
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_position bigint;

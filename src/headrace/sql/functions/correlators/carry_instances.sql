@@ -3,6 +3,8 @@
 create or replace function headrace_internal.carry_instances(p_correlator_id integer, p_old text[], p_new text[], p_timers integer[])
 returns table (carried bigint, restarted bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     select count(*) into restarted from headrace_internal.correlator_instance i where i.correlator_id = p_correlator_id;

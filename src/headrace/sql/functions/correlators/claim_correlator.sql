@@ -5,6 +5,8 @@
 create or replace function headrace_internal.claim_correlator(p_correlator_id integer, p_max integer)
 returns table (consumer_id integer, topic_id integer, version_id bigint, from_position bigint, upto bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

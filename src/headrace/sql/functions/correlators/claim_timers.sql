@@ -4,6 +4,8 @@
 create or replace function headrace_internal.claim_timers(p_correlator_id integer, p_settled timestamptz, p_engine text default 'database')
 returns table (version_id bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -6,6 +6,8 @@
 create or replace function headrace_internal.correlate(p_correlator_id integer, p_max integer default 100000)
 returns table (events bigint, outputs bigint, "position" bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashagg = off
@@ -25,7 +27,7 @@ begin
     if not found then
         return;
     end if;
-    select t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
+    select t.classifier, t.symbols, t.idle, t.rows, t.marks, t.tokens, v.evidence_max, v.forget_after is not null as forgets into v_table
     from headrace_internal.correlator_table t
     join headrace_internal.correlator_version v on v.version_id = t.version_id
     where t.correlator_id = p_correlator_id and t.simple;
@@ -39,22 +41,22 @@ begin
     execute format($statement$
         with stepped as (
             select e.key, e.position, e.appended_at,
-                headrace_internal.run_cells($1, e.start, e.symbol) over (partition by e.key order by e.position) as cell
+                headrace_internal.run_cells($3, e.start, e.symbol) over (partition by e.key order by e.position) as cell
             from (
                 select e.key, e.position, e.appended_at, e.symbol,
                     case when row_number() over (partition by e.key order by e.position) = 1 then coalesce((
-                        select i.units[1] * $3 from headrace_internal.correlator_instance i where i.correlator_id = $4 and i.key = e.key), 0)
+                        select i.units[1] * $5 from headrace_internal.correlator_instance i where i.correlator_id = $6 and i.key = e.key), 0)
                     end as start
                 from (
                     -- By code point: sorting by a language's rules takes twice as long.
                     select e.key collate "C" as key, e.position, e.appended_at, e.symbol
-                    from headrace_internal.%1$I($5, $6) e
+                    from (%s) e
                     -- What cannot move any state is not sorted either; but it counts where keys are forgotten.
                     where e.key is not null and ($8 or e.symbol <> all ($7))
                 ) e
             ) e
         ), marked as (
-            select s.key, s.position, s.appended_at, s.position * 1048576 + s.cell as place, ($2)[s.cell + 1] as mark from stepped s
+            select s.key, s.position, s.appended_at, s.position * 1048576 + s.cell as place, ($4)[s.cell + 1] as mark from stepped s
         ), by_key as (
             select m.key, max(m.place) as last, min(m.appended_at) as started_at, max(m.appended_at) as seen_at,
                 array_agg(m.position) filter (where m.mark & 1 <> 0) as moved,
@@ -67,12 +69,12 @@ begin
             from by_key k
             left join lateral (
                 select i.evidence, i.evidence_total from headrace_internal.correlator_instance i
-                where i.correlator_id = $4 and i.key = k.key offset 0
+                where i.correlator_id = $6 and i.key = k.key offset 0
             ) i on true
             where k.moved is not null or $8
         ), kept as (
             insert into headrace_internal.correlator_instance (correlator_id, key, units, started_at, seen_at, evidence, evidence_total)
-            select $4, k.key, array[($1)[(k.last & 1048575) + 1] / $3], k.started_at, k.seen_at, headrace_internal.newest(e.evidence, $9),
+            select $6, k.key, array[($3)[(k.last & 1048575) + 1] / $5], k.started_at, k.seen_at, headrace_internal.newest(e.evidence, $9),
                 cardinality(e.evidence) + case when k.starts is null then k.evidence_total - cardinality(k.evidence) else 0 end
             from changed_keys k
             cross join lateral (
@@ -99,12 +101,12 @@ begin
                 select case when f.began = 0 then k.evidence || k.moved[:width_bucket(f.place >> 20, k.moved)]
                     else k.moved[width_bucket(k.starts[f.began], k.moved) + 1:width_bucket(f.place >> 20, k.moved)] end as evidence
             ) e
-            cross join lateral jsonb_array_elements_text($10 -> (($2)[(f.place & 1048575) + 1] >> 2)) with ordinality t (token, n)
+            cross join lateral jsonb_array_elements_text($10 -> (($4)[(f.place & 1048575) + 1] >> 2)) with ordinality t (token, n)
             where k.fired is not null
         ) o
-    $statement$, 'symbols_' || p_correlator_id)
+    $statement$, v_table.classifier)
     into v_out
-    using v_rows, v_marks, v_table.symbols, p_correlator_id, v_claim.from_position, v_claim.upto, v_table.idle, v_table.forgets,
+    using v_claim.from_position, v_claim.upto, v_rows, v_marks, v_table.symbols, p_correlator_id, v_table.idle, v_table.forgets,
         v_table.evidence_max, v_table.tokens;
     outputs := 0;
     if v_out.keys is not null then

@@ -16,6 +16,8 @@ create or replace function headrace_internal.deliver_correlations(
     p_totals     integer[]
 ) returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$

@@ -6,6 +6,8 @@
 -- delete, the cursor row, no key update, skip locked: a correlator with a running batch is left for the next call.
 create or replace function headrace_internal.forget_instances(p_max integer default 100000) returns bigint
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$

@@ -4,6 +4,8 @@
 -- Call it in a transaction of its own. Locks: the topic row, no key update, skip locked.
 create or replace function headrace_internal.settle_time(p_topic_id integer) returns timestamptz
 language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
     update headrace_internal.topic t set timers_to = greatest(t.timers_to, headrace.log_clock(t.topic_id))
     where t.topic_id in (select s.topic_id from headrace_internal.topic s where s.topic_id = p_topic_id for no key update skip locked)

@@ -2,6 +2,8 @@
 -- Locks: correlator rows, no key update, skip locked. Index: correlator_pending.
 create or replace function headrace_internal.show_correlator_status() returns integer
 language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
     with shown as (
         update headrace_internal.correlator c

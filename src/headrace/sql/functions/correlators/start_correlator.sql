@@ -1,5 +1,5 @@
 -- Activates a compiled version after a position, in the transaction that began the compilation.
--- p_table: {compiled, simple, symbols, rows, marks, idle, tokens}.
+-- p_table: {compiled, classifier, simple, symbols, rows, marks, idle, tokens}.
 create or replace function headrace_internal.start_correlator(
     p_version_id bigint,
     p_position   bigint,
@@ -10,6 +10,8 @@ create or replace function headrace_internal.start_correlator(
     p_restarted  bigint
 ) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_version record;
@@ -22,14 +24,15 @@ begin
         since_at = headrace.clock(), carried = p_carried, restarted = p_restarted
     where v.version_id = p_version_id;
     insert into headrace_internal.correlator_table
-        (correlator_id, version_id, consumer_id, compiled, simple, symbols, rows, marks, idle, tokens)
-    select v_version.correlator_id, p_version_id, c.consumer_id, t.compiled, t.simple, t.symbols, t.rows, t.marks, t.idle, t.tokens
+        (correlator_id, version_id, consumer_id, compiled, classifier, simple, symbols, rows, marks, idle, tokens)
+    select v_version.correlator_id, p_version_id, c.consumer_id, t.compiled, t.classifier, t.simple, t.symbols, t.rows, t.marks, t.idle, t.tokens
     from headrace_internal.consumer c
-    cross join jsonb_to_record(p_table) t (compiled text, simple boolean, symbols integer, rows integer[], marks integer[],
+    cross join jsonb_to_record(p_table) t (compiled text, classifier text, simple boolean, symbols integer, rows integer[], marks integer[],
         idle integer[], tokens jsonb)
     where c.topic_id = v_version.topic_id and c.consumer = 'headrace.correlator.' || v_version.correlator
     on conflict on constraint correlator_table_pkey do update
-    set version_id = excluded.version_id, consumer_id = excluded.consumer_id, compiled = excluded.compiled, simple = excluded.simple,
+    set version_id = excluded.version_id, consumer_id = excluded.consumer_id, compiled = excluded.compiled,
+        classifier = excluded.classifier, simple = excluded.simple,
         halted = false, symbols = excluded.symbols, rows = excluded.rows, marks = excluded.marks, idle = excluded.idle,
         tokens = excluded.tokens;
 end

@@ -12,6 +12,8 @@ create or replace function headrace_internal.write_instances(
     p_totals     integer[]
 ) returns void
 language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
     insert into headrace_internal.correlator_instance
         (correlator_id, key, units, deadlines, deadline, started_at, seen_at, evidence, evidence_total)

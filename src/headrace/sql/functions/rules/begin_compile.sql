@@ -2,6 +2,8 @@
 -- and returns its position, after which the new versions start. Locks: the cursor row; it waits for a running batch.
 create or replace function headrace_internal.begin_compile(p_topic_id integer) returns bigint
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_position bigint;

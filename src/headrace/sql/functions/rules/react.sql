@@ -2,10 +2,12 @@
 -- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the topic runs
 -- on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
 -- rule is active.
--- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also the match function.
+-- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also match_events.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
 returns table (events integer, firings integer, "position" bigint)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
@@ -36,18 +38,10 @@ begin
         return;
     end if;
     firings := 0;
-    if to_regprocedure(format('headrace_internal.%I(bigint, bigint)', 'match_' || p_topic_id)) is not null then
-        -- In pieces: an array ends at 1 GB, and a payload may have 1 MB.
-        for v_hits in execute format(
-            'select array_agg(h.hit order by h.n) from ('
-            'select h as hit, row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
-            'from headrace_internal.%I($1, $2) h window o as (order by h.position, h.version_id)'
-            ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)', 'match_' || p_topic_id)
-            using v_cursor.position, v_upto
-        loop
-            firings := firings + headrace_internal.fire(p_topic_id, v_hits);
-        end loop;
-    end if;
+    for v_hits in select m.hits from headrace_internal.match_events(p_topic_id, 'after', v_cursor.position, v_upto) m (hits) loop
+        firings := firings + headrace_internal.fire(p_topic_id, v_hits);
+    end loop;
+    firings := firings + headrace_internal.react_late(p_topic_id, v_upto);
     perform headrace_internal.place_firings(p_topic_id, v_upto);
     perform headrace.advance(v_cursor.consumer_id, -1, v_upto);
     position := v_upto;

@@ -4,6 +4,8 @@
 -- Indexes: rule_version_pkey, rule_version_unique, rule_match_pkey.
 create or replace function headrace_internal.take_effect(p_topic_id integer, p_position bigint, p_compiled jsonb) returns void
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     create temporary table compiled on commit drop as

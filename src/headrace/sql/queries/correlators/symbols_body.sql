@@ -1,7 +1,7 @@
-select e.position, e.key, {symbol}, {symbols}, e.appended_at
+select e.position, e.key, {symbol} as symbol, {symbols} as symbols, e.appended_at
 from (
     select position, type, appended_at, ({key}) collate "C" as key{fields}
     from headrace_internal.{log}
-    where position > p_after and position <= p_upto
+    where position > $1 and position <= $2
     offset 0
 ) e

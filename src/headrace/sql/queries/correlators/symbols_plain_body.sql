@@ -1,3 +1,3 @@
-select position, ({key}) collate "C", {symbol}, {symbols}, appended_at
+select position, ({key}) collate "C" as key, {symbol} as symbol, {symbols} as symbols, appended_at
 from headrace_internal.{log}
-where position > p_after and position <= p_upto
+where position > $1 and position <= $2

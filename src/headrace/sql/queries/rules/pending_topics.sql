@@ -1,7 +1,12 @@
--- Topics with rules to compile, except those whose compilation has failed and pauses. Index: rule_version_pending.
+-- Topics with rules to compile, and topics that kept their consumer without rules because a transaction was open when the last rule
+-- went; except those whose compilation has failed and pauses. Indexes: rule_version_pending, rule_topic.
 select t.topic_id, t.namespace, t.topic
 from headrace_internal.topic t
-where t.topic_id in (select v.topic_id from headrace_internal.rule_version v where v.status = 'pending')
+where t.topic_id in (
+        select v.topic_id from headrace_internal.rule_version v where v.status = 'pending'
+        union
+        select c.topic_id from headrace_internal.consumer c
+        where c.consumer = 'headrace.rules' and not exists (select from headrace_internal.rule r where r.topic_id = c.topic_id))
     and not exists (select from headrace_internal.failure f
         where f.kind = 'rule compilation' and f.namespace = t.namespace and f.name = t.topic and f.retry_at > headrace.clock())
 order by t.topic_id;

@@ -1,4 +1,4 @@
--- The active shapes of a topic (for inline rules: of all topics), each with at most `limit` of its versions. Index: rule_match_access.
+-- The active shapes of a topic, each with at most `limit` of its versions. Index: rule_match_access.
 select s.shape_id, s.topic_id, m.version_id, m.since_position, m.event_type, m.canonical
 from headrace_internal.rule_shape s
 cross join lateral (
@@ -8,5 +8,5 @@ cross join lateral (
     where m.shape_id = s.shape_id
     limit %(limit)s
 ) m
-where s.timing = %(timing)s and (%(topic_id)s::integer is null or s.topic_id = %(topic_id)s)
+where s.timing = %(timing)s and s.topic_id = %(topic_id)s
 order by s.shape_id, m.version_id;

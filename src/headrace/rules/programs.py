@@ -1,0 +1,193 @@
+"""Generates the programs that evaluate rules: SQL statements, one for the rules of a topic and one for its inline rules.
+
+Promises: a program consists of our own trees and names only: `sql.SQL` gets what the condition language has printed. Rules of a
+shape that many share are rows of one join, so that a new one does not change the program; rules of a rare shape are compared one by
+one, which is cheaper than a lookup. An inline program becomes part of a function, whose text every role may read: its constants and
+field names are parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from hashlib import md5
+from itertools import groupby
+from operator import attrgetter
+
+from psycopg import sql
+
+from headrace.db import query
+from headrace.lang.condition import Condition, Field, Type, field_to_postgres, parse, shape_to_postgres, to_postgres
+
+SHARED_MIN = 8
+"""A shape with this many rules is a join."""
+DIRECT_MAX = 500
+"""At most this many rules are compared one by one in a program; the others are joined."""
+
+Columns = dict[Field, str]
+
+
+@dataclass(frozen=True)
+class ActiveVersion:
+    """An active version of a rule, and its shape."""
+
+    shape_id: int
+    topic_id: int
+    version_id: int
+    since_position: int
+    event_type: str
+    canonical: str
+
+    @property
+    def condition(self) -> Condition:
+        return parse(self.canonical)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The constants of a program, by type; the program reads them as elements of arrays."""
+
+    integers: list[int] = field(default_factory=list)
+    numerics: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    moments: list[str] = field(default_factory=list)
+
+    def bind(self, value: str | int | Decimal, type: Type) -> str:
+        """Adds a constant and returns the SQL that reads it."""
+        match type:
+            case Type.INTEGER:
+                self.integers.append(int(value))
+                return f"v_integers[{len(self.integers)}]"
+            case Type.NUMERIC:
+                self.numerics.append(format(Decimal(value), "f"))
+                return f"v_numerics[{len(self.numerics)}]"
+            case Type.TIMESTAMPTZ:
+                self.moments.append(str(value))
+                return f"v_moments[{len(self.moments)}]"
+            case _:
+                return self.bind_text(str(value))
+
+    def bind_text(self, text: str) -> str:
+        self.texts.append(text)
+        return f"v_texts[{len(self.texts)}]"
+
+    def bind_names(self, field: Field) -> str:
+        """The extraction of a field with its names as parameters."""
+        marks: dict[str, str] = {}
+
+        def mark(name: str) -> str:
+            # No printer of ours writes such a text, and a user's text is not in the program.
+            text = f"§{len(marks)}§"
+            marks[text] = self.bind_text(name)
+            return text
+
+        path = tuple(mark(step) if isinstance(step, str) else step for step in field.path)
+        key = None if field.key is None else mark(field.key)
+        text = field_to_postgres(replace(field, path=path, key=key))
+        for name, parameter in marks.items():
+            text = text.replace(f"'{name}'", parameter)
+        return text
+
+
+@dataclass(frozen=True)
+class Program:
+    """A statement and its constants."""
+
+    text: str
+    parameters: Parameters = field(default_factory=Parameters)
+
+    @property
+    def checksum(self) -> str:
+        """Differs when anything of the program differs."""
+        return md5(repr((self.text, self.parameters)).encode(), usedforsecurity=False).hexdigest()
+
+
+def match_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
+    """Which rule is true for which event, after position $1 up to $2. Versions: SHARED_MIN of every shape, or all it has."""
+    columns = _columns(versions)
+    text = _fill(
+        "rules/match_program",
+        fields=_extractions(columns),
+        log=sql.Identifier(f"log_{topic_id}"),
+        branches=sql.SQL("    union all\n    ").join(_branches("match", versions, columns)),
+    ).as_string(None)
+    return Program(text)
+
+
+def inline_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
+    """Which rule is true for which event of the transition table `published`, by its id in the outbox."""
+    columns = _columns(versions)
+    parameters = Parameters()
+    text = _fill(
+        "rules/inline_program",
+        fields=_extractions(columns, parameters),
+        topic_id=sql.Literal(topic_id),
+        branches=sql.SQL("    union all\n    ").join(_branches("inline", versions, columns, parameters)),
+    ).as_string(None)
+    return Program(text, parameters)
+
+
+def _columns(versions: Iterable[ActiveVersion]) -> Columns:
+    fields = dict.fromkeys(field for version in versions for field in version.condition.fields)
+    return {field: f"e.f{number}" for number, field in enumerate(fields, 1)}
+
+
+def _extractions(columns: Columns, parameters: Parameters | None = None) -> sql.Composable:
+    """Each field as a column, with a comma before it."""
+    extract = parameters.bind_names if parameters else field_to_postgres
+    return sql.Composed(
+        [
+            sql.SQL(", {} as {}").format(sql.SQL(extract(field)), sql.Identifier(name.removeprefix("e.")))
+            for field, name in columns.items()
+        ]
+    )
+
+
+def _branches(
+    template: str, versions: Sequence[ActiveVersion], columns: Columns, parameters: Parameters | None = None
+) -> list[sql.Composed]:
+    """One join per shape that many rules share, and one list of all other rules."""
+    shared: list[ActiveVersion] = []
+    direct: list[ActiveVersion] = []
+    for _, group in groupby(versions, key=attrgetter("shape_id")):
+        of_shape = list(group)
+        if len(of_shape) >= SHARED_MIN or len(direct) + len(of_shape) > DIRECT_MAX:
+            shared.append(of_shape[0])
+        else:
+            direct.extend(of_shape)
+    branches = [_join(f"rules/{template}_join", version, columns) for version in shared]
+    if direct:
+        branches.append(_fill(f"rules/{template}_direct", cases=_cases(direct, columns, parameters)))
+    return branches
+
+
+def _join(template: str, version: ActiveVersion, columns: Columns) -> sql.Composed:
+    shape = shape_to_postgres(version.condition, columns, "m")
+    return _fill(
+        template,
+        shape_id=sql.Literal(version.shape_id),
+        key=sql.SQL(shape.access_key or "''"),
+        rest=sql.SQL(shape.residual or "true"),
+    )
+
+
+def _cases(versions: Sequence[ActiveVersion], columns: Columns, parameters: Parameters | None) -> sql.Composed:
+    """`when <type> then array[case when <condition> then <version> end, …]` for every event type."""
+    cases: list[sql.Composed] = []
+    in_order = sorted(versions, key=attrgetter("event_type", "version_id"))
+    for event_type, group in groupby(in_order, key=attrgetter("event_type")):
+        name = sql.SQL(parameters.bind_text(event_type)) if parameters else sql.Literal(event_type)
+        answers = sql.SQL(", ").join(_answer(version, columns, parameters) for version in group)
+        cases.append(sql.SQL("when e.type = {} then array[{}]").format(name, answers))
+    return sql.SQL(" ").join(cases)
+
+
+def _answer(version: ActiveVersion, columns: Columns, parameters: Parameters | None) -> sql.Composed:
+    condition = sql.SQL(to_postgres(version.condition, columns, parameters.bind if parameters else None))
+    # An inline rule sees events that have no position yet.
+    since = sql.SQL("") if parameters else sql.SQL("e.position >= {} and ").format(sql.Literal(version.since_position))
+    return sql.SQL("case when {}{} then {}::bigint end").format(since, condition, sql.Literal(version.version_id))
+
+
+def _fill(template: str, **parts: sql.Composable) -> sql.Composed:
+    return sql.SQL(query(template)).format(**parts)
