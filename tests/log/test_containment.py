@@ -48,7 +48,9 @@ def test_topic_without_a_branch_stops_no_other_topic(conn: Connection) -> None:
     publish(conn, 3, topic="a")
     assert drain(conn) == 1
     assert failures(conn) == [("sequence", "default", "broken", 2)]
-    conn.execute(f"alter table headrace_internal.log attach partition headrace_internal.log_{topic_id} for values in ({topic_id})")
+    conn.execute(
+        f"alter table headrace_internal.log attach partition headrace_internal.log_{topic_id} for values in ({topic_id})"
+    )
     shift_clock(conn, "10 seconds")
     assert drain(conn) == 1
     assert (numbers(conn, "broken"), failures(conn)) == ([1], [])
@@ -156,7 +158,7 @@ def test_open_creation_of_a_topic_blocks_no_other_topic_and_a_second_creation_on
         works_within_a_second(two_topics, "yours")
         two_topics.execute("set lock_timeout = 0")
         began = time.monotonic()
-        with pytest.raises(TopicBusy, match='topic "newer" is not created: .* more than 2 s'):
+        with pytest.raises(TopicBusy, match=r'topic "newer" is not created: .* more than 2 s'):
             topic(two_topics, "newer")
         assert time.monotonic() - began < 5
     topic(two_topics, "newer")

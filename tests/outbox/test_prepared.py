@@ -33,7 +33,7 @@ def test_publish_in_a_prepared_transaction_reaches_a_sleeping_topic(prepared_dsn
         topic(conn)
         publisher.execute("begin")
         publish(publisher, 1)
-        publisher.execute("select headrace.publish_many('[{\"topic\": \"orders\", \"type\": \"placed\", \"payload\": 2}]')")
+        publisher.execute('select headrace.publish_many(\'[{"topic": "orders", "type": "placed", "payload": 2}]\')')
         publisher.execute("select headrace.send_action('mail', '{}')")
         publisher.execute("prepare transaction 'order 1'")
         assert sequence(conn) == []
