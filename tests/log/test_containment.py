@@ -158,7 +158,7 @@ def test_open_creation_of_a_topic_blocks_no_other_topic_and_a_second_creation_on
         works_within_a_second(two_topics, "yours")
         two_topics.execute("set lock_timeout = 0")
         began = time.monotonic()
-        with pytest.raises(TopicBusy, match='topic "newer" is not created: .* more than 2 s'):
+        with pytest.raises(TopicBusy, match=r'topic "newer" is not created: .* more than 2 s'):
             topic(two_topics, "newer")
         assert time.monotonic() - began < 5
     topic(two_topics, "newer")

@@ -76,7 +76,7 @@ def test_drop_in_an_old_snapshot_keeps_a_topic_that_was_just_created(conn: Conne
 @pytest.mark.parametrize("level", LEVELS)
 def test_drop_in_an_old_snapshot_keeps_a_topic_that_has_got_a_consumer(conn: Connection, second: Connection, level: str) -> None:
     topic(conn)
-    with pytest.raises(psycopg.Error, match="could not serialize access|has consumers"), old_snapshot(second, level):
+    with pytest.raises(psycopg.Error, match=r"could not serialize access|has consumers"), old_snapshot(second, level):
         create_consumer(conn, Consumer(topic="orders", name="c", handler=ignore))
         drop_topic(second, "orders")
     fill(conn, 1)

@@ -1,9 +1,12 @@
 -- Drops the branches of topics that were dropped, at most 20 at once, and returns how many. It acts only on what drop_topic has
 -- recorded, never on what looks unused. A failure, for example while a long transaction reads the log, is recorded and tried again
 -- at its retry_at: each attempt may hold up every reader for 200 ms.
+-- Runs as the owner: a node's role may not drop a table.
 -- Locks: the whole log and the branch, access exclusive, until the end of the transaction; it waits at most 200 ms.
 create or replace function headrace_internal.drop_branches() returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 as $$
 declare

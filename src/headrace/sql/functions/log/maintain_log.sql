@@ -11,31 +11,22 @@ set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
-    v_topic  record;
-    v_before timestamptz;
+    v_topic record;
+    v_rows  jsonb;
 begin
     perform headrace_internal.require_read_committed('headrace.maintain_log');
     for v_topic in
-        select t.topic_id, t.namespace, t.topic, t.retention, f.kind is not null as has_failed,
-            t.clock = 'server' and t.log_until < headrace.clock() + ('1 ' || t.time_partition)::interval as ends_soon
+        select t.topic_id, t.namespace, t.topic, f.kind is not null as has_failed
         from headrace_internal.topic t
         left join headrace_internal.failure f on f.kind = 'maintain' and f.namespace = t.namespace and f.name = t.topic
         where f.retry_at is null or f.retry_at <= headrace.clock()
         order by random()
     loop
         exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
+        -- Returned after the block: rows returned inside it would stay when it is rolled back.
+        v_rows := null;
         begin
-            v_before := headrace.log_clock(v_topic.topic_id) - v_topic.retention;
-            continue when not v_topic.has_failed and not v_topic.ends_soon
-                and not exists (select from headrace.time_partitions(v_topic.topic_id) p where p.to_at <= v_before);
-            perform from headrace_internal.topic t where t.topic_id = v_topic.topic_id for no key update skip locked;
-            continue when not found;
-            if v_topic.ends_soon then
-                perform headrace_internal.extend_log(v_topic.topic_id, headrace.clock());
-            end if;
-            return query
-            select v_topic.topic, d.name, d.events, d.dropped, d.kept_for
-            from headrace.drop_expired(v_topic.topic_id, v_before) d;
+            select jsonb_agg(d) into v_rows from headrace_internal.maintain_topic(v_topic.topic_id) d;
             if v_topic.has_failed then
                 perform headrace_internal.clear_failure('maintain', v_topic.namespace, v_topic.topic);
             end if;
@@ -46,6 +37,9 @@ begin
                 perform headrace_internal.record_failure('maintain', v_topic.namespace, v_topic.topic,
                     format('%s (SQLSTATE %s)', sqlerrm, sqlstate), p_backoff_s => 10);
         end;
+        return query
+        select v_topic.topic, d.name, d.events, d.dropped, d.kept_for
+        from jsonb_to_recordset(v_rows) d (name text, events bigint, dropped boolean, kept_for text);
     end loop;
     delete from headrace_internal.failure f where f.last_at < headrace.clock() - interval '1 day' and f.retry_at < headrace.clock();
     -- Last, because it locks the whole log until the end of the transaction.

@@ -15,7 +15,9 @@ set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
+    v_waiting  integer[];
     v_together integer[];
+    v_failed   integer[];
     v_alone    integer[];
     v_topic    record;
     v_done     jsonb := '[]';
@@ -23,44 +25,58 @@ declare
     v_notify   text;
 begin
     perform headrace_internal.require_read_committed('headrace.sequence');
-    select array_agg(t.topic_id) filter (where not t.has_failed), array_agg(t.topic_id) filter (where t.has_failed)
-    into v_together, v_alone
-    from (
-        select t.topic_id, f.kind is not null as has_failed
-        from headrace_internal.topic t
-        left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
-        where t.topic_id in (select w.topic_id from headrace_internal.outbox_topics() w (topic_id) order by random() limit 100)
-            and (f.retry_at is null or f.retry_at <= headrace.clock())
-        order by t.topic_id
-        for no key update of t skip locked
-    ) t;
-    if v_together is not null then
+    v_waiting := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
+    if v_waiting = '{}' then
+        return;
+    end if;
+    if cardinality(v_waiting) > 100 then
+        v_waiting := array(select w.topic_id from unnest(v_waiting) w (topic_id) order by random() limit 100);
+    end if;
+    v_together := array(
+        select t.topic_id from headrace_internal.topic t where t.topic_id = any (v_waiting) order by t.topic_id
+        for no key update skip locked);
+    if exists (select from headrace_internal.failure f where f.kind = 'sequence') then
+        select array_agg(t.topic_id), array_agg(t.topic_id) filter (where f.retry_at <= headrace.clock()) into v_failed, v_alone
+        from headrace_internal.failure f
+        join headrace_internal.topic t on t.namespace = f.namespace and t.topic = f.name
+        where f.kind = 'sequence' and t.topic_id = any (v_together);
+        v_together := array(
+            select w.topic_id from unnest(v_together) w (topic_id) where w.topic_id <> all (coalesce(v_failed, '{}')));
+    end if;
+    if v_together <> '{}' then
         begin
             v_done := headrace_internal.sequence_topics(v_together, p_batch);
         exception when others then
             v_alone := v_alone || v_together;
         end;
     end if;
-    for v_topic in
-        select t.topic_id, t.namespace, t.topic from headrace_internal.topic t where t.topic_id = any (v_alone) order by t.topic_id
+    if v_alone is not null then
+        for v_topic in
+            select t.topic_id, t.namespace, t.topic from headrace_internal.topic t where t.topic_id = any (v_alone) order by t.topic_id
+        loop
+            exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';
+            begin
+                v_new := headrace_internal.sequence_topics(array[v_topic.topic_id], p_batch);
+                perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
+                v_done := v_done || v_new;
+            exception when others then
+                perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
+                    format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
+                    p_backoff_s => case when sqlstate = '55P03' then 0.1 else 1 end,
+                    p_backoff_max_s => case when sqlstate = '55P03' then 5 else 30 end);
+            end;
+        end loop;
+    end if;
+    for topic_id, first_position, events, duplicates in
+        select d.topic_id, d.first_position, d.events, d.duplicates
+        from jsonb_to_recordset(v_done) d (topic_id integer, first_position bigint, events integer, duplicates integer)
     loop
-        exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';
-        begin
-            v_new := headrace_internal.sequence_topics(array[v_topic.topic_id], p_batch);
-            perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
-            v_done := v_done || v_new;
-        exception when others then
-            perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
-                format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
-                p_backoff_s => case when sqlstate = '55P03' then 0.1 else 1 end,
-                p_backoff_max_s => case when sqlstate = '55P03' then 5 else 30 end);
-        end;
+        last_position := first_position + events - 1;
+        return next;
+        if events > 0 then
+            v_notify := concat_ws(',', v_notify, topic_id);
+        end if;
     end loop;
-    return query
-    select d.topic_id, d.first_position, d.first_position + d.events - 1, d.events, d.duplicates
-    from jsonb_to_recordset(v_done) d (topic_id integer, first_position bigint, events integer, duplicates integer);
-    select string_agg(d.value ->> 'topic_id', ',') into v_notify
-    from jsonb_array_elements(v_done) d where (d.value -> 'events')::integer > 0;
     if v_notify is not null then
         -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
         perform pg_notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);

@@ -1,10 +1,13 @@
 -- Truncates outbox slots that are over and empty, and returns how many. Rows of dropped topics are deleted with them.
+-- Runs as the owner: a node's role may not truncate.
 -- Locks: access exclusive on an empty slot that nobody writes to, without waiting: a slot in use is left for later, one with
 -- waiting events is not locked at all. The open transaction of a writer locks its slot, so nothing uncommitted is truncated, and
 -- rows committed before the lock are seen by the check under it. That takes a fresh snapshot per statement: raises HR208 unless
 -- READ COMMITTED, where an older one would lose events. Index: outbox_order, whatever the statistics say.
 create or replace function headrace_internal.trim_outbox() returns integer
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
