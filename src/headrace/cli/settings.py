@@ -33,5 +33,10 @@ ENVIRONMENT = (
 SQL = (
     Setting("headrace.namespace", "`default`", "Namespace of SQL functions that are called without `p_namespace`."),
     Setting("headrace.node", "none", "Name of the node; the producer of actions that are sent without one. Nodes set it."),
+    Setting(
+        "headrace.notify",
+        "off where the server allows prepared transactions, else on",
+        "Whether publishers and senders of actions notify idle nodes. A transaction that has notified cannot be prepared.",
+    ),
     Setting("headrace.clock_shift", "none", "Interval that shifts the clock of headrace; only for tests. The doctor reports it."),
 )
