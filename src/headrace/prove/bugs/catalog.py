@@ -64,18 +64,18 @@ _LOOSE_SCHEDULE = (
     Edit("run_schedule", "on conflict on constraint schedule_tick_once do nothing", ""),
     Edit(
         "run_schedule",
-        """delete from headrace.schedule_due d
+        """delete from headrace_internal.schedule_due d
             where d.schedule_id = p_schedule_id and d.tick_at <= headrace.clock()
             returning d.tick_at, d.tick_at < headrace.clock() - make_interval(secs => v_schedule.grace_s) as missed""",
         """select d.tick_at, d.tick_at < headrace.clock() - make_interval(secs => v_schedule.grace_s) as missed
-            from headrace.schedule_due d where d.schedule_id = p_schedule_id and d.tick_at <= headrace.clock()""",
+            from headrace_internal.schedule_due d where d.schedule_id = p_schedule_id and d.tick_at <= headrace.clock()""",
     ),
     Edit(
         "run_schedule",
         "perform headrace_internal.publish_tick(p_schedule_id, v_tick_at);",
         """perform headrace_internal.publish_tick(p_schedule_id, v_tick_at);
         perform pg_sleep(0.05);
-        delete from headrace.schedule_due d where d.schedule_id = p_schedule_id and d.tick_at = v_tick_at;""",
+        delete from headrace_internal.schedule_due d where d.schedule_id = p_schedule_id and d.tick_at = v_tick_at;""",
     ),
 )
 _ALL = (
