@@ -217,7 +217,7 @@ async def test_action_delivered_as_often_as_an_integer_can_count(two: Connection
 
     for n in (1, 2):
         two.execute("select headrace.send_action('MAIL', to_jsonb(%s::int), p_namespace => 'b')", (n,))
-    two.execute("update pgmq.q_hr_b set read_ct = 2147483647 where msg_id = 1")
+    two.execute(f"update pgmq.q_{queue} set read_ct = 2147483647 where msg_id = 1")
     async with running(database, app):
         await until(lambda: handled == [2])
         await until(lambda: "b: 1 actions were moved" in findings(database, "dead letters"))

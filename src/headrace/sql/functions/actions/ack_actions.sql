@@ -26,7 +26,7 @@ begin
         insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome)
         select headrace.clock(), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done'
         from gone g
-        $sql$, 'q_' || headrace.queue_name(v_namespace))
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_msg_ids, p_attempts, p_durations_s, p_node_id, v_namespace;
     get diagnostics v_done = row_count;
     if v_done < cardinality(p_msg_ids) then

@@ -29,7 +29,7 @@ begin
             and ($3 is null or headrace_internal.error_group(d.message ->> 'error') = headrace_internal.error_group($3))
         order by d.msg_id
         limit $4
-        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(v_namespace))
+        $sql$, case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))
     using p_ids, p_action, p_error, p_limit;
 end
 $$;

@@ -13,7 +13,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
-    v_queue     text := headrace.queue_name(v_namespace);
+    v_queue     text := headrace_internal.queue_of(v_namespace);
     v_letters   jsonb[];
 begin
     execute format($sql$
@@ -27,7 +27,7 @@ begin
     if v_letters is null then
         return 0;
     end if;
-    perform pgmq.send_batch(headrace_internal.dead_letter_queue(v_namespace), v_letters, null::jsonb[], headrace.clock());
+    perform pgmq.send_batch(headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)), v_letters, null::jsonb[], headrace.clock());
     insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
     select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
         v_namespace, l.letter -> 'action' ->> 'action', 'dead'

@@ -11,7 +11,7 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
-    execute format('update pgmq.%I q set read_ct = least(q.read_ct, $2) where q.msg_id = $1', 'q_' || headrace.queue_name(v_namespace))
+    execute format('update pgmq.%I q set read_ct = least(q.read_ct, $2) where q.msg_id = $1', 'q_' || headrace_internal.queue_of(v_namespace))
     using p_msg_id, p_attempts;
     perform headrace.bury_actions(array[p_msg_id], 'lost', p_error, p_node_id => p_node_id, p_namespace => v_namespace);
 end

@@ -26,7 +26,7 @@ begin
             for update skip locked) d
         where d.action is null or d.action <> all ($2)
         group by d.action
-        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace)) using p_grace_s, v_known
     loop
         v_buried := v_buried + headrace.bury_actions(v_row.msg_ids, case when v_row.action is null then 'unreadable' else 'no_handler' end,
             coalesce(format('no node of namespace %s handles action %s', v_namespace, v_row.action), 'the message is not an action'),

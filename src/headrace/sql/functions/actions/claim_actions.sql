@@ -61,7 +61,7 @@ begin
                 limit $2))
             returning c.msg_id, c.read_ct, c.message)
         select d.msg_id, d.read_ct, d.message::text from claimed d
-        $sql$, 'q_' || headrace.queue_name(v_namespace))
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_actions, p_max, p_lease_s, p_after;
 end
 $$;

@@ -33,7 +33,7 @@ begin
             limit 1
             for update of q skip locked))
         returning c.msg_id, c.read_ct, c.message::text
-        $sql$, 'q_' || headrace.queue_name(v_namespace))
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_actions, p_ordered, p_lease_s;
 end
 $$;

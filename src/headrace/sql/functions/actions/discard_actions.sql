@@ -14,7 +14,7 @@ declare
     v_count     integer;
 begin
     execute format('delete from pgmq.%I d where d.msg_id in (select l.dead_letter_id from headrace.action_dead_letters($1, $2, $3, $4, '
-        'p_namespace => $5) l)', case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(v_namespace))
+        'p_namespace => $5) l)', case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))
     using p_ids, p_action, p_error, p_redriven, v_namespace;
     get diagnostics v_count = row_count;
     return v_count;

@@ -18,7 +18,7 @@ begin
         update pgmq.%I d set message = case when $2 is null then d.message - 'edited_payload'
             else d.message || jsonb_build_object('edited_payload', $2) end
         where d.msg_id = $1 returning d.msg_id
-        $sql$, 'q_' || headrace_internal.dead_letter_queue(v_namespace))
+        $sql$, 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))
     into v_id using p_dead_letter_id, p_payload;
     if v_id is null then
         raise exception 'there is no dead letter % in namespace "%"', p_dead_letter_id, v_namespace

@@ -18,7 +18,7 @@ begin
             select q.ctid from pgmq.%1$I q
             join unnest($1, $2) h (msg_id, attempt) on q.msg_id = h.msg_id and q.read_ct = h.attempt
             for update of q skip locked))
-        $sql$, 'q_' || headrace.queue_name(v_namespace))
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_msg_ids, p_attempts, p_lease_s;
     get diagnostics v_held = row_count;
     return v_held;

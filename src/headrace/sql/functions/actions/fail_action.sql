@@ -29,7 +29,7 @@ begin
             * least(p_backoff_max_s, p_backoff_s * 2 ^ least(p_attempt - 1, 30)));
     end if;
     execute format('update pgmq.%I q set vt = coalesce($3, q.vt) where q.msg_id = $1 and q.read_ct = $2 returning q.message',
-        'q_' || headrace.queue_name(v_namespace))
+        'q_' || headrace_internal.queue_of(v_namespace))
     into v_message using p_msg_id, p_attempt, v_retry_at;
     if v_message is null then
         return null;

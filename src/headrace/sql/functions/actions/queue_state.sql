@@ -17,6 +17,6 @@ begin
             (select count(*) from pgmq.%I),
             coalesce(extract(epoch from headrace.clock() - min(q.vt) filter (where q.vt <= headrace.clock())), 0)::double precision
         from pgmq.%I q
-        $sql$, 'q_' || headrace_internal.dead_letter_queue(v_namespace), 'q_' || headrace.queue_name(v_namespace));
+        $sql$, 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)), 'q_' || headrace_internal.queue_of(v_namespace));
 end
 $$;

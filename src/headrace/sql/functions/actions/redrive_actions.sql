@@ -10,7 +10,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
-    v_queue     text := headrace_internal.dead_letter_queue(v_namespace);
+    v_queue     text := headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace));
     v_ids       bigint[];
     v_actions   jsonb[];
 begin

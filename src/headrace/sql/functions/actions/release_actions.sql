@@ -16,7 +16,7 @@ begin
         update pgmq.%I q set vt = headrace.clock(), read_ct = q.read_ct - case when $3 then 1 else 0 end
         from unnest($1, $2) h (msg_id, attempt)
         where q.msg_id = h.msg_id and q.read_ct = h.attempt
-        $sql$, 'q_' || headrace.queue_name(v_namespace))
+        $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_msg_ids, p_attempts, p_uncount;
     get diagnostics v_held = row_count;
     return v_held;

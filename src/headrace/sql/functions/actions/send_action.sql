@@ -25,7 +25,7 @@ begin
         raise exception 'the delay of an action cannot be %', p_delay
             using errcode = 'HR300', hint = 'Give a delay of zero or more.';
     end if;
-    perform pgmq.send_batch(headrace.queue_name(v_namespace), array[jsonb_build_object(
+    perform pgmq.send_batch(headrace_internal.queue_of(v_namespace), array[jsonb_build_object(
         'id', v_id, 'action', p_action, 'payload', coalesce(p_payload, 'null'), 'key', p_key,
         'priority', coalesce(p_priority, 0), 'namespace', v_namespace, 'event_type', p_event_type,
         'emitted_at', headrace.clock(), 'producer', coalesce(p_producer, nullif(current_setting('headrace.node', true), '')),

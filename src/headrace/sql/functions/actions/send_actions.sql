@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
-    v_queue     text := headrace.queue_name(v_namespace);
+    v_queue     text := headrace_internal.queue_of(v_namespace);
 begin
     if cardinality(p_actions) = 0 then
         return;

@@ -5,10 +5,10 @@ create or replace function headrace_internal.create_queue(p_namespace text) retu
 language plpgsql volatile
 as $$
 declare
-    v_queue text := headrace.queue_name(p_namespace);
+    v_queue text := headrace_internal.queue_of(p_namespace);
 begin
     perform pgmq.create(v_queue);
-    perform pgmq.create(headrace_internal.dead_letter_queue(p_namespace));
+    perform pgmq.create(headrace_internal.dead_letter_queue(headrace_internal.queue_of(p_namespace)));
     execute format('create index if not exists %I on pgmq.%I ((message -> ''priority'') desc, msg_id) '
         'where jsonb_typeof(message -> ''priority'') = ''number'' and message -> ''priority'' <> ''0''',
         'q_' || v_queue || '_priority', 'q_' || v_queue);

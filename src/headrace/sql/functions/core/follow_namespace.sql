@@ -2,12 +2,15 @@
 create or replace function headrace_internal.follow_namespace() returns trigger
 language plpgsql volatile
 as $$
+declare
+    v_queue text;
 begin
     if tg_op = 'INSERT' then
         perform headrace_internal.create_queue(new.namespace);
     else
-        perform pgmq.drop_queue(headrace.queue_name(old.namespace));
-        perform pgmq.drop_queue(headrace_internal.dead_letter_queue(old.namespace));
+        v_queue := headrace_internal.queue_for(old.namespace, old.namespace_id);
+        perform pgmq.drop_queue(v_queue);
+        perform pgmq.drop_queue(headrace_internal.dead_letter_queue(v_queue));
     end if;
     return null;
 end

@@ -4,7 +4,7 @@ language sql stable
 as $$
     select t.queue_table
     from unnest(array['q_', 'a_']) p (prefix)
-    cross join unnest(array[headrace.queue_name(p_namespace), headrace_internal.dead_letter_queue(p_namespace)]) n (queue)
+    cross join unnest(array[headrace_internal.queue_of(p_namespace), headrace_internal.dead_letter_queue(headrace_internal.queue_of(p_namespace))]) n (queue)
     cross join lateral to_regclass(format('pgmq.%I', p.prefix || n.queue)) t (queue_table)
     where t.queue_table is not null
 $$;
