@@ -47,17 +47,21 @@ def test_queue_of_another_namespace_is_closed(owner_conn: Connection, sign_in: S
     )
     with pytest.raises(Forbidden, match="permission denied"), map_database_errors():
         role.execute(SEND, ("b",))
-    for table in ("q_hr_b", "q_hrd_b", "a_hr_b", "a_hrd_b", "meta"):
+    tables = owner_conn.execute("select t::text from headrace_internal.queue_tables('b') t").fetchall()
+    [(queue,)] = owner_conn.execute("select headrace.queue_name('b')").fetchall()
+    assert len(tables) == 4
+    for table in (*(name for (name,) in tables), "pgmq.meta"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            role.execute(f"select from pgmq.{table}")
+            role.execute(f"select from {table}")
     for call in (
         "select headrace.queue_state('b')",
         "select headrace.bury_unhandled(0, 'b')",
         "select headrace.discard_actions(p_namespace => 'b')",
         "select headrace.redrive_actions(p_namespace => 'b')",
-        "select pgmq.read('hr_b', 1, 1)",
-        "select pgmq.drop_queue('hr_b')",
-        "select pgmq.purge_queue('hr_b')",
+        f"select pgmq.read('{queue}', 1, 1)",
+        f"select pgmq.drop_queue('{queue}')",
+        f"select pgmq.purge_queue('{queue}')",
+        "select headrace.queue_name('b')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             role.execute(call)
@@ -69,7 +73,7 @@ def test_publisher_does_not_read_the_queue(owner_conn: Connection, sign_in: Sign
     role = sign_in(a="publish")
     role.execute(SEND, ("a",))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        role.execute("select message from pgmq.q_hr_a")
+        role.execute("select message from pgmq.q_" + role.execute("select headrace.queue_name('a')").fetchall()[0][0])
 
 
 def test_namespace_with_actions_is_not_dropped(conn: Connection) -> None:
@@ -77,6 +81,7 @@ def test_namespace_with_actions_is_not_dropped(conn: Connection) -> None:
     conn.execute(SEND, ("c",))
     with pytest.raises(NamespaceInUse, match="has actions"):
         drop_namespace(conn, "c")
-    conn.execute("select pgmq.purge_queue('hr_c')")
+    [(queue,)] = conn.execute("select headrace.queue_name('c')").fetchall()
+    conn.execute("select pgmq.purge_queue(%s)", (queue,))
     drop_namespace(conn, "c")
-    assert conn.execute("select to_regclass('pgmq.q_hr_c')").fetchone() == (None,)
+    assert conn.execute("select to_regclass('pgmq.q_' || %s)", (queue,)).fetchone() == (None,)

@@ -155,3 +155,16 @@ def test_planted_operators_and_functions_open_no_view(owner_conn: Connection, si
         "select (select count(*) from headrace.topic), (select count(*) from headrace.outbox), (select count(*) from headrace.namespace)"
     ).fetchone()
     assert rows == (1, 0, 1)
+
+
+def test_catalog_shows_no_name_of_a_namespace(conn: Connection) -> None:
+    """Names of tables, functions and columns are open to every role."""
+    create_namespace(conn, "merger_with_acme")
+    create_topic(conn, "layoffs", namespace="merger_with_acme")
+    conn.execute(
+        """insert into headrace.rule (namespace, rule, topic, event_type, condition, action, timing)
+           values ('merger_with_acme', 'r', 'layoffs', 'planned', 'object ->> ''who'' = ''everybody''', 'TELL', 'inline')"""
+    )
+    for catalog in ("pg_class", "pg_proc", "pg_trigger", "pg_constraint", "pg_attribute", "pg_description", "pg_statistic_ext"):
+        text = str(conn.execute(f"select c::text from {catalog} c where c::text ~ 'acme|layoffs|everybody'").fetchall())
+        assert text == "[]", catalog

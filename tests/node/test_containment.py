@@ -217,6 +217,7 @@ async def test_action_delivered_as_often_as_an_integer_can_count(two: Connection
 
     for n in (1, 2):
         two.execute("select headrace.send_action('MAIL', to_jsonb(%s::int), p_namespace => 'b')", (n,))
+    [(queue,)] = two.execute("select headrace.queue_name('b')").fetchall()
     two.execute(f"update pgmq.q_{queue} set read_ct = 2147483647 where msg_id = 1")
     async with running(database, app):
         await until(lambda: handled == [2])
