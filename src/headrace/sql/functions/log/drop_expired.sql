@@ -4,9 +4,13 @@
 -- snapshot does not show the newest consumers.
 -- Locks: the topic row; the branch and the dropped partitions, access exclusive, for which it waits at most 200 ms: readers queue
 -- behind it. Index: log_position, at both ends of a partition.
+-- Runs as the owner: a node may not create or drop tables. Where pg_partman manages the topic, it leaves this search path behind in
+-- the session; the sessions of nodes have it anyway.
 create or replace function headrace.drop_expired(p_topic_id integer, p_before timestamptz, p_force boolean default false)
 returns table (name text, from_at timestamptz, to_at timestamptz, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 set timezone = 'UTC'
 as $$

@@ -1,8 +1,12 @@
 -- Creates the time partitions for a moment and p_ahead widths ahead, the latter through pg_partman if it manages the topic.
 -- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue. With pg_partman also the
 -- default partition, access exclusive, as every new partition beside it does.
+-- Runs as the owner: a node may not create or drop tables. Where pg_partman manages the topic, it leaves this search path behind in
+-- the session; the sessions of nodes have it anyway.
 create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz, p_ahead integer default 2) returns timestamptz
 language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
 -- Borders do not move with the session's time zone.
 set timezone = 'UTC'
 as $$
