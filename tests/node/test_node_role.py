@@ -41,7 +41,7 @@ async def test_node_that_is_not_the_owner_does_all_the_work(conn: Connection, no
     for timing in ("after", "inline"):
         rule = Rule(name=timing, topic="orders", event_type="placed", action="MAIL", timing=timing)  # type: ignore[arg-type]
         create_rule(conn, rule, namespace="shop")
-    pattern = "repeat {push(x) {sequential {placed, timeout(1 s)}}}"
+    pattern = "repeat {push(x) {sequential {placed, after 1 s}}}"
     outputs = {"x": ActionOutput(action="MAIL")}
     create_correlator(conn, Correlator(name="late", topic="orders", pattern=pattern, outputs=outputs), namespace="shop")
     create_schedule(conn, "soon", cron="* * * * *", topic="orders", type="due", namespace="shop")
