@@ -24,6 +24,7 @@ from headrace.demo.flights import events_in_order, last_minute, read_flights, re
 from headrace.demo.progress import Progress, read_progress
 from headrace.demo.rules import ExpectedFirings, RuleTotals, expected_firings, rule_totals
 from headrace.demo.verify import Airport, Check, PublishedCounts, busiest, verify, verify_correlators, verify_rules
+from headrace.demo.walls import verify_walls
 from headrace.outbox import publish, publish_many
 
 BATCH = 5000
@@ -271,6 +272,7 @@ class Demo:
                 *verify(conn, published, self._rolled_back),
                 *verify_rules(conn, published, self._expected),
                 *verify_correlators(conn, self._output_counter.total(self._now)),
+                *verify_walls(conn),
                 *(backtest.checks(published.events - self._months[max(self._months)]) if backtest else ()),
             ],
         )
