@@ -31,8 +31,7 @@ from tests.builders import through_proxy, wait_until
 
 LOG = """select position, event_id, type, key, payload::text, headers::text, emitted_at, appended_at, producer
     from headrace.log order by position"""
-LOCKS = """select count(*) from pg_locks join pg_database on pg_database.oid = pg_locks.database
-    where locktype = 'advisory' and datname = current_database()"""
+LOCKS = """select count(*) from headrace_internal.lock l join pg_stat_activity a on a.pid = l.pid and a.pid <> pg_backend_pid()"""
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ async def test_loop_ignores_the_defaults_of_the_database(conn: Connection, datab
         }
     await pool.close()
     assert values == {
-        "search_path": "pg_catalog,pg_temp",
+        "search_path": "pg_catalog, pg_temp",
         "default_transaction_isolation": "read committed",
         "statement_timeout": "10min",
         "lock_timeout": "7s",  # The address may change a limit.

@@ -54,6 +54,8 @@ values ('default', 'q', 1, '00000000-0000-4000-8000-000000000001', 0, 'orders', 
 CALLS = {
     "publish": "select headrace.publish('orders', 'placed', '{\"n\": 1}', p_key => 'k', p_headers => '{\"a\": 1}')",
     "sequence": "select count(*) from headrace.sequence()",
+    "sequence_topics": "select count(*) from headrace.sequence()",
+    "sequence_topic": "select count(*) from headrace.sequence()",
     "claim": "select count(*) from headrace.claim((select consumer_id from headrace.consumer where consumer = 'c'), 10, 1, 0, 2)",
     "fail": "select headrace.fail(u.consumer_id, u.partition, u.position, l.position, 1, 'boom') from headrace.cursor u "
     "join headrace.consumer c on c.consumer_id = u.consumer_id and c.consumer = 'c' "
@@ -74,6 +76,8 @@ CALLS = {
 }
 PREPARATIONS = {
     "sequence": ("publish",),
+    "sequence_topics": ("publish",),
+    "sequence_topic": ("publish",),
     "claim": ("publish", "sequence"),
     "fail": ("publish", "sequence"),
     "react": ("publish", "sequence"),
@@ -86,14 +90,15 @@ PREPARATIONS = {
 }
 NOT_REACHED_MAX = {
     "ack_actions": 1, "bury_actions": 1, "claim": 2, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
-    "fail": 7, "fail_action": 3, "fire": 1, "publish": 3, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 3,
+    "fail": 7, "fail_action": 3, "fire": 1, "publish": 3, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
+    "sequence_topics": 9, "sequence_topic": 9,
 }  # fmt: skip
 """How many statements are on branches that the call does not take: errors, other policies, an empty batch."""
 CLAIMED_ACTION = "select headrace.send_action('work'); update pgmq.q_hr_default set read_ct = 1"
 FACTS = """
 select (select count(*) from headrace.outbox), (select count(*) from headrace.log), (select count(*) from headrace.firing),
     (select count(*) from headrace.dead_letter), (select count(*) from pgmq.q_hr_default),
-    (select count(*) from pgmq.q_hr_default_dlq), (select count(*) from headrace.action_result),
+    (select count(*) from pgmq.q_hrd_default), (select count(*) from headrace.action_result),
     (select count(*) from headrace.schedule_tick), (select sum(position) from headrace.cursor),
     (select count(*) from headrace.correlation), (select count(*) from headrace_internal.spark_batch)
 """

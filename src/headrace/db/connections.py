@@ -63,8 +63,8 @@ _LOOP_LIMITS = {
 # The address may change the limits, but not these: another search_path can replace our functions by those of a stranger, and
 # another isolation level shows the sequencer an old outbox.
 _LOOP_SESSION = {
-    "search_path": "pg_catalog,pg_temp",
-    "default_transaction_isolation": "read\\ committed",
+    "search_path": "pg_catalog, pg_temp",
+    "default_transaction_isolation": "read committed",
 }
 
 
@@ -186,33 +186,37 @@ async def connect_async(target: Target) -> AsyncConnection:
     return conn
 
 
-def _loop_target(target: Target) -> Target:
-    """The database with the session settings of a loop, as options of the connection: they win over those of role and database."""
-    parts = read_dsn(target.dsn, target.name)
-    own = parts.get("options") or os.environ.get("PGOPTIONS", "")
-    limits, session = (" ".join(f"-c {name}={value}" for name, value in part.items()) for part in (_LOOP_LIMITS, _LOOP_SESSION))
-    return Target(target.name, make_conninfo("", **{**parts, "options": f"{limits} {own} {session}"}))
-
-
 def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
     """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
-    return create_pool(_loop_target(target), size=size, settings=settings)
+    return _create_pool(target, size, {**(settings or {}), **_LOOP_SESSION}, _LOOP_LIMITS)
 
 
 async def connect_loop(target: Target) -> AsyncConnection:
     """A connection for a loop, like those of `create_loop_pool`; the caller closes it."""
-    return await connect_async(_loop_target(target))
+    conn = await connect_async(target)
+    await _configure(conn, _LOOP_SESSION, _LOOP_LIMITS)
+    return conn
 
 
 def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
     """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
 
     For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
+    return _create_pool(target, size, settings or {}, {})
+
+
+async def _configure(conn: AsyncConnection, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
+    """By a statement and not by startup options, which PgBouncer does not pass on."""
+    parameters = {"settings": encode(settings), "limits": encode(limits), "defaults": encode(_NODE_SETTINGS)}
+    await conn.execute(query("db/configure"), parameters)
+
+
+def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> Pool:
     from psycopg_pool import AsyncConnectionPool
 
     async def configure(conn: AsyncConnection) -> None:
         set_json_loads(decode, conn)
-        await conn.execute(query("db/configure"), {"settings": encode(settings or {}), "defaults": encode(_NODE_SETTINGS)})
+        await _configure(conn, settings, limits)
 
     return AsyncConnectionPool(
         _conninfo(target, _NODE_PARAMETERS),

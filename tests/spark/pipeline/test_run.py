@@ -100,12 +100,12 @@ async def test_pending_timer_on_the_event_clock_is_not_polled(
     run_spark(pipeline)
     (waiting, topic_row) = conn.execute(
         "select (select count(*) from headrace.correlator_instance where deadline < headrace.clock()), xmin::text"
-        " from headrace.topic"
+        " from headrace_internal.topic"
     ).fetchone()
     assert waiting == 1
     assert pause_s(pipeline.next_due_s()) == IDLE_S
     assert pipeline.tick() is None
-    assert conn.execute("select xmin::text from headrace.topic").fetchone() == (topic_row,)
+    assert conn.execute("select xmin::text from headrace_internal.topic").fetchone() == (topic_row,)
 
 
 async def test_timers_of_a_long_silence_are_spread_over_batches_as_in_the_database(
@@ -154,7 +154,7 @@ def test_pipeline_says_why_it_cannot_run(spark: SparkSession, conn: Connection, 
     with pytest.raises(Invalid):
         Pipeline(spark, [], access=access)
     set_engine(conn, "cars", "spark")
-    conn.execute("select pg_advisory_lock(%s, topic_id) from headrace.topic", (0x68727070,))
+    conn.execute("select headrace.try_lock_topic(topic_id, 'pipeline') from headrace.topic")
     with pytest.raises(Conflict, match="another pipeline"):
         Pipeline(spark, ["cars"], access=access, once=True).run()
 

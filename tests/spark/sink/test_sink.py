@@ -37,7 +37,7 @@ def batch(*values: int) -> pa.RecordBatch:
 
 
 def staged(conn: Connection) -> int:
-    row = conn.execute("select count(*) from headrace.spark_stage").fetchone()
+    row = conn.execute("select count(*) from headrace_internal.spark_stage").fetchone()
     assert row is not None
     return int(row[0])
 
