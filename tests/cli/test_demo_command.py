@@ -129,7 +129,7 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert (result["repeated_dropped"], result["rolled_back"], result["late"]) == (614, 614, 16)
     assert result["killed"] == ["PostgreSQL", "the node"]
     assert [airport["airport"] for airport in result["busiest"][:3]] == ["EWR", "JFK", "LGA"]
-    assert result["adds_up"] and len(result["checks"]) == 30
+    assert result["adds_up"] and len(result["checks"]) == 32
     assert {rule["rule"]: (rule["firings"], rule["done"], rule["dead"]) for rule in result["rules"]} == {
         "long delay": (10, 9, 1), "diverted": (11, 11, 0), "cancelled": (12, 12, 0),
     }  # fmt: skip
@@ -139,7 +139,7 @@ def test_demo_on_its_own_server_adds_up(shared_folder: Path, monkeypatch: pytest
     assert Server(shared_folder / "demo" / "pg18").pid is None, "the demo stops its server"
     again = call("demo", "--no-spark", "--flights", "100")
     assert again.code == 0, again.err
-    assert "30 of 30 checks hold" in again.out
+    assert "32 of 32 checks hold" in again.out
 
 
 @pytest.mark.timeout(400)
@@ -173,7 +173,7 @@ def assert_seeded_bugs_exit_with_6(server: Server, monkeypatch: pytest.MonkeyPat
 
 
 def assert_backtest_on_spark_agrees_with_the_database(result: dict[str, Any]) -> None:
-    assert result["adds_up"] and len(result["checks"]) == 38
+    assert result["adds_up"] and len(result["checks"]) == 40
     compared = {item["name"]: (item["database"], item["spark"], item["both"]) for item in result["backtest"]["comparisons"]}
     assert set(compared) == {"long delay", "diverted", "cancelled", "delays-grow", "overdue", "storm"}
     assert all(database == spark == both for database, spark, both in compared.values())

@@ -87,7 +87,13 @@ _ALL = (
         setup="prove/bug_serial_cursor",
     ),
     Bug("ack-before-commit", "an action is deleted from the queue before its handler's transaction", "effects-once", pause_s=0.1),
-    Bug("local-lease", "a node judges leases by its own clock, which is a minute ahead", "one-holder", pause_s=0.1),
+    Bug(
+        "local-lease",
+        "a node judges leases by its own clock, which is a minute ahead",
+        "one-holder",
+        setup="prove/bug_local_lease",
+        pause_s=0.1,
+    ),
     Bug("no-fence", "an ack does not check whether the lease is still held", "effects-once", edits=_NO_FENCE, pause_s=0.3),
     Bug("state-after-output", "a correlator's state is saved in a transaction after its outputs", "outputs-match-replay"),
     Bug(

@@ -13,7 +13,7 @@ from headrace.correlators import batches as correlator_batches
 from headrace.db import AsyncConnection
 from headrace.prove.processes.failpoint import statement_text
 
-LEASE_ENDED = "q.read_ct > 0 and q.vt <= headrace.clock()"
+CLAIM_RETRIED = "headrace.claim_retried_action("
 
 
 def _ack_before_commit(_node: str) -> None:
@@ -32,14 +32,14 @@ def _ack_before_commit(_node: str) -> None:
 
 
 def _local_lease(node: str) -> None:
-    """The statement that claims actions again whose lease has ended, as `node-2` sends it."""
+    """`node-2` claims actions again before their lease has ended."""
     if not node.endswith("-2"):
         return
     original = psycopg.AsyncCursor.execute
 
     async def execute(self: psycopg.AsyncCursor[Any], query: Any, *args: Any, **options: Any) -> psycopg.AsyncCursor[Any]:
-        if LEASE_ENDED in (text := statement_text(query, self)):
-            query = text.replace(LEASE_ENDED, f"{LEASE_ENDED} + interval '1 minute'")
+        if CLAIM_RETRIED in (text := statement_text(query, self)):
+            query = text.replace(CLAIM_RETRIED, "headrace.claim_retried_ahead(")
         return await original(self, query, *args, **options)
 
     psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign, assignment]
