@@ -20,11 +20,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.prove.bugs import plant_in_database, server_settings
+from headrace.prove.definitions import create_workload
 from headrace.prove.history import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.failpoint import NAMES
 from headrace.prove.proxy import Proxy
-from headrace.prove.workload import create_workload
 
 DATABASE = "headrace_prove"
 COMMENT = "made by headrace prove; the next run drops it"

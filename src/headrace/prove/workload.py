@@ -1,4 +1,4 @@
-"""Workload: topics, rules, correlators and schedule of a run, and the transactions of its producers.
+"""Workload: names of topics and consumers, and the transactions of producers. `definitions` has rules and correlators.
 
 Promises: transaction number k of a producer is the same in every run of a seed, event ids included."""
 
@@ -8,13 +8,7 @@ import random
 from dataclasses import dataclass
 from uuid import UUID
 
-from headrace.correlators import ActionOutput, Correlator, EventOutput, Output, create_correlator
-from headrace.db import Connection, query
-from headrace.log import create_topic
 from headrace.prove.history import SentEvent
-from headrace.rules import Rule, create_rule
-from headrace.schedules import create_schedule
-from headrace.spark.pipeline import set_engine
 
 ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SINK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sink"
 TRIPS = "trips"
@@ -32,50 +26,6 @@ LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
 CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
 """The consumers and their topics. Two get poison, one event by event and one in batches; the last is slow on purpose."""
 
-RULES = (
-    Rule(name="big", topic=ORDERS, event_type="placed", action="charge", condition="(object -> 'amount')::int >= 800"),
-    Rule(
-        name="red",
-        topic=ORDERS,
-        event_type="placed",
-        action="paint",
-        condition="object ->> 'color' = 'red' and (object -> 'amount')::int % 3 = 0",
-    ),
-    Rule(
-        name="odd",
-        topic=ORDERS,
-        event_type="returned",
-        action="inspect",
-        condition="key like '%-1' or object ->> 'color' = 'blue'",
-    ),
-    Rule(name="trouble", topic=TROUBLE, event_type=POISON, action="explode"),
-    Rule(name="far", topic=TRIPS, event_type="out", action="charge", condition="(object -> 'amount')::int >= 500"),
-    Rule(name="lost", topic=TRIPS, event_type="lost", action="inspect", condition="object ->> 'color' in ('red', 'blue')"),
-)
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """The pattern of a correlator, over a topic."""
-
-    topic: str
-    text: str
-
-
-PATTERNS = {
-    "simple": Pattern(STEPS, "repeat {push(x) {do {sequential {a, b, a}} unless {c}}}"),
-    "timed": Pattern(STEPS, "repeat {push(late) {sequential {a, fail {within 300 ms {b}}}}}"),
-    "wide": Pattern(STEPS, "parallel {repeat {push(x) {sequential {a, b}}}, repeat {push(y) {accumulate {b, c}}}}"),
-    "trip": Pattern(TRIPS, "repeat {push(home) {do {sequential {out, back}} unless {lost}}}"),
-    "overdue": Pattern(TRIPS, "repeat {push(overdue) {sequential {out, fail {within 400 ms {back}}}}}"),
-}
-OUTPUTS: dict[str, Output] = {
-    "x": ActionOutput(action="notify"),
-    "y": EventOutput(event="y", topic=ALERTS),
-    "late": ActionOutput(action="remind"),
-    "home": EventOutput(event="home", topic=ALERTS),
-    "overdue": ActionOutput(action="remind"),
-}
 ACTIONS = ("charge", "paint", "inspect", "notify", "remind", "explode")
 TYPES = {ORDERS: ("placed", "placed", "placed", "returned"), STEPS: tuple("abc"), TRIPS: ("out", "back", "out", "back", "lost")}
 """The event types that producers publish."""
@@ -116,36 +66,3 @@ def _event(draw: random.Random, producer: str, n: int) -> SentEvent:
         amount=draw.randrange(1000),
         color=draw.choice(("red", "green", "blue")),
     )
-
-
-def create_workload(conn: Connection, *, minutes: float, spark: bool = False) -> None:
-    """Creates everything the workload needs in a migrated database. With `spark`, a pipeline runs the topic of trips."""
-    conn.execute(query("prove/tables"))
-    for topic in (ORDERS, STEPS, TRIPS):
-        create_topic(conn, topic, partitions=PARTITIONS)
-    for topic in (ALERTS, TICKS, TROUBLE, SINK):
-        create_topic(conn, topic)
-    for rule in RULES:
-        create_rule(conn, rule)
-    for name, pattern in PATTERNS.items():
-        outputs = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern.text}
-        create_correlator(conn, Correlator(name=name, topic=pattern.topic, key="key", pattern=pattern.text, outputs=outputs))
-    create_schedule(conn, SCHEDULE, cron=CRON, topic=TICKS, type="tick", missed="all", missed_max=1000, grace_s=5)
-    if spark:
-        set_engine(conn, TRIPS, "spark")
-    _fill_expiring(conn, max(EXPIRING_PER_DAY_MIN, round(minutes * EXPIRING_PER_MINUTE)))
-
-
-def _fill_expiring(conn: Connection, per_day: int) -> None:
-    """Fills days of a log that retention may drop after their slow consumer has passed them, and not before."""
-    for day in range(EXPIRING_DAYS, 0, -1):
-        conn.execute("select set_config('headrace.clock_shift', %s, false)", (f"-{day + 2} days",))
-        if day == EXPIRING_DAYS:
-            create_topic(conn, EXPIRING, time_partition="day")
-        conn.execute(query("prove/fill_expiring"), {"topic": EXPIRING, "events": per_day})
-        while conn.execute("select * from headrace.sequence()").fetchall():
-            pass
-    conn.execute("select set_config('headrace.clock_shift', '', false)")
-    # Before retention is set: a log without consumers may be dropped at once.
-    conn.execute("select headrace.create_consumer(%s, %s)", (EXPIRING, LAGGARD))
-    conn.execute("update headrace_internal.topic set retention = '1 day' where topic = %s", (EXPIRING,))

@@ -12,19 +12,17 @@ from headrace.lang.condition import Sample, parse, to_python
 from headrace.lang.ecl import Event, Interpreter, InterpreterState
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.prove.checks.result import CheckResult, Violation, check_result
+from headrace.prove.definitions import PATTERNS, RULES, Pattern
 from headrace.prove.evidence import ConsumedEvent, Evidence, Firing, Output
 from headrace.prove.workload import (
     ALERTS,
     ATTEMPTS_MAX,
     CONSUMERS,
     EXPIRING,
-    PATTERNS,
     POISON,
-    RULES,
     TICKS,
     TRIPS,
     TROUBLE,
-    Pattern,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

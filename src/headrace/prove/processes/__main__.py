@@ -7,23 +7,28 @@ import os
 import sys
 import threading
 import time
+from importlib import import_module
 
 import msgspec
 
 from headrace.prove.processes.config import ProcessConfig
-from headrace.prove.processes.node import run_node
-from headrace.prove.processes.pipeline import run_pipeline
-from headrace.prove.processes.producer import run_producer
-from headrace.prove.processes.reader import run_reader
-from headrace.prove.processes.sharded_producer import run_sharded_producer
-from headrace.prove.processes.sink import run_sink
+
+# Each role is imported when it runs: a producer needs neither rules nor Spark.
+ROLES = {
+    "producer": "producer:run_producer",
+    "sharded_producer": "sharded_producer:run_sharded_producer",
+    "reader": "reader:run_reader",
+    "sink": "sink:run_sink",
+    "node": "node:run_node",
+    "pipeline": "pipeline:run_pipeline",
+}
 
 
-def publish(config: ProcessConfig) -> None:
-    (run_sharded_producer if config.shards else run_producer)(config)
-
-
-ROLES = {"producer": publish, "reader": run_reader, "sink": run_sink, "node": run_node, "pipeline": run_pipeline}
+def run_role(role: str, config: ProcessConfig) -> None:
+    if role == "producer" and config.shards:
+        role = "sharded_producer"
+    module, _, function = ROLES[role].partition(":")
+    getattr(import_module(f"headrace.prove.processes.{module}"), function)(config)
 
 
 def exit_with_parent() -> None:
@@ -41,4 +46,4 @@ def exit_with_parent() -> None:
 if __name__ == "__main__":
     exit_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    ROLES[sys.argv[1]](msgspec.json.decode(sys.argv[2], type=ProcessConfig))
+    run_role(sys.argv[1], msgspec.json.decode(sys.argv[2], type=ProcessConfig))
