@@ -1,0 +1,82 @@
+"""The Django app: one `manage.py migrate`, all commands, the admin, the example's own tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.db import Connection, Server, Target, connect, pending_steps
+from headrace.log import list_topics
+from tests.builders import own_database
+from tests.integrations.django_project import DjangoProject
+
+pytestmark = pytest.mark.lane("pg18")
+
+
+@pytest.fixture(scope="module")
+def django_template(server: Server) -> Iterator[str]:
+    """The name of a database that Django has migrated."""
+    with own_database(server, "django_template") as target:
+        assert "Applying headrace.0001_initial... OK" in DjangoProject(target.dsn).manage("migrate")
+        with connect(target) as conn:
+            (name,) = conn.execute("select current_database()").fetchone()  # type: ignore[misc]
+        yield str(name)
+
+
+@pytest.fixture
+def migrated(server: Server, django_template: str) -> Iterator[Target]:
+    with own_database(server, "django", template=django_template) as target:
+        yield target
+
+
+@pytest.fixture
+def shop(migrated: Target) -> DjangoProject:
+    return DjangoProject(migrated.dsn)
+
+
+def schemas(conn: Connection) -> set[str]:
+    rows = conn.execute("select nspname::text from pg_namespace where nspname like 'headrace%'").fetchall()
+    return {str(name) for (name,) in rows}
+
+
+def test_one_migrate_installs_headrace_before_the_migrations_that_need_it(migrated: Target, shop: DjangoProject) -> None:
+    with connect(migrated) as conn:
+        assert pending_steps(conn) == []
+        assert [topic.topic for topic in list_topics(conn)] == ["orders"]
+    shop.manage("makemigrations", "--check")
+
+
+def test_migrate_after_an_upgrade_brings_headrace_up_to_date(migrated: Target, shop: DjangoProject) -> None:
+    with connect(migrated) as conn:
+        conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
+        assert "headrace: migrated, 1 step, release" in shop.manage("migrate")
+        assert pending_steps(conn) == []
+
+
+def test_way_back_is_refused_while_there_are_topics_and_then_leaves_nothing(migrated: Target, shop: DjangoProject) -> None:
+    with connect(migrated) as conn:
+        conn.execute("select headrace.create_topic('mails')")
+        refusal = shop.manage("migrate", "headrace", "zero", code=1)
+        assert "headrace is not uninstalled: the database has 1 topic, which would be lost" in refusal
+        assert schemas(conn) == {"headrace", "headrace_internal"}
+        conn.execute("select headrace.drop_topic('mails')")
+        shop.manage("migrate", "headrace", "zero")
+        assert schemas(conn) == set()
+        assert conn.execute("select queue_name from pgmq.meta").fetchall() == []
+        assert conn.execute("select to_regclass('headrace_task')").fetchone() == (None,)
+        shop.manage("migrate")
+        assert pending_steps(conn) == []
+
+
+def test_manage_headrace_runs_commands_on_djangos_database(shop: DjangoProject) -> None:
+    assert [topic["topic"] for topic in json.loads(shop.manage("headrace", "topic", "list", "--json"))] == ["orders"]
+    listed = shop.manage("headrace", "--database", "default", "topic", "list", "--json", "--settings=shop.settings")
+    assert [topic["topic"] for topic in json.loads(listed)] == ["orders"]
+    assert "no topic" in shop.manage("headrace", "topic", "show", "nowhere", code=3)
+    assert "manage.py headrace" in shop.manage("headrace", "--help")
+
+
+def test_the_examples_own_tests_pass(empty: Target) -> None:
+    assert "OK" in DjangoProject(empty.dsn).manage("test", "--noinput")
