@@ -18,20 +18,22 @@ class DjangoProject:
     """The project on one database."""
 
     dsn: str
+    settings: str = "shop.settings"
 
     def manage(self, *words: str, code: int = 0) -> str:
         """Runs `manage.py` and returns what it printed; its exit code must be `code`."""
-        return self._run("manage.py", *words, code=code)
+        result = self._run("manage.py", *words, code=code)
+        return result.stdout + result.stderr
 
     def python(self, script: Path, *words: str) -> str:
-        """Runs a script with Django's settings."""
-        return self._run(str(script), *words, code=0)
+        """Runs a script with Django's settings and returns its standard output."""
+        return self._run(str(script), *words, code=0).stdout
 
-    def _run(self, *words: str, code: int) -> str:
+    def _run(self, *words: str, code: int) -> subprocess.CompletedProcess[str]:
         environment = {
             **os.environ,
             "DATABASE_URL": self.dsn,
-            "DJANGO_SETTINGS_MODULE": "shop.settings",
+            "DJANGO_SETTINGS_MODULE": self.settings,
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{PROJECT}",
             "PYTHONWARNINGS": "ignore",
         }
@@ -39,4 +41,4 @@ class DjangoProject:
         command = [sys.executable, *words]
         result = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == code, f"{words}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}"
-        return result.stdout + result.stderr
+        return result
