@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from django.apps import apps
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase
+from django.urls import reverse
 
 from headrace.core import InvalidKey
 from headrace.integrations.django.database import database_dsn
-from headrace.integrations.django.models import ActionResult, Rule, TaskRecord, Topic
+from headrace.integrations.django.models import ActionResult, ConsumerLag, Rule, TaskRecord, Topic
 from shop.models import Order
 from shop.tasks import send_receipt
 
@@ -62,9 +65,15 @@ class AdminTest(TestCase):
         self.client.force_login(User.objects.create_superuser("admin"))
 
     def test_pages_list_and_show_rows(self) -> None:
-        topic = Topic.objects.get(topic="orders")
-        self.assertContains(self.client.get("/admin/headrace/topic/"), "orders")
-        self.assertContains(self.client.get(f"/admin/headrace/topic/{topic.pk}/change/"), "orders")
+        with connection.cursor() as cursor:
+            cursor.execute("select headrace.create_consumer('orders', 'billing')")
+        for model in apps.get_app_config("headrace").get_models():
+            page = reverse(f"admin:headrace_{model._meta.model_name}_changelist")
+            self.assertEqual(self.client.get(page, {"q": "a"}).status_code, 200, page)
+        lag = ConsumerLag.objects.get(partition=3)
+        self.assertEqual(lag.pk, "default/orders/billing/3")
+        page = reverse("admin:headrace_consumerlag_change", args=[quote(lag.pk)])
+        self.assertContains(self.client.get(page), "billing")
 
     def test_nothing_can_be_added_changed_or_deleted(self) -> None:
         page = f"/admin/headrace/topic/{Topic.objects.get(topic='orders').pk}"

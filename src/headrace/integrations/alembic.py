@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 from alembic.operations import MigrateOperation, Operations
+from psycopg.rows import TupleRow
 
 from headrace.core import Invalid
 from headrace.db import Connection, migrate, uninstall
@@ -75,6 +76,12 @@ def _psycopg_connection(operations: Operations) -> Connection:
         raise Invalid("headrace's schema depends on what the database has; print its SQL with: headrace migrate --sql")
     bind = operations.get_bind()
     driver_connection: object = bind.connection.driver_connection
+    if isinstance(driver_connection, psycopg.AsyncConnection):
+        # An async engine runs revisions in `run_sync`, while its event loop waits: the same connection, without the event loop.
+        view = psycopg.Connection[TupleRow](driver_connection.pgconn)
+        # Both number their prepared statements from 0, and the server knows each name once.
+        view.prepare_threshold = None
+        return view
     if not isinstance(driver_connection, psycopg.Connection):
         driver = f"{bind.dialect.name}+{bind.dialect.driver}"
         raise Invalid(
