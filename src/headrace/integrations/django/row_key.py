@@ -29,7 +29,7 @@ class _JoinedColumns(Col):
     target: RowKey
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
-        _, parameters = super().as_sql(compiler, connection)
-        quote = compiler.quote_name_unless_alias
-        columns = ", ".join(f"{quote(self.alias)}.{quote(column)}" for column in self.target.columns)
+        statement, parameters = super().as_sql(compiler, connection)
+        table = statement.rpartition(".")[0]
+        columns = ", ".join(f"{table}.{connection.ops.quote_name(column)}" for column in self.target.columns)
         return f"concat_ws('/', {columns})", parameters
