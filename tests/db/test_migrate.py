@@ -110,8 +110,11 @@ def test_migrating_twice_changes_nothing(empty: Target) -> None:
         assert pending_steps(conn) == []
 
 
-def test_two_migrators_at_once_apply_every_step_once(empty: Target) -> None:
+@pytest.mark.parametrize("before", ["select 1", "create schema headrace; create schema headrace_internal"])
+def test_two_migrators_at_once_apply_every_step_once(empty: Target, before: str) -> None:
     applied: list[int] = []
+    with connect(empty) as conn:
+        conn.execute(before)
 
     def run() -> None:
         with connect(empty) as conn:

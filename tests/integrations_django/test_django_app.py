@@ -8,6 +8,7 @@ import pytest
 
 from headrace.db import Connection, Target, connect, pending_steps
 from headrace.log import list_topics
+from tests.builders import ROOT
 from tests.integrations_django.django_project import DjangoProject
 
 pytestmark = pytest.mark.lane("pg18")
@@ -58,6 +59,14 @@ def test_manage_headrace_runs_commands_on_djangos_database(shop: DjangoProject) 
     assert [topic["topic"] for topic in json.loads(listed)] == ["orders"]
     assert "no topic" in shop.manage("headrace", "topic", "show", "nowhere", code=3)
     assert "manage.py headrace" in shop.manage("headrace", "--help")
+
+
+def test_headrace_may_be_in_another_database_than_the_default(empty: Target) -> None:
+    answers = json.loads(DjangoProject(empty.dsn).python(ROOT / "tests/integrations_django/django_databases_run.py", empty.dsn))
+    assert answers["pending"] == 0 and answers["topics"] == ["orders"]
+    assert answers["role"] == [True, "5MB"], "assume_role and options of Django hold for headrace's commands"
+    assert answers["password"] == "it's % a = secret"
+    assert answers["sqlite"].startswith("database 'default' is sqlite, and headrace runs in PostgreSQL; name the alias")
 
 
 def test_the_examples_own_tests_pass(empty: Target) -> None:

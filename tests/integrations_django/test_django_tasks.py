@@ -38,3 +38,4 @@ def test_tasks_run_on_a_node_and_their_results_are_read_by_id(migrated: Target, 
     with connect(migrated) as conn:
         errors = sorted(str(letter.error).partition(":")[0] for letter in list_dead_letters(conn))
         assert errors == ["OutOfPaper", "SuspiciousOperation"], "an action's sender cannot choose which function is called"
+    assert "6 records of tasks deleted" in DjangoProject(migrated.dsn).manage("prune_headrace_tasks", "--days", "0")
