@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_tasks import TaskContext, task
+from shop.models import Order
 
 
 class OutOfPaper(Exception):
@@ -17,6 +18,12 @@ def add(a: int, b: int) -> int:
 @task
 async def add_async(a: int, b: int) -> int:
     return a + b
+
+
+@task(queue_name="mails")
+def note(text: str) -> None:
+    """An effect that shows how often it happened."""
+    Order.objects.create(customer=text, total=0)
 
 
 @task(queue_name="mails")

@@ -14,12 +14,13 @@ django.setup()
 
 from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
+from shop.models import Order  # noqa: E402
 
 from headrace import Headrace, Node, Target, send_action  # noqa: E402
 from headrace.integrations.django.database import database_dsn, psycopg_connection  # noqa: E402
 from headrace.integrations.django.models import ActionResult, TaskRecord  # noqa: E402
 from headrace.integrations.django.tasks import add_tasks  # noqa: E402
-from tests.integrations_django.django_task_functions import add, add_async, describe, fail  # noqa: E402
+from tests.integrations_django.django_task_functions import add, add_async, describe, fail, note  # noqa: E402
 
 
 def enqueue() -> dict[str, Any]:
@@ -31,7 +32,9 @@ def enqueue() -> dict[str, Any]:
             "sync": add.enqueue(2, b=3),
             "async": add_async.enqueue(4, 5),
             "queue": add.using(queue_name="mails", priority=7).enqueue(6, 7),
+            **{f"note {n}": note.enqueue(f"note {n}") for n in range(3)},
             "failing": fail.enqueue("no paper"),
+            **{f"note {n}": note.enqueue(f"note {n}") for n in range(3, 6)},
             "context": describe.enqueue(),
             "deferred": add.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1, 1),
         }
@@ -77,4 +80,5 @@ if __name__ == "__main__":
     records = TaskRecord.objects.count()
     asyncio.run(run(database_dsn("default"), ends=len(results)))
     outcomes = {name: outcome(result) for name, result in results.items()}
-    json.dump({"records": records, "outcomes": outcomes}, sys.stdout)
+    notes = sorted(Order.objects.values_list("customer", flat=True))
+    json.dump({"records": records, "outcomes": outcomes, "notes": notes}, sys.stdout)

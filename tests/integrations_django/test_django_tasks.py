@@ -22,8 +22,11 @@ def answer(migrated: Target) -> Any:
 
 
 def test_tasks_run_on_a_node_and_their_results_are_read_by_id(migrated: Target, answer: Any) -> None:
-    assert answer["records"] == 6, "the task of the transaction that was rolled back is not there"
+    assert answer["records"] == 12, "the task of the transaction that was rolled back is not there"
     outcomes = answer["outcomes"]
+    notes = [f"note {n}" for n in range(6)]
+    assert [outcomes.pop(note)["status"] for note in notes] == ["SUCCESSFUL"] * 6
+    assert answer["notes"] == notes, "a task that fails does not make those of its batch run twice"
     assert {outcome["before"] for outcome in outcomes.values()} == {"READY"}
     values = {name: (outcome["status"], outcome["value"]) for name, outcome in outcomes.items()}
     assert values == {
@@ -38,4 +41,4 @@ def test_tasks_run_on_a_node_and_their_results_are_read_by_id(migrated: Target, 
     with connect(migrated) as conn:
         errors = sorted(str(letter.error).partition(":")[0] for letter in list_dead_letters(conn))
         assert errors == ["OutOfPaper", "SuspiciousOperation"], "an action's sender cannot choose which function is called"
-    assert "6 records of tasks deleted" in DjangoProject(migrated.dsn).manage("prune_headrace_tasks", "--days", "0")
+    assert "12 records of tasks deleted" in DjangoProject(migrated.dsn).manage("prune_headrace_tasks", "--days", "0")

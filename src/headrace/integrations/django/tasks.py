@@ -1,7 +1,8 @@
 """A backend for Django's tasks: a task is an action, enqueued in the transaction of the caller.
 
 Owns: the actions `django-task:QUEUE` and the table headrace_task. Promises: a task exists if and only if the transaction that
-enqueued it commits; it is run at least once and retried like every action; a task that fails too often becomes a dead letter.
+enqueued it commits; it is run at least once, and not again once it has returned and its value is recorded; a task that raises is
+retried like every action, and becomes a dead letter in the end.
 
     TASKS = {"default": {"BACKEND": "headrace.integrations.django.tasks.HeadraceBackend"}}
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
@@ -20,8 +22,6 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import close_old_connections, connections, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
-from psycopg import sql
-from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
 from headrace.actions import Action, Attempt, Policy, Result, list_attempts, list_results, send_action
@@ -45,11 +45,13 @@ from headrace.integrations.django.task_framework import (
 )
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from headrace.actions import ActionHandler
     from headrace.node import Headrace
 
-OPTIONS = {"database", "namespace", "attempts", "backoff_s", "backoff_max_s", "concurrency", "rate_per_s"}
-_RECORD_VALUE = "update {} set finished_at = statement_timestamp(), return_value = %s where id = %s"
+POLICY_OPTIONS = {field.name for field in fields(Policy)} - {"ordered"}
+OPTIONS = {"database", "namespace"} | POLICY_OPTIONS
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+)", re.MULTILINE)
 
 
@@ -65,9 +67,9 @@ class HeadraceBackend(BaseTaskBackend):
         super().__init__(alias, params)
         if unknown := set(self.options) - OPTIONS:
             raise Invalid(f"TASKS[{alias!r}] has unknown options {sorted(unknown)}; there are: {', '.join(sorted(OPTIONS))}")
-        policy = dict(self.options)
-        self.database = str(policy.pop("database", database_alias()))
-        self.namespace: str | None = policy.pop("namespace", None)
+        policy = {name: value for name, value in self.options.items() if name in POLICY_OPTIONS}
+        self.database = str(self.options.get("database", database_alias()))
+        self.namespace: str | None = self.options.get("namespace")
         self.policy = Policy(**policy)
 
     def enqueue(self, task: Task[Any, Any], args: Any, kwargs: Any) -> TaskResult[Any]:
@@ -151,21 +153,35 @@ def load_task(path: str) -> Task[Any, Any]:
 
 
 def _handler(attempts: int) -> ActionHandler:
-    def run_task(action: Action, tx: Connection) -> None:
-        """Runs the task and records its value in the transaction of the ack."""
+    def run_task(action: Action, _tx: Connection) -> None:
+        """Runs the task on Django's own connections and records its value there.
+
+        Not in the transaction of the ack: if that is rolled back, because another action of its batch fails or the node ends, what
+        the task did stays done. The record then tells the next delivery not to run it again."""
         payload: Any = action.payload
         # A connection of this thread may be older than CONN_MAX_AGE, or lost.
         close_old_connections()
         try:
             task = load_task(payload["task"]).using(backend=payload["backend"])
+            record = _records(task).filter(id=action.id)
+            if record.filter(finished_at__isnull=False).exists():
+                return
             arguments = (payload["args"], payload["kwargs"])
             result = _task_result(task, action.id, payload["backend"], *arguments, enqueued_at=action.emitted_at)
             value = _run(result, attempt=action.attempt, is_last=action.attempt >= attempts)
-            _record_value(tx, action.id, value)
+            record.update(finished_at=timezone.now(), return_value=value)
         finally:
             close_old_connections()
 
     return run_task
+
+
+def _records(task: Task[Any, Any]) -> QuerySet[Any]:
+    from headrace.integrations.django.models import TaskRecord
+
+    backend = task.get_backend()
+    assert isinstance(backend, HeadraceBackend)
+    return TaskRecord.objects.using(backend.database)
 
 
 def _run(result: TaskResult[Any], *, attempt: int, is_last: bool) -> Any:
@@ -187,13 +203,6 @@ def _run(result: TaskResult[Any], *, attempt: int, is_last: bool) -> Any:
     _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
     task_finished.send(sender, task_result=result)
     return value
-
-
-def _record_value(tx: Connection, task_id: UUID, value: Any) -> None:
-    from headrace.integrations.django.models import TaskRecord
-
-    table = sql.Identifier(TaskRecord._meta.db_table)
-    tx.execute(sql.SQL(_RECORD_VALUE).format(table), (Jsonb(value), task_id))
 
 
 def _task_result(
