@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 from shop.models import Order  # noqa: E402
 
-from headrace import Headrace, Node, Target, send_action  # noqa: E402
+from headrace import Headrace, Node, PayloadTooLarge, Target, send_action  # noqa: E402
 from headrace.integrations.django.database import database_dsn, psycopg_connection  # noqa: E402
 from headrace.integrations.django.models import ActionResult, TaskRecord  # noqa: E402
 from headrace.integrations.django.tasks import add_tasks  # noqa: E402
@@ -28,6 +29,9 @@ def enqueue() -> dict[str, Any]:
         add.enqueue(1, 1)
         transaction.set_rollback(True)
     with transaction.atomic():
+        # The caller's transaction stays usable after an error.
+        with suppress(PayloadTooLarge):
+            note.enqueue("x" * 20_000_000)
         results = {
             "sync": add.enqueue(2, b=3),
             "async": add_async.enqueue(4, 5),

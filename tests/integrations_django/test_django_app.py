@@ -54,7 +54,6 @@ def test_way_back_is_refused_while_there_are_topics_and_then_leaves_nothing(migr
 
 
 def test_manage_headrace_runs_commands_on_djangos_database(shop: DjangoProject) -> None:
-    assert [topic["topic"] for topic in json.loads(shop.manage("headrace", "topic", "list", "--json"))] == ["orders"]
     listed = shop.manage("headrace", "--database", "default", "topic", "list", "--json", "--settings=shop.settings")
     assert [topic["topic"] for topic in json.loads(listed)] == ["orders"]
     assert "no topic" in shop.manage("headrace", "topic", "show", "nowhere", code=3)

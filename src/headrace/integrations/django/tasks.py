@@ -76,7 +76,8 @@ class HeadraceBackend(BaseTaskBackend):
         """Writes the task down and sends its action, in the transaction that is open on the database, or in one of its own."""
         self.validate_task(task)
         result = _task_result(task, uuid7(), self.alias, args, kwargs, enqueued_at=timezone.now())
-        with transaction.atomic(using=self.database, savepoint=False):
+        # In a transaction this is a savepoint: the caller may catch an error, and finds neither record nor action.
+        with transaction.atomic(using=self.database):
             self._store(result)
             send_action(
                 psycopg_connection(connections[self.database]),
