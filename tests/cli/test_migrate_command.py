@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from headrace.db import Server, Target, connect, pending_steps
+from headrace.db import RELEASE, Server, Target, connect, pending_steps
 from tests.builders import own_database
 from tests.cli.conftest import call
 
@@ -16,7 +16,15 @@ def test_migrate_lists_what_it_applied_once(empty: Target) -> None:
         expected = pending_steps(conn)
     first = call("migrate", "--dsn", empty.dsn, "--json").json
     assert first == [{"shard": "main", "applied": [step.name for step in expected]}]
-    assert call("migrate", "--dsn", empty.dsn).out == "main: already up to date\n"
+    assert call("migrate", "--dsn", empty.dsn).out == f"database main: up to date, release {RELEASE}\n"
+
+
+def test_migrate_prints_one_line_and_every_step_if_asked(empty: Target) -> None:
+    missing = call("migrate", "--check", "--dsn", empty.dsn)
+    steps = call("migrate", "--check", "--verbose", "--dsn", empty.dsn).out.splitlines()
+    assert missing.out == f"database main: {len(steps) - 1} steps missing\n"
+    assert "missing functions/outbox/publish" in steps
+    assert call("migrate", "--dsn", empty.dsn).out == f"database main: migrated, {len(steps) - 1} steps, release {RELEASE}\n"
 
 
 def test_check_exits_with_6_while_something_is_missing(empty: Target) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headrace.core import MigrationChanged
-from headrace.db import Connection, Target, connect, migrate, migration_script, pending_steps
+from headrace.core import Conflict, MigrationChanged
+from headrace.db import Connection, Target, connect, migrate, migration_script, pending_steps, uninstall
 from headrace.db.sql_files import package_sql
 from headrace.log import create_topic
 from tests.conftest import PG15
@@ -110,8 +110,11 @@ def test_migrating_twice_changes_nothing(empty: Target) -> None:
         assert pending_steps(conn) == []
 
 
-def test_two_migrators_at_once_apply_every_step_once(empty: Target) -> None:
+@pytest.mark.parametrize("before", ["select 1", "create schema headrace; create schema headrace_internal"])
+def test_two_migrators_at_once_apply_every_step_once(empty: Target, before: str) -> None:
     applied: list[int] = []
+    with connect(empty) as conn:
+        conn.execute(before)
 
     def run() -> None:
         with connect(empty) as conn:
@@ -123,6 +126,75 @@ def test_two_migrators_at_once_apply_every_step_once(empty: Target) -> None:
     for thread in threads:
         thread.join()
     assert min(applied) == 0 and max(applied) > 0
+
+
+PLANTED = """
+    create function public.format(text, text) returns text language plpgsql
+        as $$ begin perform set_config('planted.called', 'yes', false); return format($1, variadic array[$2]); end $$;
+    create function public.format(text, text, text) returns text language plpgsql
+        as $$ begin perform set_config('planted.called', 'yes', false); return format($1, variadic array[$2, $3]); end $$;
+    create function public.concat_ws(text, text, text) returns text language plpgsql
+        as $$ begin perform set_config('planted.called', 'yes', false); return concat_ws($1, variadic array[$2, $3]); end $$;
+"""
+"""Functions that fit text better than PostgreSQL's own, which take "any"."""
+
+
+@pytest.mark.parametrize("way", ["migrate", "script"])
+def test_function_planted_in_public_is_neither_bound_nor_called(empty: Target, way: str) -> None:
+    with connect(empty) as conn:
+        conn.execute("grant create on schema public to public")
+        with conn.transaction():
+            conn.execute("set local role pg_read_all_stats")
+            conn.execute(PLANTED)
+        if way == "migrate":
+            migrate(conn)
+        else:
+            conn.execute(migration_script(conn))
+        assert conn.execute("select coalesce(current_setting('planted.called', true), '')").fetchone() == ("",)
+        bound = """select d.classid::regclass::text, d.objid, d.refobjid::regprocedure::text
+            from pg_depend d join pg_proc p on p.oid = d.refobjid and d.refclassid = 'pg_proc'::regclass
+            where p.pronamespace = 'public'::regnamespace"""
+        assert conn.execute(bound).fetchall() == []
+
+
+def test_migrate_gives_the_callers_transaction_its_settings_back(empty: Target) -> None:
+    """As in a revision of Alembic or a migration of Django, where other statements follow."""
+    with connect(empty) as conn, conn.transaction():
+        conn.execute("set local search_path = app, public")
+        assert migrate(conn)
+        settings = "select current_setting('search_path'), current_setting('check_function_bodies')"
+        assert conn.execute(settings).fetchone() == ("app, public", "on")
+
+
+def test_advisory_lock_of_a_stranger_does_not_stop_migrate(conn: Connection, second: Connection) -> None:
+    second.execute("select pg_advisory_lock(x'6865616472616365'::bigint)")
+    conn.execute("set lock_timeout = '2s'")
+    assert migrate(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("select headrace.create_topic('orders')", "1 topic, which would be lost; drop them with: headrace topic drop NAME"),
+        ("select headrace.send_action('mail') from generate_series(1, 2)", "2 waiting actions, which would be lost"),
+    ],
+)
+def test_uninstall_refuses_while_something_would_be_lost(conn: Connection, statement: str, reason: str) -> None:
+    conn.execute(statement)
+    before = catalog(conn)
+    with pytest.raises(Conflict, match=f"headrace is not uninstalled: the database has {reason}"):
+        uninstall(conn)
+    assert catalog(conn) == before
+
+
+def test_uninstall_leaves_nothing_and_migrate_installs_again(conn: Connection) -> None:
+    before = catalog(conn)
+    assert uninstall(conn)
+    assert conn.execute("select nspname from pg_namespace where nspname like 'headrace%'").fetchall() == []
+    assert conn.execute("select queue_name from pgmq.meta").fetchall() == []
+    assert not uninstall(conn)
+    assert migrate(conn)
+    assert catalog(conn) == before
 
 
 def test_changed_migration_is_rejected(conn: Connection, next_version: Path) -> None:

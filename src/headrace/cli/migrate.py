@@ -10,7 +10,7 @@ from typer import BadParameter, Option, Typer
 from headrace.cli.output import json_line, say
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
-from headrace.db import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db import RELEASE, MigrationStep, migrate, migration_script, pending_steps
 
 group = Typer()
 
@@ -19,13 +19,14 @@ group = Typer()
 def _migrate(
     session: Session,
     sql: Annotated[bool, Option("--sql", help="Print the SQL instead of running it.")] = False,
-    check: Annotated[bool, Option("--check", help="Only list missing steps; exit with 6 if there are any.")] = False,
+    check: Annotated[bool, Option("--check", help="Only look for missing steps; exit with 6 if there are any.")] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="List every step.")] = False,
 ) -> None:
     """Create or update the schema of headrace, on every shard.
 
     It is safe to run at any time: applied steps are not applied again, and two processes at once wait for each other.
 
-    Examples: headrace migrate · headrace migrate --check · headrace migrate --sql | psql mydb
+    Examples: headrace migrate · headrace migrate -v · headrace migrate --check · headrace migrate --sql | psql mydb
     """
     if sql and check:
         raise BadParameter("use either --sql or --check")
@@ -33,13 +34,13 @@ def _migrate(
         _print_script(session)
     elif check:
         missing = {target.name: pending_steps(conn) for target, conn in session.shards()}
-        _print_steps(session, missing, "missing", "up to date")
+        _print_steps(session, missing, "missing", verbose=verbose)
         if any(missing.values()):
             shards = ", ".join(shard for shard, steps in missing.items() if steps)
             raise ProblemsFound(f"{sum(map(len, missing.values()))} steps are missing on {shards}; run: headrace migrate")
     else:
         applied = {target.name: migrate(conn) for target, conn in session.shards()}
-        _print_steps(session, applied, "applied", "already up to date")
+        _print_steps(session, applied, "applied", verbose=verbose)
 
 
 def _print_script(session: Session) -> None:
@@ -53,7 +54,16 @@ def _print_script(session: Session) -> None:
         say(script)
 
 
-def _print_steps(session: Session, steps: Mapping[str, Sequence[MigrationStep]], verb: str, if_none: str) -> None:
+def _print_steps(session: Session, steps: Mapping[str, Sequence[MigrationStep]], verb: str, *, verbose: bool) -> None:
     names = {shard: [step.name for step in of_shard] for shard, of_shard in steps.items()}
-    lines = [f"{shard}: {line}" for shard, of in names.items() for line in [f"{verb} {name}" for name in of] or [if_none]]
+    lines = [line for shard, of_shard in names.items() for line in _lines(shard, of_shard, verb, verbose=verbose)]
     session.print([{"shard": shard, verb: of_shard} for shard, of_shard in names.items()], *lines)
+
+
+def _lines(shard: str, names: Sequence[str], verb: str, *, verbose: bool) -> list[str]:
+    """One line for a database; before it, if asked for, one for every step."""
+    if not names:
+        return [f"database {shard}: up to date, release {RELEASE}"]
+    count = f"{len(names)} step{'s' if len(names) > 1 else ''}"
+    summary = f"migrated, {count}, release {RELEASE}" if verb == "applied" else f"{count} missing"
+    return [*(f"{verb} {name}" for name in names if verbose), f"database {shard}: {summary}"]

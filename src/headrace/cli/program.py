@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Annotated, NoReturn
 
@@ -48,10 +49,10 @@ def _print_unexpected(kind: type[BaseException], error: BaseException, trace: Tr
     print_unexpected(kind, error, trace)
 
 
-def main() -> None:
-    """Runs the program and exits with its exit code."""
+def main(words: Sequence[str] | None = None, *, prog_name: str = "headrace") -> None:
+    """Runs the program with the process's arguments, or with `words`, and exits with its exit code."""
     # SIGTERM ends the program like Ctrl-C, through every `finally`, so that the servers and folders of a command are removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
     sys.excepthook = _print_unexpected
     # The name is set here, so that help and completion are the same for `python -m headrace`.
-    app(prog_name="headrace")
+    app(words, prog_name=prog_name)

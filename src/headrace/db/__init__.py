@@ -23,6 +23,7 @@ from headrace.db.connections import (
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.pooler import is_pooled
+from headrace.db.releases import RELEASE
 from headrace.db.requirements import check_node_database, require_sessions
 from headrace.db.retry import (
     TRANSIENT_ERRORS,
@@ -42,8 +43,10 @@ from headrace.db.server import Server
 from headrace.db.shards import Shards
 from headrace.db.sql_files import query
 from headrace.db.times import parse_interval, parse_time
+from headrace.db.uninstall import uninstall
 
 __all__ = [
+    "RELEASE",
     "TRANSIENT_ERRORS",
     "AsyncConnection",
     "Connection",
@@ -89,4 +92,5 @@ __all__ = [
     "record_failure",
     "require_sessions",
     "retry_until_connected",
+    "uninstall",
 ]

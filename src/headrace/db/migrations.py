@@ -1,8 +1,9 @@
 """Migrations: SQL files that bring an empty or older database to the schema of this version.
 
-Owns: the tables headrace_internal.migration and headrace_internal.release. Promises: one migrator at a time (advisory lock); all or
-nothing (one transaction); a migration whose text changed after it was applied is rejected; a database that a newer release has
-migrated is left as it is.
+Owns: the tables headrace_internal.migration and headrace_internal.release. Promises: one migrator at a time (it locks the table
+headrace_internal.migration, which no other role can do); all or nothing (one transaction, or a savepoint of the caller's, whose
+settings are as before afterwards); no function or operator that others have created is called or bound, whatever the search path;
+a migration whose text changed after it was applied is rejected; a database that a newer release has migrated is left as it is.
 
 `sql/schema` shows the tables as they are now. An empty database gets them directly; an older one gets the numbered files of
 `sql/migrations` that it lacks, which must lead to the same tables. Functions and views are `create or replace` files of their
@@ -10,21 +11,27 @@ own; a file is applied again when its text has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources.abc import Traversable
 from typing import LiteralString
 
 import psycopg
+import psycopg.errors
 
 from headrace.core import MigrationChanged, map_database_errors
 from headrace.db.pgmq_install import install_pgmq, pgmq_script
 from headrace.db.releases import OLDEST_NODE, RELEASE, check_migrator
 from headrace.db.sql_files import package_sql, query, sql_files
 
-_LOCK = 0x6865616472616365  # "headrace"
 _SCHEMA = "schema"
+_SETTINGS = {"search_path": "pg_catalog, pg_temp", "check_function_bodies": "off", "client_min_messages": "warning"}
+"""What our steps run with. A view binds the functions and operators that the search path finds when it is created, and anybody may
+have created some where everybody may create. A function may call another one that is created after it."""
+_LOCK: LiteralString = "lock table headrace_internal.migration in exclusive mode"
+_BOTH_CREATED = (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable)
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,10 @@ def migrate(
 
     Raises SchemaTooNew, and changes nothing, if a release after `release` has migrated the database."""
     files = _Files.read(root or package_sql())
-    with map_database_errors(), conn.transaction():
-        conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+    with map_database_errors(), own_settings(conn):
+        _bootstrap(conn)
+        conn.execute(_LOCK)
         applied = _applied(conn, files, release)
-        conn.execute(query("db/bootstrap"))
         install_pgmq(conn)
         steps = files.pending(applied)
         for step in steps:
@@ -120,12 +127,15 @@ def migrate(
 def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
     """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
     files = _Files.read(package_sql())
-    steps = files.pending(_applied(conn, files, RELEASE))
+    with map_database_errors(), own_settings(conn):
+        steps = files.pending(_applied(conn, files, RELEASE))
+        queue = pgmq_script(conn).strip()
     if not steps:
         return "-- Nothing to do: the database has the schema of this version.\n"
     cursor = psycopg.ClientCursor(conn)
-    parts = ["begin;", cursor.mogrify("select pg_advisory_xact_lock(%s);", (_LOCK,)), query("db/bootstrap").strip()]
-    if queue := pgmq_script(conn).strip():
+    settings = [f"set local {name} = {value};" for name, value in _SETTINGS.items()]
+    parts = ["begin;", *settings, query("db/bootstrap").strip(), f"{_LOCK};"]
+    if queue:
         parts += ["-- pgmq, on which the action queues stand", queue]
     for step in steps:
         parts += [f"-- {step.name}", step.text.strip()]
@@ -140,7 +150,36 @@ def pending_steps(conn: psycopg.Connection[tuple[object, ...]]) -> list[Migratio
     """The steps a database still needs. Raises MigrationChanged for one that was applied with other text, and SchemaTooNew if a
     newer release has migrated the database."""
     files = _Files.read(package_sql())
-    return files.pending(_applied(conn, files, RELEASE))
+    with map_database_errors(), own_settings(conn):
+        return files.pending(_applied(conn, files, RELEASE))
+
+
+@contextmanager
+def own_settings(conn: psycopg.Connection[tuple[object, ...]]) -> Iterator[None]:
+    """A transaction with our settings, or a savepoint of the caller's transaction, which gets its own settings back at the end."""
+    with conn.transaction():
+        # Qualified, because the caller's search path still applies.
+        callers = {name: _set(conn, name, value) for name, value in _SETTINGS.items()}
+        yield
+        for name, value in callers.items():
+            _set(conn, name, value)
+
+
+def _set(conn: psycopg.Connection[tuple[object, ...]], name: str, value: object) -> object:
+    """Sets a setting for this transaction and returns its value before."""
+    row = conn.execute("select pg_catalog.current_setting(%s::pg_catalog.text)", (name,)).fetchone()
+    conn.execute("select pg_catalog.set_config(%s::pg_catalog.text, %s::pg_catalog.text, true)", (name, value))
+    return row[0] if row else None
+
+
+def _bootstrap(conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Creates the tables of the migrator. Another first migrator may do so at the same time: then we wait for its end and use
+    what it has created."""
+    try:
+        with conn.transaction():
+            conn.execute(query("db/bootstrap"))
+    except _BOTH_CREATED:
+        conn.execute(query("db/bootstrap"))
 
 
 def _applied(conn: psycopg.Connection[tuple[object, ...]], files: _Files, release: str) -> dict[str, str]:

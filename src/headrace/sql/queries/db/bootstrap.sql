@@ -14,5 +14,3 @@ create table if not exists headrace_internal.release (
     migrated_at timestamptz not null default statement_timestamp(),
     constraint release_pkey primary key (release)
 );
--- A function may call another one that is created after it.
-set local check_function_bodies = off;

@@ -1,0 +1,290 @@
+"""Models: headrace's views, read-only, and the record of the tasks that Django has enqueued.
+
+A reader sees the rows of the namespaces that the database's role may read, as in SQL."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from django.db import models
+
+from headrace.core import Conflict
+from headrace.integrations.django.row_key import RowKey
+
+
+class ReadOnlyModel(models.Model):
+    """A row of a view of schema headrace. Change definitions with files, `manage.py headrace …` or headrace's functions."""
+
+    class Meta:
+        abstract = True
+
+    def save(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        raise Conflict(f"{self._meta.verbose_name} is a view; change it with headrace's functions or manage.py headrace")
+
+    def delete(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        raise Conflict(f"{self._meta.verbose_name} is a view; delete with headrace's functions or manage.py headrace")
+
+
+class Topic(ReadOnlyModel):
+    topic_id = models.IntegerField(primary_key=True)
+    namespace = models.TextField()
+    topic = models.TextField()
+    partitions = models.IntegerField()
+    engine = models.TextField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."topic"'
+        ordering = ("namespace", "topic")
+
+    def __str__(self) -> str:
+        return self.topic
+
+
+class ConsumerLag(ReadOnlyModel):
+    row_key = RowKey("namespace", "topic", "consumer", "partition")
+    namespace = models.TextField()
+    topic = models.TextField()
+    consumer = models.TextField()
+    partition = models.IntegerField()
+    position = models.BigIntegerField()
+    state = models.TextField()
+    attempts = models.IntegerField()
+    retry_at = models.DateTimeField(null=True)
+    error = models.TextField(null=True)
+    lag_events = models.BigIntegerField()
+    lag_s = models.FloatField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."consumer_lag"'
+        ordering = ("namespace", "topic", "consumer", "partition")
+        verbose_name_plural = "consumer lag"
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.consumer}"
+
+
+class DeadLetter(ReadOnlyModel):
+    row_key = RowKey("namespace", "kind", "dead_letter_id")
+    namespace = models.TextField()
+    kind = models.TextField()
+    dead_letter_id = models.BigIntegerField()
+    source = models.TextField()
+    message_id = models.UUIDField(db_column="id")
+    name = models.TextField()
+    key = models.TextField(null=True)
+    payload = models.JSONField()
+    state = models.TextField()
+    reason = models.TextField()
+    error = models.TextField(null=True)
+    attempts = models.IntegerField()
+    buried_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."dead_letters"'
+        ordering = ("-buried_at",)
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+
+class Rule(ReadOnlyModel):
+    rule_id = models.IntegerField(primary_key=True)
+    namespace = models.TextField()
+    rule = models.TextField()
+    topic = models.TextField(null=True)
+    event_type = models.TextField()
+    condition = models.TextField(null=True)
+    action = models.TextField()
+    priority = models.IntegerField()
+    timing = models.TextField()
+    active = models.BooleanField()
+    source = models.TextField()
+    version = models.IntegerField()
+    status = models.TextField()
+    error = models.TextField(null=True)
+    warning = models.TextField(null=True)
+    written_at = models.DateTimeField()
+    written_by = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."rule_state"'
+        ordering = ("namespace", "rule")
+
+    def __str__(self) -> str:
+        return self.rule
+
+
+class Correlator(ReadOnlyModel):
+    correlator_id = models.IntegerField(primary_key=True)
+    namespace = models.TextField()
+    correlator = models.TextField()
+    topic = models.TextField()
+    key = models.TextField(null=True)
+    pattern = models.TextField()
+    outputs = models.JSONField()
+    active = models.BooleanField()
+    source = models.TextField()
+    version = models.IntegerField()
+    status = models.TextField()
+    error = models.TextField(null=True)
+    warning = models.TextField(null=True)
+    written_at = models.DateTimeField()
+    written_by = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."correlator_state"'
+        ordering = ("namespace", "correlator")
+
+    def __str__(self) -> str:
+        return self.correlator
+
+
+class Schedule(ReadOnlyModel):
+    schedule_id = models.IntegerField(primary_key=True)
+    namespace = models.TextField()
+    schedule = models.TextField()
+    cron = models.TextField()
+    zone = models.TextField()
+    type = models.TextField()
+    payload = models.JSONField()
+    active = models.BooleanField()
+    source = models.TextField()
+    error = models.TextField(null=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."schedule"'
+        ordering = ("namespace", "schedule")
+
+    def __str__(self) -> str:
+        return self.schedule
+
+
+class Action(ReadOnlyModel):
+    row_key = RowKey("namespace", "action")
+    namespace = models.TextField()
+    action = models.TextField()
+    description = models.TextField(null=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."action"'
+        ordering = ("namespace", "action")
+
+    def __str__(self) -> str:
+        return self.action
+
+
+class ActionResult(ReadOnlyModel):
+    row_key = RowKey("action_id", "ended_at")
+    ended_at = models.DateTimeField()
+    action_id = models.UUIDField()
+    node_id = models.UUIDField(null=True)
+    duration_s = models.FloatField(null=True)
+    attempts = models.IntegerField()
+    namespace = models.TextField()
+    action = models.TextField()
+    outcome = models.TextField()
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."action_result"'
+        ordering = ("-ended_at",)
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.action_id}: {self.outcome}"
+
+
+class FailedAttempt(ReadOnlyModel):
+    row_key = RowKey("action_id", "failed_at")
+    failed_at = models.DateTimeField()
+    action_id = models.UUIDField()
+    node_id = models.UUIDField(null=True)
+    duration_s = models.FloatField(null=True)
+    attempt = models.IntegerField()
+    namespace = models.TextField()
+    action = models.TextField()
+    error = models.TextField()
+    traceback = models.TextField(null=True)
+    follows = models.TextField()
+    retry_at = models.DateTimeField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."attempt"'
+        ordering = ("-failed_at",)
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.action_id}: {self.error}"
+
+
+class Node(ReadOnlyModel):
+    node_id = models.UUIDField(primary_key=True)
+    namespace = models.TextField()
+    name = models.TextField()
+    state = models.TextField()
+    version = models.TextField()
+    description = models.TextField(null=True)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    stopped_at = models.DateTimeField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."node_state"'
+        ordering = ("-started_at",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LoopFailure(ReadOnlyModel):
+    row_key = RowKey("kind", "namespace", "name")
+    kind = models.TextField()
+    namespace = models.TextField()
+    name = models.TextField()
+    error = models.TextField()
+    failures = models.BigIntegerField()
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    retry_at = models.DateTimeField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = '"headrace"."failure"'
+        ordering = ("-last_at",)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class TaskRecord(models.Model):
+    """A task that Django has enqueued: its arguments and its return value. How it ended is in headrace.action_result."""
+
+    id = models.UUIDField(primary_key=True)
+    task_path = models.TextField()
+    args = models.JSONField()
+    kwargs = models.JSONField()
+    backend = models.TextField()
+    queue_name = models.TextField()
+    priority = models.IntegerField()
+    run_after = models.DateTimeField(null=True)
+    enqueued_at = models.DateTimeField(db_index=True)
+    finished_at = models.DateTimeField(null=True)
+    return_value = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "headrace_task"
+        ordering = ("-enqueued_at",)
+        verbose_name = "task"
+
+    def __str__(self) -> str:
+        return self.task_path
