@@ -204,13 +204,17 @@ def test_refused_value_is_named_with_its_path_and_what_to_do(value: object, reas
         encode(value)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), numpy.float64("inf"), Decimal("NaN"), 10**400])
+@pytest.mark.parametrize(
+    "bad", [float("nan"), numpy.float64("inf"), Decimal("NaN"), 10**400], ids=["nan", "inf", "decimal", "401 digits"]
+)
 def test_refused_number_is_named_with_its_path(bad: object) -> None:
     with pytest.raises(InvalidNumber, match=r"^payload\.lines\[1\]\.price is a number that is not finite .* publish None"):
         encode({"lines": [None, Line("x", bad)]})
 
 
-@pytest.mark.parametrize(("bad", "reason"), [("a\0b", "NUL"), ("a\ud800", "half a surrogate pair at character 1")])
+@pytest.mark.parametrize(
+    ("bad", "reason"), [("a\0b", "NUL"), ("a\ud800", "half a surrogate pair at character 1")], ids=["nul", "half"]
+)
 def test_refused_text_is_named_with_its_path(bad: str, reason: str) -> None:
     with pytest.raises(InvalidText, match=rf"^payload\.notes\[1\] has .*{reason}"):
         encode({"notes": ["fine", bad]})
