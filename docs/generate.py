@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.cli.lazy_group import command_names, load_command
 from headrace.cli.settings import ENVIRONMENT, SQL, Setting
-from headrace.core import HeadraceError
+from headrace.core import HeadraceError, Payload
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/headrace"
@@ -274,6 +274,9 @@ def _default(value: Any) -> Any:
 
 
 def _code(annotation: Any) -> Any:
+    # msgspec evaluates the alias, which is long.
+    if str(annotation).replace("ForwardRef('Payload')", "'Payload'") == str(Payload):
+        return _Code("Payload")
     return _Code(annotation) if isinstance(annotation, str) else annotation
 
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headrace.cli.session import Session
 from headrace.core import HeadraceError, Invalid, redact
-from headrace.db import Connection, Target, connect, create_pool, parse_targets
+from headrace.db import Connection, Target, configured_targets, connect, create_pool, parse_targets
 from headrace.spark.credentials import Access
 
 SECRETS = ("s3cr", "t0p")
@@ -90,6 +90,20 @@ def test_schemes_of_sqlalchemy_are_accepted(conn: Connection, database: Target, 
             assert own.execute("select current_database()").fetchone() == (parts["dbname"],)
     with connect(Target("own", url)) as own:
         assert own.info.dbname == parts["dbname"]
+
+
+@pytest.mark.lane("pg18")
+def test_database_url_of_sqlalchemy_is_read_where_headrace_dsn_is_not_set(conn: Connection, database: Target) -> None:
+    url = database.dsn.replace("postgresql://", "postgresql+asyncpg://")
+    assert url != database.dsn
+    for environment in (
+        {"DATABASE_URL": url},
+        {"HEADRACE_DSN": "", "DATABASE_URL": url},
+        {"HEADRACE_DSN": url, "DATABASE_URL": "x"},
+    ):
+        (target,) = configured_targets(environment)
+        with connect(target) as own:
+            assert own.execute("select current_database()").fetchone() == (conn.info.dbname,)
 
 
 def test_encoded_passwords_are_accepted() -> None:

@@ -57,6 +57,40 @@ def test_role_publishes_through_the_sql_function(marked: Connection, clerk: Conn
     assert rows == [(event.id, event.payload, event.key, event.headers) for event in EVENTS]
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_unknown_topic_leaves_the_transaction_of_a_role_usable(marked: Connection, clerk: Connection, many: bool) -> None:
+    unknown = Event(topic="ordrs", type="order.placed")
+    with clerk.transaction():
+        with pytest.raises(UnknownTopic, match="ordrs"):
+            publish_many(clerk, [EVENTS[0], unknown]) if many else publish(clerk, "ordrs", "order.placed")
+        publish_many(clerk, EVENTS)
+    assert marked.execute("select event_id from headrace.outbox order by id").fetchall() == [(event.id,) for event in EVENTS]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_sqlalchemy_in_autocommit_mode_reports_an_unknown_topic(orders: Connection, database: Target, many: bool) -> None:
+    engine = sqlalchemy.create_engine(database.dsn.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with Session(engine) as session:
+        with pytest.raises(UnknownTopic, match="Known topics: orders"):
+            publish_many(session, [Event(topic="ordrs", type="a")]) if many else publish(session, "ordrs", "a")
+        publish_many(session, EVENTS)
+    engine.dispose()
+    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select headrace.publish('ordrs', 'a', '1', p_missing_ok => true)",
+        'select headrace.publish_many(\'[{"topic": "orders", "type": "a"}, {"topic": "ordrs", "type": "a"}]\', p_missing_ok => true)',
+    ],
+)
+def test_sql_function_may_return_null_for_an_unknown_topic(orders: Connection, clerk: Connection, statement: str) -> None:
+    for conn in (orders, clerk):
+        assert conn.execute(statement).fetchall() in ([(None,)], [])
+    assert orders.execute("select count(*) from headrace.outbox").fetchone() == (0,)
+
+
 def test_autocommit_batch_is_all_or_nothing(orders: Connection, second: Connection) -> None:
     publish_many(second, EVENTS)
     with pytest.raises(UnknownTopic):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core import Event, RawJSON, validate_event
+from headrace.core import Event, Payload, validate_event
 from headrace.db import AsyncConnection, Connection, fetch_value, map_database_errors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _SEND_ACTION = """select headrace.send_action(
 def send_action(
     conn: Connection,
     action: str,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     *,
     key: str | None = None,
     priority: int = 0,
@@ -76,7 +76,7 @@ def send_action(
 async def send_action_async(
     conn: AsyncConnection,
     action: str,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     *,
     key: str | None = None,
     priority: int = 0,
@@ -95,7 +95,7 @@ async def send_action_async(
     return UUID(str(action_id))
 
 
-def _parameters(action: str, payload: JSON | RawJSON, key: str | None, **options: object) -> dict[str, object]:
+def _parameters(action: str, payload: Payload, key: str | None, **options: object) -> dict[str, object]:
     # An action's name, key and payload have the same limits as an event's type, key and payload.
     event = validate_event(Event(topic="", type=action, payload=payload, key=key))
     return {"action": action, "payload": event.payload, "key": key, **options}

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, LiteralString, Self, TypeAlias
 from uuid import UUID
 
-from headrace.core import JSON, Invalid, RawJSON, UnknownDeadLetter, encode
+from headrace.core import JSON, Invalid, Payload, UnknownDeadLetter, encode
 from headrace.db import Connection, fetch_rows, fetch_value, query
 
 Kind: TypeAlias = Literal["action", "event"]
@@ -153,7 +153,7 @@ def group_dead_letters(conn: Connection, *, namespace: str | None = None) -> lis
     return fetch_rows(conn, DeadLetterGroup, query("actions/dead_letter_groups"), {"namespace": namespace})
 
 
-def edit_dead_letter(conn: Connection, letter_id: str, payload: JSON | RawJSON, *, namespace: str | None = None) -> None:
+def edit_dead_letter(conn: Connection, letter_id: str, payload: Payload, *, namespace: str | None = None) -> None:
     """Changes the payload that a redrive of an action sends. The original payload is kept."""
     letter = DeadLetterId.parse(letter_id)
     if letter.number is None:

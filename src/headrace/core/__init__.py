@@ -5,13 +5,15 @@ from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
-from headrace.core.json_text import JSON, RawJSON, decode, encode
+from headrace.core.json_forms import Payload, RawJSON
+from headrace.core.json_text import JSON, decode, encode
 from headrace.core.redaction import redact
 
 __all__ = [
     "JSON",
     "Event",
     "LoggedEvent",
+    "Payload",
     "RawJSON",
     "ValidatedEvent",
     "decode",

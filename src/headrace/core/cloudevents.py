@@ -19,7 +19,8 @@ import msgspec
 
 from headrace.core.errors import Invalid, InvalidCloudEvent
 from headrace.core.events import Event, LoggedEvent
-from headrace.core.json_text import JSON, RawJSON, decode, encode
+from headrace.core.json_forms import RawJSON
+from headrace.core.json_text import JSON, decode, encode
 
 _TRACE: Final = ("traceparent", "tracestate")
 _OTHER_HEADERS: Final = "headraceheaders"

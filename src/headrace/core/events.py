@@ -22,7 +22,8 @@ from headrace.core.errors import (
     PayloadTooLarge,
     UnknownTopic,
 )
-from headrace.core.json_text import JSON, RawJSON, encode, fits_in_jsonb, jsonb_text_bytes
+from headrace.core.json_forms import Payload
+from headrace.core.json_text import JSON, encode, fits_in_jsonb, jsonb_text_bytes
 from headrace.core.limits import (
     EMITTED_AT_MAX,
     EMITTED_AT_MIN,
@@ -41,7 +42,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     type: str
-    payload: JSON | RawJSON = None
+    payload: Payload = None
     key: str | None = None
     headers: Mapping[str, JSON] = {}
     id: UUID = msgspec.field(default_factory=uuid7)
@@ -140,11 +141,11 @@ def _text_bytes(field: str, text: str) -> int:
 
 def _encode_headers(headers: Mapping[str, JSON]) -> str:
     try:
-        text = encode(headers)
+        text = encode(headers, "headers")
     except InvalidText:
         raise
     except Invalid as error:
-        raise InvalidHeaders(f"headers: {error}") from None
+        raise InvalidHeaders(str(error)) from None
     if not text.startswith("{") or not fits_in_jsonb(text, HEADERS_BYTES_MAX):
         raise InvalidHeaders(f"headers must be a JSON object of at most {HEADERS_BYTES_MAX} bytes; put data into the payload")
     return text

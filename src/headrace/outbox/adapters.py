@@ -59,6 +59,9 @@ class Adapter(Protocol):
     def transaction(self) -> AbstractContextManager[object]:
         """The caller's transaction, or a new one if the connection is in autocommit mode."""
 
+    def savepoint(self) -> AbstractContextManager[object]:
+        """A part of the caller's transaction that an error rolls back on its own; a new transaction in autocommit mode."""
+
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
@@ -69,6 +72,7 @@ class AsyncAdapter(Protocol):
     """Runs statements on one asynchronous connection of the caller. The methods are those of Adapter."""
 
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def savepoint(self) -> AbstractAsyncContextManager[object]: ...
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
     async def copy(self, chunks: Iterator[bytes]) -> bool: ...
 

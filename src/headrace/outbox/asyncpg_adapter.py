@@ -23,6 +23,9 @@ class AsyncpgAdapter:
     def transaction(self) -> AbstractAsyncContextManager[object]:
         return nullcontext() if self._conn.is_in_transaction() else self._conn.transaction()
 
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        return self._conn.transaction()
+
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         return [tuple(row) for row in await self._conn.fetch(number_parameters(statement), *parameters)]
 

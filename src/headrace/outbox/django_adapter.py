@@ -23,6 +23,11 @@ class DjangoAdapter:
 
         return atomic(using=self._conn.alias, savepoint=False)
 
+    def savepoint(self) -> AbstractContextManager[object]:
+        from django.db.transaction import atomic
+
+        return atomic(using=self._conn.alias)
+
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         with self._conn.cursor() as cursor:
             cursor.execute(statement, parameters)

@@ -23,6 +23,9 @@ class PsycopgAdapter:
     def transaction(self) -> AbstractContextManager[object]:
         return self._conn.transaction() if _is_outside_transaction(self._conn) else nullcontext()
 
+    def savepoint(self) -> AbstractContextManager[object]:
+        return self._conn.transaction()
+
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         # Not conn.cursor(): the caller may have set other row and cursor factories.
         with psycopg.Cursor(self._conn, row_factory=tuple_row) as cursor:
@@ -45,6 +48,9 @@ class AsyncPsycopgAdapter:
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         return self._conn.transaction() if _is_outside_transaction(self._conn) else nullcontext()
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        return self._conn.transaction()
 
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         async with psycopg.AsyncCursor(self._conn, row_factory=tuple_row) as cursor:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from headrace.core import JSON, Event, RawJSON, map_database_errors, validate_event
+from headrace.core import JSON, Event, Payload, ValidatedEvent, map_database_errors, validate_event
 from headrace.outbox.adapters import async_adapter, sync_adapter
 from headrace.outbox.binary_copy import binary_rows
-from headrace.outbox.statements import COPY_ROUTE, PUBLISH, PUBLISH_MANY, WAKE_TOPICS, json_array, publish_parameters
+from headrace.outbox.statements import (
+    COPY_ROUTE,
+    PUBLISH,
+    PUBLISH_MANY,
+    PUBLISH_MANY_STRICT,
+    PUBLISH_STRICT,
+    WAKE_TOPICS,
+    json_array,
+    publish_parameters,
+)
 
 if TYPE_CHECKING:
-    from headrace.outbox.adapters import AsyncConnection, SyncConnection
+    from headrace.outbox.adapters import Adapter, AsyncAdapter, AsyncConnection, SyncConnection
 
 
 def publish(
     conn: SyncConnection,
     topic: str,
     type: str,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     *,
     key: str | None = None,
     headers: Mapping[str, JSON] | None = None,
@@ -37,8 +46,11 @@ def publish(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
     parameters = publish_parameters(validate_event(event), namespace)
+    adapter = sync_adapter(conn)
     with map_database_errors():
-        sync_adapter(conn).execute(PUBLISH, parameters)
+        if adapter.execute(PUBLISH, parameters)[0][0] is None:
+            with adapter.savepoint():
+                adapter.execute(PUBLISH_STRICT, parameters)
     return id
 
 
@@ -46,7 +58,7 @@ async def publish_async(
     conn: AsyncConnection,
     topic: str,
     type: str,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     *,
     key: str | None = None,
     headers: Mapping[str, JSON] | None = None,
@@ -61,8 +73,11 @@ async def publish_async(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
     parameters = publish_parameters(validate_event(event), namespace)
+    adapter = async_adapter(conn)
     with map_database_errors():
-        await async_adapter(conn).execute(PUBLISH, parameters)
+        if (await adapter.execute(PUBLISH, parameters))[0][0] is None:
+            async with adapter.savepoint():
+                await adapter.execute(PUBLISH_STRICT, parameters)
     return id
 
 
@@ -74,28 +89,40 @@ def publish_many(conn: SyncConnection, events: Iterable[Event], *, namespace: st
     # and a generator may read from the same connection, which is impossible during a COPY.
     batch = [validate_event(event) for event in events]
     adapter = sync_adapter(conn)
-    if batch:
-        topics = list(dict.fromkeys(event.topic for event in batch))
-        with map_database_errors(), adapter.transaction():
-            route = adapter.execute(COPY_ROUTE, (topics, namespace))
-            if route and adapter.copy(binary_rows(batch, topics, route)):
-                adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
-            else:
-                adapter.execute(PUBLISH_MANY, (json_array(batch), namespace))
+    with map_database_errors():
+        if batch and not _send(adapter, batch, namespace):
+            with adapter.savepoint():
+                adapter.execute(PUBLISH_MANY_STRICT, (json_array(batch), namespace))
     return [event.id for event in batch]
+
+
+def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:
+    """False, and nothing is sent, if a topic is unknown."""
+    topics = list(dict.fromkeys(event.topic for event in batch))
+    with adapter.transaction():
+        route = adapter.execute(COPY_ROUTE, (topics, namespace))
+        if route and adapter.copy(binary_rows(batch, topics, route)):
+            adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
+            return True
+        return adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]
 
 
 async def publish_many_async(conn: AsyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
     """As `publish_many`, on an asynchronous connection."""
     batch = [validate_event(event) for event in events]
     adapter = async_adapter(conn)
-    if batch:
-        topics = list(dict.fromkeys(event.topic for event in batch))
-        with map_database_errors():
-            async with adapter.transaction():
-                route = await adapter.execute(COPY_ROUTE, (topics, namespace))
-                if route and await adapter.copy(binary_rows(batch, topics, route)):
-                    await adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
-                else:
-                    await adapter.execute(PUBLISH_MANY, (json_array(batch), namespace))
+    with map_database_errors():
+        if batch and not await _send_async(adapter, batch, namespace):
+            async with adapter.savepoint():
+                await adapter.execute(PUBLISH_MANY_STRICT, (json_array(batch), namespace))
     return [event.id for event in batch]
+
+
+async def _send_async(adapter: AsyncAdapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:
+    topics = list(dict.fromkeys(event.topic for event in batch))
+    async with adapter.transaction():
+        route = await adapter.execute(COPY_ROUTE, (topics, namespace))
+        if route and await adapter.copy(binary_rows(batch, topics, route)):
+            await adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
+            return True
+        return await adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]

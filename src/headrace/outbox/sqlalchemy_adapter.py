@@ -5,8 +5,8 @@ SQLAlchemy's autocommit mode there is no COPY: its rows and the wake-up would co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, LiteralString
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -28,6 +28,10 @@ class SQLAlchemyAdapter:
 
     def transaction(self) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        conn = self._connection()
+        return nullcontext() if _is_autocommit(conn) else conn.begin_nested()
 
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         conn = self._connection()
@@ -56,6 +60,12 @@ class AsyncSQLAlchemyAdapter:
     def transaction(self) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        conn = await self._connection()
+        async with nullcontext() if _is_autocommit(conn.sync_connection) else conn.begin_nested():
+            yield
+
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         conn = await self._connection()
         return [tuple(row) for row in await conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
@@ -79,6 +89,11 @@ class AsyncSQLAlchemyAdapter:
 
 def _statement_for(dialect: Dialect, statement: str) -> str:
     return number_parameters(statement) if dialect.paramstyle == "numeric_dollar" else statement
+
+
+def _is_autocommit(conn: Connection | None) -> bool:
+    """True if every statement is a transaction of its own; SQLAlchemy's adapters of asynchronous drivers have the attribute too."""
+    return bool(conn and getattr(conn.connection.dbapi_connection, "autocommit", False))
 
 
 def _class_name(driver_conn: object) -> str:

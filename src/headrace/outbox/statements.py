@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, LiteralString, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ Parameters: TypeAlias = Sequence[str | None | list[str] | list[int]]
 ARRAY_BYTES_MAX = 200_000_000
 """jsonb holds 256 MB in one array."""
 
-PUBLISH = """select headrace.publish(
+_PUBLISH: LiteralString = """select headrace.publish(
     p_topic => cast(%s as text),
     p_type => cast(%s as text),
     p_payload => cast(cast(%s as text) as jsonb),
@@ -29,10 +29,17 @@ PUBLISH = """select headrace.publish(
     p_event_id => cast(cast(%s as text) as uuid),
     p_emitted_at => cast(cast(%s as text) as timestamptz),
     p_producer => cast(%s as text),
-    p_namespace => cast(%s as text))"""
-PUBLISH_MANY = """select count(*) from headrace.publish_many(
-    p_events => cast(cast(%s as text) as jsonb), p_namespace => cast(%s as text))"""
-# One row per topic, in their order; no row if this role or session may not COPY into the outbox.
+    p_namespace => cast(%s as text)"""
+_PUBLISH_MANY: LiteralString = """select count(*) from headrace.publish_many(
+    p_events => cast(cast(%s as text) as jsonb), p_namespace => cast(%s as text)"""
+_MISSING_OK: LiteralString = ", p_missing_ok => true)"
+# These report an unknown topic by their result, null or 0, since an error would abort the caller's transaction. The strict ones
+# raise the error: they run in a savepoint, and only after the others have found no topic.
+PUBLISH = _PUBLISH + _MISSING_OK
+PUBLISH_STRICT = _PUBLISH + ")"
+PUBLISH_MANY = _PUBLISH_MANY + _MISSING_OK
+PUBLISH_MANY_STRICT = _PUBLISH_MANY + ")"
+# One row per topic, in their order; no row if this role or session may not COPY into the outbox, or a topic is unknown.
 COPY_ROUTE = """select r.topic_id, r.clock_us, r.slot from headrace.copy_route(
     cast(%s as text[]), cast(%s as text)) r"""
 WAKE_TOPICS = "select headrace_internal.wake_topics(cast(%s as integer[]))"

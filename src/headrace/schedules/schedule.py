@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from headrace.core import JSON, RawJSON, encode
+from headrace.core import JSON, Payload, encode
 from headrace.db import Connection, fetch_rows, fetch_value, map_database_errors, query
 from headrace.schedules.cron import TickPlan, check_cron, check_zone, plan_ticks, ticks
 
@@ -87,7 +87,7 @@ def create_schedule(
     cron: str,
     topic: str,
     type: str,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     zone: str = "UTC",
     key: str | None = None,
     headers: Mapping[str, JSON] | None = None,
@@ -115,7 +115,7 @@ def alter_schedule(
     cron: str | None = None,
     zone: str | None = None,
     type: str | None = None,
-    payload: JSON | RawJSON = None,
+    payload: Payload = None,
     key: str | None = None,
     headers: Mapping[str, JSON] | None = None,
     missed: Missed | None = None,

@@ -1,5 +1,6 @@
--- Rejects anything but an array of events with known members and topics.
-create or replace function headrace_internal.check_events(p_events jsonb, p_namespace text) returns void
+-- Rejects anything but an array of events with known members and topics. With p_missing_ok it returns false for an unknown topic
+-- instead of raising an error.
+create or replace function headrace_internal.check_events(p_events jsonb, p_namespace text, p_missing_ok boolean) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -26,8 +27,9 @@ begin
     left join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = e.event ->> 'topic'
     where t.topic_id is null
     limit 1;
-    if found then
+    if found and not p_missing_ok then
         perform headrace_internal.raise_unknown_topic(v_bad, p_namespace);
     end if;
+    return not found;
 end
 $$;

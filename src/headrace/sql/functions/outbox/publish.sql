@@ -1,4 +1,5 @@
--- Publishes one event in the caller's transaction and returns its id.
+-- Publishes one event in the caller's transaction and returns its id. Raises HR101 for an unknown topic; with p_missing_ok it returns
+-- null instead, which leaves the transaction usable.
 -- Locks nothing. Index: topic_name_unique. The same event id twice is one event: the sequencer drops the second.
 -- The first condition alone clears small, ordinary events (256 bytes hold neither 129 levels nor 309 digits). It and the values
 -- are outside the statement, where PL/pgSQL evaluates them without an executor: 30 µs per call instead of 37.
@@ -13,13 +14,15 @@ create or replace function headrace.publish(
     p_event_id   uuid default null,
     p_emitted_at timestamptz default null,
     p_producer   text default null,
-    p_namespace  text default null
+    p_namespace  text default null,
+    p_missing_ok boolean default false
 ) returns uuid
 language plpgsql volatile
 as $$
 begin
     if not has_schema_privilege('headrace_internal', 'usage') then
-        return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace);
+        return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace,
+            p_missing_ok);
     end if;
     if (octet_length(p_payload::text) <= 256 and p_headers = '{}'
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
@@ -39,9 +42,9 @@ begin
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and (not t.asleep or headrace_internal.wake_sequencer());
-    if not found then
+    if not found and not p_missing_ok then
         perform headrace_internal.raise_unknown_topic(p_topic, p_namespace);
     end if;
-    return p_event_id;
+    return case when found then p_event_id end;
 end
 $$;

@@ -11,6 +11,7 @@ create or replace function headrace.publish_as_role(
     p_emitted_at timestamptz,
     p_producer   text,
     p_namespace  text,
+    p_missing_ok boolean default false,
     p_caller     headrace_internal.caller default current_user
 ) returns uuid
 language plpgsql volatile
@@ -42,7 +43,8 @@ begin
     if not found then
         -- Raises where the level is missing; a role above namespaces has it without a grant.
         p_namespace := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_topic);
-        return headrace.publish(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace);
+        return headrace.publish(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace,
+            p_missing_ok);
     end if;
     return p_event_id;
 end

@@ -1,8 +1,9 @@
 -- Publishes an array of events in the caller's transaction, in order, and returns their ids in the same order.
 -- An event is an object: topic and type, optionally payload, key, headers, id, emitted_at, producer.
--- All or nothing: an invalid event raises an error, and none is written. Index: topic_name_unique. Locks nothing.
+-- All or nothing: an invalid event raises an error, and none is written. Raises HR101 for an unknown topic; with p_missing_ok it
+-- returns no row instead, which leaves the transaction usable. Index: topic_name_unique. Locks nothing.
 create or replace function headrace.publish_many(
-    p_events jsonb, p_namespace text default null, p_caller headrace_internal.caller default current_user
+    p_events jsonb, p_namespace text default null, p_missing_ok boolean default false, p_caller headrace_internal.caller default current_user
 ) returns setof uuid
 language plpgsql volatile
 security definer
@@ -12,7 +13,9 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_events -> 0 ->> 'topic');
     v_topics    integer[];
 begin
-    perform headrace_internal.check_events(p_events, v_namespace);
+    if not headrace_internal.check_events(p_events, v_namespace, p_missing_ok) then
+        return;
+    end if;
     return query
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select t.topic_id, coalesce((e.event ->> 'id')::uuid, headrace.uuid_v7()), e.event ->> 'type', e.event ->> 'key',
