@@ -6,13 +6,18 @@ from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
 from headrace.core.json_text import JSON, RawJSON, decode, encode
+from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 
 __all__ = [
     "JSON",
+    "Bury",
+    "Discard",
     "Event",
+    "HandlerOutcome",
     "LoggedEvent",
     "RawJSON",
+    "Retry",
     "ValidatedEvent",
     "decode",
     "encode",

@@ -1,0 +1,66 @@
+"""Failures of handlers: what is recorded and logged about an error, and what the handler wants to follow."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from headrace.core import Bury, Discard, HandlerOutcome, Retry
+
+TRACEBACK_CHARS_MAX = 20_000
+
+Verdict: TypeAlias = Literal["discard", "bury"]
+"""What a handler asked for instead of the failure policy."""
+
+
+@dataclass(frozen=True)
+class HandlerError:
+    """An error that a handler raised."""
+
+    error: BaseException
+    summary: str
+    """Class and message."""
+    traceback: str
+    verdict: Verdict | None
+    after_s: float | None
+    """The pause that a Retry asked for."""
+
+    @property
+    def line(self) -> str:
+        """Class and first line of the message, for a log and for tables."""
+        return first_line(self.summary)
+
+    @property
+    def exc_info(self) -> BaseException | None:
+        """What the log shows as a traceback; nothing for an outcome that the handler chose."""
+        return None if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None else self.error
+
+
+def describe_error(error: BaseException) -> HandlerError:
+    """Everything that is kept of an error."""
+    verdict: Verdict | None = "discard" if isinstance(error, Discard) else "bury" if isinstance(error, Bury) else None
+    after_s = error.after_s if isinstance(error, Retry) else None
+    return HandlerError(error, error_summary(error), traceback_text(error), verdict, after_s)
+
+
+def error_summary(error: BaseException) -> str:
+    """Class and message of an error; dead letters are grouped by its first line."""
+    message = str(error).strip()
+    return storable_text(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback as text. Of a long one the middle is left out: its end names the error."""
+    text = storable_text("".join(traceback.format_exception(error)))
+    half = TRACEBACK_CHARS_MAX // 2 - 10
+    return text if len(text) <= TRACEBACK_CHARS_MAX else f"{text[:half]}\n  …\n{text[-half:]}"
+
+
+def first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def storable_text(text: str) -> str:
+    """The text without characters that PostgreSQL cannot store."""
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()
