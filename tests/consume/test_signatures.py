@@ -101,9 +101,11 @@ async def event_not_action(event: LoggedEvent, tx): ...
 def test_handlers_of_actions_and_event_types_get_an_action() -> None:
     app = Headrace()
     for register in (app.handler("MAIL"), app.on("placed")):
-        with pytest.raises(InvalidHandler, match=r"asks for a LoggedEvent, but gets a Action; write: async def event_not_action\(action: Action"):
+        with pytest.raises(
+            InvalidHandler, match=r"asks for a LoggedEvent, but gets a Action; write: async def event_not_action\(action: Action"
+        ):
             register(event_not_action)
-        with pytest.raises(InvalidHandler, match="handler of action .*takes \\(event\\)"):
+        with pytest.raises(InvalidHandler, match=r"handler of action .*takes \(event\)"):
             register(one_argument)
     assert not app.action_handlers
 
@@ -126,7 +128,17 @@ def bound(prefix, event, tx): ...
 
 @pytest.mark.parametrize(
     "function",
-    [untyped, plain, only_for_type_checkers, default, anything, AsyncObject(), Service().handle, partial(bound, 1), lambda event, tx: None],
+    [
+        untyped,
+        plain,
+        only_for_type_checkers,
+        default,
+        anything,
+        AsyncObject(),
+        Service().handle,
+        partial(bound, 1),
+        lambda event, tx: None,
+    ],
 )
 def test_every_callable_of_two_arguments_is_a_handler(function: Any) -> None:
     app = Headrace()

@@ -62,13 +62,32 @@ class Nested:
 got: list[Any] = []
 
 
-async def to_model(event: LoggedEvent[Model], tx): got.append(event.payload)
-def to_struct(event: LoggedEvent[Struct], tx): got.append(event.payload)
-async def to_data(event: LoggedEvent[Data], tx): got.append(event.payload)
-async def to_mapping(event: LoggedEvent[Mapping], tx): got.append(event.payload)
-async def to_models(events: Sequence[LoggedEvent[Model]], tx): got.extend(event.payload for event in events)
-async def to_nested(event: LoggedEvent[Nested], tx): got.append(event.payload.order)
-async def to_json(event: LoggedEvent, tx): got.append(event)
+async def to_model(event: LoggedEvent[Model], tx):
+    got.append(event.payload)
+
+
+def to_struct(event: LoggedEvent[Struct], tx):
+    got.append(event.payload)
+
+
+async def to_data(event: LoggedEvent[Data], tx):
+    got.append(event.payload)
+
+
+async def to_mapping(event: LoggedEvent[Mapping], tx):
+    got.append(event.payload)
+
+
+async def to_models(events: Sequence[LoggedEvent[Model]], tx):
+    got.extend(event.payload for event in events)
+
+
+async def to_nested(event: LoggedEvent[Nested], tx):
+    got.append(event.payload.order)
+
+
+async def to_json(event: LoggedEvent, tx):
+    got.append(event)
 
 
 def send(conn: Connection, payload: str = ORDER, *, headers: str = "{}") -> None:
@@ -119,7 +138,9 @@ def test_application_may_ask_for_decimals_everywhere() -> None:
 
 
 @pytest.mark.parametrize("handler", [to_model, to_struct])
-async def test_payload_that_does_not_fit_fails_clearly_and_follows_the_policy(conn: Connection, start: Start, handler: Any) -> None:
+async def test_payload_that_does_not_fit_fails_clearly_and_follows_the_policy(
+    conn: Connection, start: Start, handler: Any
+) -> None:
     topic(conn)
     send(conn, ORDER.replace("0.5", '"much"'))
     app = Headrace()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Literal, TypeAlias
 
 from headrace.core import Bury, Discard, HandlerOutcome, Retry
 
 TRACEBACK_CHARS_MAX = 20_000
+
+_CALLERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent), str(Path(concurrent.futures.__file__).parent))
 
 Verdict: TypeAlias = Literal["discard", "bury"]
 """What a handler asked for instead of the failure policy."""
@@ -32,9 +38,11 @@ class HandlerError:
         return first_line(self.summary)
 
     @property
-    def exc_info(self) -> BaseException | None:
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
         """What the log shows as a traceback; nothing for an outcome that the handler chose."""
-        return None if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None else self.error
+        if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None:
+            return None
+        return type(self.error), self.error, _handler_frames(self.error)
 
 
 def describe_error(error: BaseException) -> HandlerError:
@@ -52,9 +60,17 @@ def error_summary(error: BaseException) -> str:
 
 def traceback_text(error: BaseException) -> str:
     """The traceback as text. Of a long one the middle is left out: its end names the error."""
-    text = storable_text("".join(traceback.format_exception(error)))
+    text = storable_text("".join(traceback.format_exception(type(error), error, _handler_frames(error))))
     half = TRACEBACK_CHARS_MAX // 2 - 10
     return text if len(text) <= TRACEBACK_CHARS_MAX else f"{text[:half]}\n  …\n{text[-half:]}"
+
+
+def _handler_frames(error: BaseException) -> TracebackType | None:
+    """The traceback from the handler on: the frames of headrace that called it help nobody."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CALLERS):
+        frames = frames.tb_next
+    return frames or error.__traceback__
 
 
 def first_line(text: str) -> str:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -48,10 +47,8 @@ def _codes(function: Any) -> Iterator[CodeType]:
         code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
         if isinstance(code, CodeType) and not code.co_filename.startswith(_OWN_FILES):
             yield code
-        if isinstance(function, partial):
-            function = function.func
-        else:
-            function = getattr(function, "__wrapped__", None) or getattr(function, "after_commit_function", None)
+        links = ("func", "__wrapped__", "after_commit_function")
+        function = next((inner for link in links if (inner := getattr(function, link, None)) is not None), None)
 
 
 _OWN_FILES = (str(sys.modules["headrace.consume"].__path__[0]), str(sys.modules["headrace.actions"].__path__[0]))
