@@ -40,7 +40,8 @@ def forget() -> None:
 def workers(bench: Bench, app: Headrace) -> list[ActionWorker]:
     pools = build_worker_pools(app.action_handlers.values())
     return [
-        ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), asyncio.Event()) for pool in pools
+        ActionWorker(pool, bench.queue, bench.pool, bench.leases, Subscription("headrace_action"), asyncio.Event())
+        for pool in pools
     ]
 
 

@@ -65,7 +65,9 @@ async def test_bury_moves_the_action_to_the_dead_letters_at_once(conn: Connectio
 
 async def test_discard_gives_the_action_up_and_keeps_a_record(conn: Connection, bench: Bench, effects: Effects) -> None:
     send(conn, 1, 2, 3)
-    action_id = conn.execute("select (message ->> 'id')::uuid from pgmq.q_hr_default where message -> 'payload' = '2'").fetchone()[0]  # type: ignore[index]
+    action_id = conn.execute(
+        "select (message ->> 'id')::uuid from pgmq.q_hr_default where message -> 'payload' = '2'"
+    ).fetchone()[0]  # type: ignore[index]
     await run_dry(bench.worker(raising(Discard("a test"))))
     assert effects() == [1, 3] and waiting(conn) == [] and list_dead_letters(conn) == []
     [result], [attempt] = list_results(conn, [action_id]), list_attempts(conn, [action_id])
