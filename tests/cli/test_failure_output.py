@@ -27,7 +27,7 @@ APP = """
     async def billing(event, tx):
         raise KeyError("price\\nof what")
 
-    @app.consumer("orders", failure=Failure.retry(backoff_s=300))
+    @app.consumer("orders", failure=Failure.retry(backoff_s=300), concurrency=1)
     def shipping(event, tx):
         raise RuntimeError(f"no address {event.payload}\\nat all")
 

@@ -20,7 +20,7 @@ from headrace.consume.consumer import (
 )
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
 from headrace.consume.handler_calls import HandlerGroup, call_handlers
-from headrace.consume.payloads import Numbers, mismatch_text, payload_decoder
+from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.runner import ConsumerRunner
 from headrace.consume.signatures import Delivery, handler_name
@@ -46,8 +46,6 @@ __all__ = [
     "error_summary",
     "first_line",
     "handler_name",
-    "mismatch_text",
-    "payload_decoder",
     "prepare_consumer",
     "prepare_handler",
     "resume_consumer",
