@@ -69,7 +69,7 @@ def _decoder(form: HandlerForm, delivery: Delivery, options: HandlerOptions, *, 
         return None
     try:
         return payload_decoder(form.payload_type, options.numbers)
-    except TypeError as error:
+    except (TypeError, NameError) as error:
         raise InvalidHandler(
             f"{delivery.owner}: {form.payload_type} is not a type for payloads: {error}; "
             "give a pydantic model, a msgspec Struct, a dataclass, an attrs class or a TypedDict"
