@@ -41,7 +41,7 @@ def bury_events(conn: Connection, *positions: int) -> None:
     consumer = Consumer(topic="orders", name="c", handler=lambda event, tx: None, failure=Failure.dead_letter())
     consumer_id = create_consumer(conn, consumer)
     for position in positions:
-        error = f"Traceback\nValueError: no {position % 2}\n"
+        error = f"{'ValueError' if position % 2 else 'KeyError'}: no {position}\nand more"
         conn.execute(
             """insert into headrace_internal.dead_letter
                    (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
@@ -60,8 +60,8 @@ async def test_dead_letters_are_grouped_by_the_kind_of_their_error(conn: Connect
     assert groups == [
         ("queue", "work", "ValueError: cannot handle #", 3, "3"),
         ("queue", "other", "no node of namespace default handles action other", 1, "4"),
-        ("orders/c", None, "ValueError: no 1", 2, "orders/c/3"),
-        ("orders/c", None, "ValueError: no 0", 1, "orders/c/2"),
+        ("orders/c", None, "ValueError: no #", 2, "orders/c/3"),
+        ("orders/c", None, "KeyError: no #", 1, "orders/c/2"),
     ]
     assert len(list_dead_letters(conn, error="ValueError: cannot handle 7")) == 3
     assert len(list_dead_letters(conn, action="other")) == 1

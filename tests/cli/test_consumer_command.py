@@ -83,9 +83,11 @@ def test_stopped_partition_is_shown_and_resumed(cli: Cli, conn: Connection) -> N
     topic(conn)
     fill(conn, 3)
     id = consumer(conn)
-    conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'Traceback\nValueError: no [price]')", (id,))
+    conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError: no [price]\nsecond line', 'Traceback …')", (id,))
     assert cli("consumer", "list", "--json").json[0]["state"] == "1 stopped"
-    assert "ValueError: no [price]" in cli("consumer", "lag").out
+    shown = cli("consumer", "lag").out
+    assert "ValueError: no [price]" in shown and "second line" not in shown
+    assert cli("consumer", "lag", "--json").json[0]["traceback"] == "Traceback …"
     assert cli("consumer", "resume", "orders", "billing", "--json").json["resumed"] == 1
     assert cli("consumer", "list", "--json").json[0]["state"] == "running"
 

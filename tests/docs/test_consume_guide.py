@@ -21,7 +21,7 @@ async def test_consume_guide(conn: Connection, database: Target) -> None:
     node = Node(names["app"], [database])
     running = asyncio.create_task(node.run())
     async with asyncio.timeout(30):
-        while node.handled < 5 * 20:
+        while node.handled < 7 * 20:
             await asyncio.sleep(0.01)
     node.stop()
     await running

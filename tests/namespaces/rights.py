@@ -14,7 +14,7 @@ FUNCTIONS: dict[str, str] = {
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
-action_dead_letters group_dead_letters register_node deregister_node heartbeat
+action_dead_letters group_dead_letters error_group register_node deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
@@ -39,7 +39,8 @@ rule_state event_history event_unmatched correlator_state correlation_history no
 WRITABLE = "rule correlator schedule event_type action"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
-    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules"
+    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules "
+    "error_group"
 )
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],

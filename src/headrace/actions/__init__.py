@@ -5,6 +5,7 @@ least once, and exactly once for effects made through the transaction its handle
 cannot be handled becomes a dead letter with its reason; nothing is lost."""
 
 from headrace.actions.action import Action, send_action, send_action_async
+from headrace.actions.after_commit import AfterCommit
 from headrace.actions.dead_letters import (
     DeadLetter,
     DeadLetterGroup,
@@ -24,6 +25,7 @@ from headrace.actions.handlers import (
     Policy,
     WorkerPool,
     build_worker_pools,
+    prepare_handlers,
 )
 from headrace.actions.queue import LEASE_S, LeaseExtender, Queue, lease_pool
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
@@ -36,6 +38,7 @@ __all__ = [
     "ActionHandler",
     "ActionHandlers",
     "ActionWorker",
+    "AfterCommit",
     "Attempt",
     "DeadLetter",
     "DeadLetterGroup",
@@ -57,6 +60,7 @@ __all__ = [
     "list_attempts",
     "list_dead_letters",
     "list_results",
+    "prepare_handlers",
     "queue_state",
     "redrive",
     "send_action",

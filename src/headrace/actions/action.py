@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 import msgspec
@@ -13,18 +13,25 @@ from headrace.core import Event, Payload, validate_event
 from headrace.db import AsyncConnection, Connection, fetch_value, map_database_errors
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from headrace.core import JSON
+
+    Payload = TypeVar("Payload", default=JSON)
 else:
+    from typing import TypeVar
+
     # msgspec builds a decoder from Action and does not support a recursive alias.
     JSON = Any
+    Payload = TypeVar("Payload")
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, as a handler gets it."""
+class Action(msgspec.Struct, Generic[Payload], frozen=True, kw_only=True):
+    """A command, as a handler gets it. A handler that asks for `Action[Order]` gets the payload as an `Order`."""
 
     id: UUID
     action: str
-    payload: JSON = None
+    payload: Payload = None  # type: ignore[assignment]
     key: str | None = None
     priority: int = 0
     namespace: str | None = None
@@ -46,6 +53,8 @@ class Claim(msgspec.Struct, frozen=True):
     msg_id: int
     attempt: int
     action: Action
+    message: str = ""
+    """The action's JSON, for handlers that need the payload's digits."""
 
 
 _SEND_ACTION = """select headrace.send_action(

@@ -18,7 +18,8 @@ from uuid_utils.compat import uuid7
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import ActionHandlers, call_action_handlers
-from headrace.actions.queue import ack, error_summary, fail
+from headrace.actions.queue import ack, fail
+from headrace.consume import describe_error
 from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
 from headrace.db import AsyncConnection, map_database_errors, map_error
 
@@ -62,11 +63,13 @@ async def send_pending(
         cause={},
         attempt=0,
     )
-    parameters = (namespace, msgspec.json.encode(envelope).decode(), hold_s)
+    # The payload's own text: through Python values a number could lose digits.
+    text = msgspec.json.encode(msgspec.structs.replace(envelope, payload=msgspec.Raw(event.payload.encode()))).decode()
+    parameters = (namespace, text, hold_s)
     with map_database_errors():
         cursor = await conn.execute("select s from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s", parameters)
         [(msg_id,)] = await cursor.fetchall()
-    return PendingAction(Claim(msg_id, 0, envelope), namespace)
+    return PendingAction(Claim(msg_id, 0, envelope, text), namespace)
 
 
 async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
@@ -85,9 +88,9 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
             await ack(conn, [pending.claim], durations_s, node_id=None, namespace=pending.namespace)
         return True
     except Exception as error:  # noqa: BLE001 - a handler may raise anything
-        failure = error
-    logger.warning("action %s %s was not delivered directly: %s", group.action, pending.id, error_summary(failure))
-    if not (conn.broken or conn.closed or isinstance(map_error(failure), LeaseLost)):
+        failure = describe_error(error)
+    logger.warning("action %s %s was not delivered directly: %s", group.action, pending.id, failure.line)
+    if not (conn.broken or conn.closed or isinstance(map_error(failure.error), LeaseLost)):
         duration_s = time.perf_counter() - started
         await fail(conn, pending.claim, group.policy, failure, duration_s, node_id=None, namespace=pending.namespace)
     return False

@@ -7,14 +7,16 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from headrace.actions.action import Action, Claim
-from headrace.consume import HandlerGroup, call_handlers
+from headrace.consume import Delivery, HandlerGroup, HandlerOptions, Numbers, call_handlers, prepare_handler
 from headrace.core import Invalid
-from headrace.db import AsyncConnection, Connection
+from headrace.db import AsyncConnection
 
-ActionHandler: TypeAlias = Callable[[Action, AsyncConnection], Awaitable[None]] | Callable[[Action, Connection], None]
+ActionHandler: TypeAlias = Callable[[Action[Any], Any], Awaitable[None]] | Callable[[Action[Any], Any], None]
 """A function of an action and the open transaction."""
 
 BATCH_MAX = 500
@@ -39,6 +41,15 @@ class Policy:
     """How many start per second on one node."""
     ordered: bool = False
     """Handle the actions of a key one after the other, in the order they were sent."""
+    batch_size: int | None = None
+    """Most actions in one transaction; None: as many as are fast. 1: no call outside the database is repeated because of a
+    neighbour."""
+    timeout_s: float | None = None
+    """How long one call of a handler may take."""
+    numbers: Numbers = "float"
+    """What JSON numbers with a fraction or exponent become in the payload."""
+    bury_invalid: bool = False
+    """Move an action whose payload does not fit the handler's type to the dead letters at once."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or not 0 < self.backoff_s <= self.backoff_max_s:
@@ -48,6 +59,24 @@ class Policy:
             )
         if (self.concurrency is not None and self.concurrency < 1) or (self.rate_per_s is not None and self.rate_per_s <= 0):
             raise Invalid(f"concurrency {self.concurrency}, rate_per_s {self.rate_per_s}: both must be above zero")
+        if self.batch_size is not None and not 1 <= self.batch_size <= BATCH_MAX:
+            raise Invalid(f"batch_size {self.batch_size}: need 1 to {BATCH_MAX}")
+        _ = self.options
+
+    @property
+    def options(self) -> HandlerOptions:
+        """The options that each handler gets; raises Invalid."""
+        return HandlerOptions(timeout_s=self.timeout_s, numbers=self.numbers, bury_invalid=self.bury_invalid)
+
+    @property
+    def batch_max(self) -> int:
+        # An action with a single attempt must not be claimed together with one that kills the process.
+        return 1 if self.attempts == 1 else self.batch_size or BATCH_MAX
+
+    @property
+    def is_shared(self) -> bool:
+        """Does it share workers with other actions?"""
+        return self.concurrency is None and self.rate_per_s is None and not self.ordered and self.attempts > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +85,51 @@ class ActionHandlers(HandlerGroup):
 
     action: str
     policy: Policy = field(default_factory=Policy)
+    raw_payload: bool = False
+    """The handlers take the payload as JSON text; set by `prepare_handlers`."""
+
+
+def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Policy) -> ActionHandlers:
+    """The handlers of an action, checked and with their options; raises InvalidHandler."""
+    delivery = Delivery(owner=f"handler of action {action}", argument=Action)
+    prepared = [prepare_handler(function, delivery, policy.options) for function in functions]
+    is_raw = any(handler.decode for handler in prepared)
+    if is_raw:
+        # They share the action, so all of them decode it, each in its own way.
+        prepared = [prepare_handler(function, delivery, policy.options, is_raw=True) for function in functions]
+    handlers = tuple(handler.function for handler in prepared)
+    return ActionHandlers(action=action, handlers=handlers, policy=policy, raw_payload=is_raw)
+
+
+class _Envelope(msgspec.Struct):
+    """Of an action's JSON, the text of the payload."""
+
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+
+
+def _argument(group: ActionHandlers, claim: Claim) -> Action:
+    """The action as its handlers take it."""
+    if not group.raw_payload or not claim.message:
+        return claim.action
+    raw: Any = _read_envelope(claim.message).payload
+    return msgspec.structs.replace(claim.action, payload=raw)
 
 
 async def call_action_handlers(
     handlers: Mapping[str, ActionHandlers], claims: Sequence[Claim], conn: AsyncConnection
 ) -> list[float]:
     """Runs the handlers of every claimed action in order, in the transaction open on the connection; returns their seconds."""
-    return await call_handlers([(handlers[claim.action.action], claim.action) for claim in claims], conn)
+    groups = [handlers[claim.action.action] for claim in claims]
+    return await call_handlers([(group, _argument(group, claim)) for group, claim in zip(groups, claims, strict=True)], conn)
 
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """Actions that share workers. An action with its own concurrency, rate or order has its own pool; the others share one."""
+    """Actions that share workers. An action with its own concurrency, rate or order has its own pool; the others share one for each
+    batch size."""
 
     handlers: Mapping[str, ActionHandlers]
     workers: int
@@ -82,24 +144,23 @@ class WorkerPool:
 
 def build_worker_pools(handlers: Iterable[ActionHandlers], *, workers: int = WORKERS) -> list[WorkerPool]:
     """The worker pools of a node that has these handlers."""
-    shared: dict[str, ActionHandlers] = {}
+    shared: dict[int, dict[str, ActionHandlers]] = {}
     own: list[WorkerPool] = []
     for group in handlers:
         policy = group.policy
-        if policy.concurrency is None and policy.rate_per_s is None and not policy.ordered and policy.attempts > 1:
-            shared[group.action] = group
+        if policy.is_shared:
+            shared.setdefault(policy.batch_max, {})[group.action] = group
             continue
         own.append(
             WorkerPool(
                 {group.action: group},
                 policy.concurrency or workers,
-                # An action with a single attempt must not be claimed together with one that kills the process.
-                batch_max=BATCH_MAX if policy.attempts > 1 else 1,
+                batch_max=policy.batch_max,
                 rate_per_s=policy.rate_per_s,
                 ordered=policy.ordered,
             )
         )
-    return ([WorkerPool(shared, workers)] if shared else []) + own
+    return [WorkerPool(groups, workers, batch_max=batch_max) for batch_max, groups in shared.items()] + own
 
 
 class AdaptiveBatchSize:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ import msgspec
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
+from headrace.consume import HandlerError, describe_error
 from headrace.db import AsyncConnection, Pool, Target, create_loop_pool, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _CLAIM = "select msg_id, read_ct, message from headrace.claim_actions(%s::text[]
 _CLAIM_ORDERED = "select msg_id, read_ct, message from headrace.claim_ordered_actions(%s, %s, %s, %s)"
 _CLAIM_RETRIED = "select msg_id, read_ct, message from headrace.claim_retried_action(%s::text[], %s, %s, %s)"
 _ACK = "select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)"
-_FAIL = "select headrace.fail_action(%s, %s, %s, %s, %s, %s, %s, %s::real, %s, %s)"
+_FAIL = "select headrace.fail_action(%s, %s, %s, %s, %s, %s, %s, %s::real, %s, %s, %s, %s)"
 
 _decode = msgspec.json.Decoder(Action).decode
 
@@ -82,8 +82,8 @@ class Queue:
         """Removes handled actions from the queue, in the handlers' transaction; raises HR206 if a lease was lost."""
         await ack(conn, claims, durations_s, node_id=self._node_id, namespace=self.namespace)
 
-    async def fail(self, claim: Claim, policy: Policy, error: BaseException, duration_s: float) -> str | None:
-        """Records a failed attempt; returns what follows: `retry`, `dead`, or None if the lease was lost."""
+    async def fail(self, claim: Claim, policy: Policy, error: HandlerError | BaseException, duration_s: float) -> str | None:
+        """Records a failed attempt; returns what follows: `retry`, `dead`, `discarded`, or None if the lease was lost."""
         async with self._leases.connection() as conn:
             return await fail(conn, claim, policy, error, duration_s, node_id=self._node_id, namespace=self.namespace)
 
@@ -177,16 +177,18 @@ async def fail(
     conn: AsyncConnection,
     claim: Claim,
     policy: Policy,
-    error: BaseException,
+    error: HandlerError | BaseException,
     duration_s: float,
     *,
     node_id: UUID | None,
     namespace: str | None,
 ) -> str | None:
-    """Records a failed attempt; returns what follows: `retry`, `dead`, or None if the lease was lost."""
+    """Records a failed attempt; returns what follows: `retry`, `dead`, `discarded`, or None if the lease was lost."""
     limits = (policy.attempts, policy.backoff_s, policy.backoff_max_s)
-    texts = (error_summary(error), _storable("".join(traceback.format_exception(error))))
-    parameters = (claim.msg_id, claim.attempt, *limits, *texts, duration_s, node_id, namespace)
+    if isinstance(error, BaseException):
+        error = describe_error(error)
+    texts = (error.summary, error.traceback)
+    parameters = (claim.msg_id, claim.attempt, *limits, *texts, duration_s, node_id, namespace, error.verdict, error.after_s)
     row = await (await conn.execute(_FAIL, parameters)).fetchone()
     return str(row[0]) if row and row[0] else None
 
@@ -209,14 +211,4 @@ def _read(msg_id: int, attempt: int, message: str) -> Claim | None:
         logger.warning("message %s is not an action: %s", msg_id, error)
         return None
     msgspec.structs.force_setattr(action, "attempt", attempt)
-    return Claim(msg_id, attempt, action)
-
-
-def error_summary(error: BaseException) -> str:
-    """Class and message of an error; dead letters are grouped by it."""
-    return _storable(f"{type(error).__name__}: {error}".strip())
-
-
-def _storable(text: str) -> str:
-    """The text without characters that PostgreSQL cannot store."""
-    return text.replace("\0", "�").encode("utf-8", "replace").decode()
+    return Claim(msg_id, attempt, action, message)

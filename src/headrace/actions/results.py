@@ -17,7 +17,7 @@ class Result:
 
     action_id: UUID
     action: str
-    outcome: Literal["done", "dead"]
+    outcome: Literal["done", "dead", "discarded"]
     attempts: int
     duration_s: float | None
     node_id: UUID | None
@@ -33,7 +33,7 @@ class Attempt:
     attempt: int
     error: str
     traceback: str | None
-    follows: Literal["retry", "dead"]
+    follows: Literal["retry", "dead", "discarded"]
     retry_at: datetime | None
     duration_s: float | None
     node_id: UUID | None

@@ -18,7 +18,8 @@ from functools import partial
 
 from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, TokenBucket, WorkerPool, call_action_handlers
-from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue, error_summary
+from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
+from headrace.consume import describe_error, error_summary, first_line
 from headrace.core import LeaseLost
 from headrace.db import (
     TRANSIENT_ERRORS,
@@ -219,7 +220,7 @@ class ActionWorker:
                 if conn.broken or conn.closed:
                     self._to_release[True] += claims
                     raise connection_lost_error(error) from error
-                name, summary = self._worker_pool.name, error_summary(error)
+                name, summary = self._worker_pool.name, first_line(error_summary(error))
                 logger.info("%s: a batch of %s failed and is handled one by one: %s", name, len(claims), summary)
                 return False
         return True
@@ -260,11 +261,15 @@ class ActionWorker:
                 if isinstance(lease_lost := map_error(error), LeaseLost):
                     logger.warning("%s: %s", _name(claim), lease_lost)
                     return False
-                failure = error
+                failure = describe_error(error)
         self.failures += 1
         outcome = await self._queue.fail(claim, policy, failure, time.perf_counter() - started)
-        summary = error_summary(failure)
-        logger.warning("%s, attempt %s failed: %s; %s", _name(claim), claim.attempt, summary, _OUTCOMES[outcome])
+        action = claim.action
+        fields = {"action": action.action, "action_id": str(action.id), "attempt": claim.attempt, "error": failure.line}
+        message = "%s, attempt %s failed: %s; %s"
+        logger.warning(
+            message, _name(claim), claim.attempt, failure.line, _OUTCOMES[outcome], exc_info=failure.exc_info, extra=fields
+        )
         return False
 
     async def _call_and_ack(self, conn: AsyncConnection, claims: Sequence[Claim]) -> None:
@@ -287,7 +292,12 @@ class ActionWorker:
             await self._pool.putconn(conn)
 
 
-_OUTCOMES = {"retry": "it will be retried", "dead": "it was moved to the dead letters", None: "another node holds it"}
+_OUTCOMES = {
+    "retry": "it will be retried",
+    "dead": "it was moved to the dead letters",
+    "discarded": "it was discarded",
+    None: "another node holds it",
+}
 
 
 def _name(claim: Claim) -> str:

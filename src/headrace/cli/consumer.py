@@ -13,7 +13,7 @@ from typer import Argument, Option, Typer
 
 from headrace import consume
 from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
-from headrace.cli.output import Column, console, json_line, last_line, note
+from headrace.cli.output import Column, console, first_line, json_line, note
 from headrace.cli.session import Session, command
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, Target
@@ -62,7 +62,7 @@ def lag_(session: Session, topic: OptionalTopic = None, consumer: OptionalName =
     if consumer and not lags:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
     place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s"]
-    session.show([*place, "state", "attempts", "retry_at", ("error", lambda lag: last_line(lag.error))], lags)
+    session.show([*place, "state", "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[consume.ConsumerLag]:

@@ -10,7 +10,7 @@ from typer import Argument, BadParameter, Option, Typer
 
 from headrace import actions
 from headrace.cli.options import Yes
-from headrace.cli.output import Column, last_line
+from headrace.cli.output import Column, first_line
 from headrace.cli.publish import raw_json
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import Invalid, NotFound, UnknownDeadLetter
@@ -26,7 +26,7 @@ OfError = Annotated[str | None, Option("--error", help="Only actions with this k
 All = Annotated[bool, Option("--all", help="All of the action queue.")]
 
 ACTION_FIELDS = ("key", "payload", "edited", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
-EVENT_FIELDS = ("key", "payload", "headers", "state", "reason", "error", "attempts", "buried_at")
+EVENT_FIELDS = ("key", "payload", "headers", "state", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
 
 
 @command(group, "list")
@@ -50,7 +50,7 @@ def list_(
     )
     letters.sort(key=lambda pair: pair[1].kind)  # With several shards: all actions, then all events.
     of: Column = ("of", lambda letter: f"{letter.kind} {letter.name}")
-    error_line: Column = ("error", lambda letter: last_line(letter.error))
+    error_line: Column = ("error", lambda letter: first_line(letter.error))
     columns = [("dead letter", "id"), of, "key", ("reason", _reason), "attempts", ("since", "buried_at"), error_line]
     session.show(columns, letters, facts=_facts)
 

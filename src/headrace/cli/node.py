@@ -7,6 +7,8 @@ import importlib
 import logging
 import signal
 import sys
+from collections.abc import MutableMapping
+from functools import partial
 from typing import Annotated, Any
 
 import structlog
@@ -19,7 +21,7 @@ from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated, SchemaTooNew
 from headrace.db import Target, connect, pending_steps
 from headrace.namespaces import grant_node, revoke_node
-from headrace.node import Headrace, Node, WorkerSettings, list_nodes, run_loop
+from headrace.node import Headrace, Identity, Node, WorkerSettings, list_nodes, run_loop
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 
@@ -71,16 +73,19 @@ def run(
 
     Examples: headrace node run · headrace node run shop.events:app --log-json
     """
-    log_to_stderr(as_json=log_json or session.json, level=logging.DEBUG if verbose else logging.INFO)
+    identity = Identity()
+    log_to_stderr(as_json=log_json or session.json, level=logging.DEBUG if verbose else logging.INFO, node=identity.name)
     application = load_application(app) if app else Headrace()
     for target in session.targets:
         require_migrated(target)
     work = WorkerSettings(lease_s=lease_s, workers=workers)
-    run_loop(_run(application, session.targets, sequencer=sequencer, grace_s=grace_s, work=work))
+    run_loop(_run(application, session.targets, identity, sequencer=sequencer, grace_s=grace_s, work=work))
 
 
-async def _run(app: Headrace, targets: list[Target], *, sequencer: bool, grace_s: float, work: WorkerSettings) -> None:
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work)
+async def _run(
+    app: Headrace, targets: list[Target], identity: Identity, *, sequencer: bool, grace_s: float, work: WorkerSettings
+) -> None:
+    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work, identity=identity)
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 
@@ -159,13 +164,17 @@ def require_migrated(target: Target) -> None:
         logger.warning("database %s has functions of another version; with the newer version, run: headrace migrate", target)
 
 
-def log_to_stderr(*, as_json: bool, level: int) -> None:
-    """Sends the logs of the whole process, the application's too, to standard error in one format."""
+def log_to_stderr(*, as_json: bool, level: int, node: str | None = None) -> None:
+    """Sends the logs of the whole process, the application's too, to standard error in one format.
+
+    JSON has the fields of an entry on their own, also the node's name; for people they are in the message."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    # The application's own extra fields, too.
+    fields: list[structlog.typing.Processor] = [structlog.stdlib.ExtraAdder()] if as_json else []
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
@@ -173,15 +182,25 @@ def log_to_stderr(*, as_json: bool, level: int) -> None:
     final: list[Any] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
+        *([partial(_name_fields, node)] if as_json else []),
         redact_log_entry,
         # JSON escapes by itself.
         *([] if as_json else [safe_log_entry]),
     ]
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=[*shared, *fields], processors=[*final, renderer]))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _name_fields(node: str | None, _logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: the node's name, and the traceback under the name that the tables have."""
+    if node is not None:
+        entry.setdefault("node", node)
+    if "exception" in entry:
+        entry["traceback"] = entry.pop("exception")
+    return entry

@@ -64,9 +64,9 @@ def json_line(value: object) -> None:
     say(to_json(value))
 
 
-def last_line(text: str | None) -> str | None:
-    """The last line of an error, which says what happened."""
-    return text.strip().rsplit("\n", 1)[-1] if text else None
+def first_line(text: str | None) -> str | None:
+    """The first line of an error: its class and what happened."""
+    return text.strip().split("\n", 1)[0] if text else None
 
 
 def to_json(value: object) -> str:

@@ -70,11 +70,18 @@ def safe_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any
 
 
 def redact_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor of structlog: texts without passwords."""
+    """A processor of structlog: texts without passwords, also inside of the fields that an application adds."""
     for name, value in entry.items():
-        if isinstance(value, str):
-            entry[name] = redact(value)
+        entry[name] = _redact_value(value)
     return entry
+
+
+def _redact_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _redact_value(part) for name, part in value.items()}
+    return [_redact_value(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def print_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -10,13 +10,14 @@ import msgspec
 from rich.table import Table
 from typer import Argument, Typer
 
-from headrace.cli.output import table
+from headrace.cli.output import Column, first_line, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownEvent
 from headrace.db import Target
 from headrace.observe import ActionHistory, EventHistory, event_history
 
 group = Typer()
+ERROR: Column = ("error", lambda failure: first_line(failure.error))
 ANSWERS = {True: "true", False: "false", None: "unknown"}
 
 
@@ -52,7 +53,7 @@ def _as_json(target: Target, history: EventHistory) -> dict[str, object]:
 def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
     yield facts_table(f"event {history.event_id}", target, _facts(history))
     if history.obstacles:
-        yield table([("fails", "what"), "error", "failures", "retry_at"], history.obstacles)
+        yield table([("fails", "what"), ERROR, "failures", "retry_at"], history.obstacles)
     if history.evaluations:
         answer = ("answer", lambda rule: ANSWERS[rule.answer] if rule.event_type == history.type else "another type")
         yield table([("rule evaluated", "rule"), "version", "event_type", "condition", answer, "fired"], history.evaluations)
@@ -64,7 +65,7 @@ def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
     attempts = [attempt for action in history.actions for attempt in action.attempts]
     if attempts:
         yield table(
-            [("failed action", "action"), "attempt", "failed_at", "error", ("followed by", "follows"), "retry_at"], attempts
+            [("failed action", "action"), "attempt", "failed_at", ERROR, ("followed by", "follows"), "retry_at"], attempts
         )
 
 

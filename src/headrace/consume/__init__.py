@@ -13,26 +13,41 @@ from headrace.consume.consumer import (
     consumer_lag,
     create_consumer,
     drop_consumer,
+    prepare_consumer,
     resume_consumer,
     seek_consumer,
     seek_position,
 )
+from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
 from headrace.consume.handler_calls import HandlerGroup, call_handlers
+from headrace.consume.payloads import Numbers
+from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.runner import ConsumerRunner
+from headrace.consume.signatures import Delivery, handler_name
 
 __all__ = [
     "Batch",
     "Consumer",
     "ConsumerLag",
     "ConsumerRunner",
+    "Delivery",
     "Failure",
     "Handler",
+    "HandlerError",
     "HandlerGroup",
+    "HandlerOptions",
+    "Numbers",
     "Seek",
     "call_handlers",
     "consumer_lag",
     "create_consumer",
+    "describe_error",
     "drop_consumer",
+    "error_summary",
+    "first_line",
+    "handler_name",
+    "prepare_consumer",
+    "prepare_handler",
     "resume_consumer",
     "seek_consumer",
     "seek_position",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
+from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
+from headrace.consume.signatures import Delivery
 from headrace.core import Invalid, LoggedEvent
-from headrace.db import AsyncConnection, Connection, fetch_rows, fetch_value, query
+from headrace.db import Connection, fetch_rows, fetch_value, query
 
 Handler: TypeAlias = (
-    Callable[[LoggedEvent, AsyncConnection], Awaitable[None]]
-    | Callable[[Sequence[LoggedEvent], AsyncConnection], Awaitable[None]]
-    | Callable[[LoggedEvent, Connection], None]
-    | Callable[[Sequence[LoggedEvent], Connection], None]
+    Callable[[LoggedEvent[Any], Any], Awaitable[None]]
+    | Callable[[Sequence[LoggedEvent[Any]], Any], Awaitable[None]]
+    | Callable[[LoggedEvent[Any], Any], None]
+    | Callable[[Sequence[LoggedEvent[Any]], Any], None]
 )
 """A function of an event (or, for a batch consumer, of a list of events) and the open transaction."""
+
+
+SINGLE_MAX = 100
+"""Most events per transaction for a handler of single events; each runs in its own savepoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +83,32 @@ class Consumer:
     handler: Handler
     batch: Batch | None = None
     """None: the handler gets a single event per call."""
+    batch_size: int | None = None
+    """Most events in one transaction, for a handler of single events. 1: no call outside the database is repeated because of a
+    neighbour."""
     ordered_by: Literal["partition", "topic"] = "partition"
     start: Literal["earliest", "latest"] = "earliest"
     failure: Failure = field(default_factory=Failure.retry)
     concurrency: int = 4
     """How many partitions one node handles concurrently."""
     namespace: str | None = None
+    options: HandlerOptions = field(default_factory=HandlerOptions)
+    raw_payload: bool = False
+    """The handler takes payload and headers as JSON text; set by `prepare_consumer`."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and (self.batch is not None or not 1 <= self.batch_size <= SINGLE_MAX):
+            raise Invalid(
+                f"consumer {self.name}: batch_size {self.batch_size} is for a handler of single events, 1 to {SINGLE_MAX}; "
+                "a handler of batches has batch=Batch(max=...)"
+            )
+
+
+def prepare_consumer(consumer: Consumer) -> Consumer:
+    """The consumer with a checked handler that has its options; raises InvalidHandler."""
+    delivery = Delivery(owner=f"consumer {consumer.topic}/{consumer.name}", is_batch=consumer.batch is not None)
+    prepared = prepare_handler(consumer.handler, delivery, consumer.options)
+    return replace(consumer, handler=prepared.function, raw_payload=prepared.decode is not None)
 
 
 @dataclass(frozen=True)
@@ -97,6 +123,8 @@ class ConsumerLag:
     attempts: int
     retry_at: datetime | None
     error: str | None
+    """Class and message of the last error."""
+    traceback: str | None
     lag_events: int
     lag_s: float
 

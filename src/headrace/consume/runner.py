@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import traceback
 from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ import psycopg
 import psycopg.errors
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
+from psycopg.types.json import set_json_loads
 
-from headrace.consume.consumer import CREATE_CONSUMER, Consumer, create_parameters
+from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
+from headrace.consume.failures import HandlerError, describe_error
 from headrace.consume.handler_calls import HandlerGroup, call_handlers
-from headrace.core import LoggedEvent
+from headrace.core import LoggedEvent, RawJSON
 from headrace.db import (
     AsyncConnection,
     LoopSteps,
@@ -37,8 +38,6 @@ from headrace.log import logged_event_row
 
 logger = logging.getLogger(__name__)
 
-SINGLE_MAX = 100
-"""Most events per transaction for a handler of single events; each runs in its own savepoint."""
 GATHER_S, GATHER_MAX_S = 0.00005, 0.05
 """Pause after a batch that was not full: this times the square of its events, up to the maximum. At a high rate batches fill up
 and share their cost; at a low rate nobody waits."""
@@ -49,12 +48,12 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
-_CLAIM = "select partition, position, upto, events from headrace.claim(%s, p_max => %s, p_min => %s, p_wait_s => %s)"
+_CLAIM = "select partition, position, upto, events, attempts from headrace.claim(%s, p_max => %s, p_min => %s, p_wait_s => %s)"
 _HOLD_BACK = "select headrace.hold_back(%s, %s, %s, %s)"
 _ADVANCE = "select headrace.advance(%s, %s, %s)"
-_FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s)"
+_FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
-_END_REDRIVE = "select headrace.end_redrive(%s, %s)"
+_END_REDRIVE = "select headrace.end_redrive(%s, %s, %s, %s)"
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,8 @@ class Claim:
     position: int
     upto: int
     events: int
+    attempts: int = 0
+    """How often the first of them has failed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class HandlerFailure:
     """The handler raised on these events; those of the claim before them are done."""
 
     events: Claim
-    error: str
+    error: HandlerError
 
 
 class ConsumerRunner:
@@ -86,7 +87,7 @@ class ConsumerRunner:
         self._stop = stop
         self._consumer_id = 0
         self._topic_id = 0
-        self._max = consumer.batch.max if consumer.batch else SINGLE_MAX
+        self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._holds_keys = consumer.failure.then == "dead_letter" and consumer.failure.key_order == "hold"
         self.handled = 0
         """How many events this runner has handled."""
@@ -190,7 +191,7 @@ class ConsumerRunner:
                     if is_transient(error):
                         raise
                     # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
-                    failure = HandlerFailure(claim, _error_text(conn, error))
+                    failure = HandlerFailure(claim, _handler_error(conn, error))
                 else:
                     failure = await self._deliver(conn, events, held, claim)
                 moved_to = failure.events.position if failure else claim.upto
@@ -204,7 +205,7 @@ class ConsumerRunner:
                     if is_transient(error):
                         raise
                     # The commit rejected what the handler wrote, for example by a deferred constraint.
-                    failure, moved_to = HandlerFailure(claim, _error_text(conn, error)), claim.position
+                    failure, moved_to = HandlerFailure(claim, _handler_error(conn, error)), claim.position
                     await conn.rollback()
             self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
             if failure:
@@ -232,9 +233,15 @@ class ConsumerRunner:
             rows = await (await conn.execute(query("consume/held_positions"), parameters)).fetchall()
             held = {position for (position,) in rows}
         async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
+            self._set_decoder(cursor)
             statement = query("consume/read_topic" if claim.partition < 0 else "consume/read_partition")
             events = await (await cursor.execute(statement, parameters)).fetchall()
         return [event for event in events if event.position not in held] if held else events, held
+
+    def _set_decoder(self, cursor: psycopg.AsyncCursor[LoggedEvent]) -> None:
+        """Leaves payloads as JSON text for a handler that decodes them itself."""
+        if self._consumer.raw_payload:
+            set_json_loads(RawJSON, cursor)
 
     async def _deliver(
         self, conn: AsyncConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim
@@ -245,7 +252,7 @@ class ConsumerRunner:
             try:
                 await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return HandlerFailure(claim, _error_text(conn, error))
+                return HandlerFailure(claim, _handler_error(conn, error))
             return None
         done = claim.position
         for event in events:
@@ -253,13 +260,15 @@ class ConsumerRunner:
                 async with conn.transaction():
                     await self._call(conn, event)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                error_text = _error_text(conn, error)
+                handler_error = _handler_error(conn, error)
                 if conn.info.transaction_status != TransactionStatus.INTRANS:
                     # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
-                    return HandlerFailure(claim, error_text)
+                    return HandlerFailure(claim, handler_error)
                 # Held events before this one are among the dead letters already, so the cursor passes them.
                 passed = max((position for position in held if position < event.position), default=done)
-                return HandlerFailure(Claim(claim.partition, max(done, passed), event.position, 1), error_text)
+                before = max(done, passed)
+                attempts = claim.attempts if before == claim.position else 0
+                return HandlerFailure(Claim(claim.partition, before, event.position, 1, attempts), handler_error)
             done = event.position
         return None
 
@@ -268,17 +277,25 @@ class ConsumerRunner:
 
     async def _fail(self, conn: AsyncConnection, failure: HandlerFailure) -> None:
         self.failures += 1
-        events = failure.events
-        parameters = (self._consumer_id, events.partition, events.position, events.upto, events.events, failure.error)
+        events, error = failure.events, failure.error
+        place = (self._consumer_id, events.partition, events.position, events.upto, events.events)
+        parameters = (*place, error.summary, error.traceback, error.verdict, error.after_s)
         row = await (await conn.execute(_FAIL, parameters)).fetchone()
         outcome = row[0] if row else None
-        last_line = failure.error.strip().rsplit("\n", 1)[-1]
-        logger.warning("%s failed at position %s: %s; %s", self.name, events.upto, last_line, _OUTCOMES.get(outcome, outcome))
+        follows = _OUTCOMES.get(outcome, outcome)
+        fields = self._log_fields(events.upto, events.attempts + 1, error)
+        logger.warning(
+            "%s failed at position %s: %s; %s", self.name, events.upto, error.line, follows, exc_info=error.exc_info, extra=fields
+        )
+
+    def _log_fields(self, position: int, attempt: int | None, error: HandlerError) -> dict[str, object]:
+        fields: dict[str, object] = {"topic": self._consumer.topic, "consumer": self._consumer.name, "position": position}
+        return fields | {"attempt": attempt, "error": error.line}
 
     async def redrive_once(self) -> bool:
         """Handles one dead letter marked for redrive; returns False if there is none."""
         async with self._pool.connection() as conn:
-            letter_id = None
+            letter_id, event = None, None
             try:
                 async with conn.transaction():
                     row = await (await conn.execute(_CLAIM_REDRIVE, (self._consumer_id,))).fetchone()
@@ -286,31 +303,49 @@ class ConsumerRunner:
                         return False
                     letter_id = row[0]
                     async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
+                        self._set_decoder(cursor)
                         await cursor.execute(query("consume/read_dead_letter"), {"dead_letter_id": letter_id})
                         event = await cursor.fetchone()
                     assert event is not None
                     await self._call(conn, [event] if self._consumer.batch else event)
-                    await conn.execute(_END_REDRIVE, (letter_id, None))
+                    await conn.execute(_END_REDRIVE, (letter_id, None, None, False))
             except Exception as error:
                 if letter_id is None:
                     raise
-                await conn.execute(_END_REDRIVE, (letter_id, _error_text(conn, error)))
+                await self._fail_redrive(conn, letter_id, event, _handler_error(conn, error))
         return True
+
+    async def _fail_redrive(self, conn: AsyncConnection, letter_id: int, event: LoggedEvent | None, error: HandlerError) -> None:
+        is_discarded = error.verdict == "discard"
+        await conn.execute(_END_REDRIVE, (letter_id, error.summary, error.traceback, is_discarded))
+        position = event.position if event else 0
+        follows = _OUTCOMES["discarded" if is_discarded else "dead_letter"]
+        fields = self._log_fields(position, None, error)
+        logger.warning(
+            "%s failed again at position %s: %s; %s",
+            self.name,
+            position,
+            error.line,
+            follows,
+            exc_info=error.exc_info,
+            extra=fields,
+        )
 
 
 _OUTCOMES = {
     "single": "its batch is now handled event by event",
     "retry": "it will be retried",
     "dead_letter": "it was moved to the dead letters",
+    "discarded": "it was discarded",
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
 
 
-def _error_text(conn: AsyncConnection, error: Exception) -> str:
-    """The traceback of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
+def _handler_error(conn: AsyncConnection, error: Exception) -> HandlerError:
+    """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
     if conn.broken or conn.closed:
         raise connection_lost_error(error) from error
     if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         raise error
-    return "".join(traceback.format_exception(error))
+    return describe_error(error)

@@ -7,14 +7,19 @@ from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
+from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 
 __all__ = [
     "JSON",
+    "Bury",
+    "Discard",
     "Event",
+    "HandlerOutcome",
     "LoggedEvent",
     "Payload",
     "RawJSON",
+    "Retry",
     "ValidatedEvent",
     "decode",
     "encode",

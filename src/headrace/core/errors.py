@@ -19,12 +19,14 @@ __all__ = [
     "DatabaseUnavailable",
     "FeedbackLoop",
     "Forbidden",
+    "HandlerTimeout",
     "HeadraceError",
     "Invalid",
     "InvalidCloudEvent",
     "InvalidCron",
     "InvalidDefinitionFile",
     "InvalidEventType",
+    "InvalidHandler",
     "InvalidHeaders",
     "InvalidKey",
     "InvalidNumber",
@@ -41,6 +43,7 @@ __all__ = [
     "NamespaceInUse",
     "NotFound",
     "NotMigrated",
+    "PayloadMismatch",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PositionOutOfRange",
@@ -284,8 +287,20 @@ class FeedbackLoop(Invalid, sqlstate="HR343"):
     """The correlator's own events lead back to it. Publish to another topic or type, or allow the loop explicitly."""
 
 
+class InvalidHandler(Invalid):
+    """The function cannot be a handler: wrong parameters or annotations. Write it in the form that the message shows."""
+
+
+class PayloadMismatch(Invalid):
+    """The payload does not fit the type that the handler asks for. Correct the publisher or the type; then redrive."""
+
+
 class Forbidden(HeadraceError, sqlstate="HR400"):
     """This role may not do this in this namespace. Use another role, or ask the owner for a grant."""
+
+
+class HandlerTimeout(HeadraceError):
+    """The handler ran longer than its timeout_s, and its effects were rolled back. Raise timeout_s, or shorten the handler."""
 
 
 class ProblemsFound(HeadraceError, exit_code=6):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final, Generic
 from uuid import UUID
 
 import msgspec
@@ -34,6 +34,15 @@ from headrace.core.limits import (
     TYPE_CHARS_MAX,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Payload = TypeVar("Payload", default=JSON)
+else:
+    from typing import TypeVar
+
+    Payload = TypeVar("Payload")
+
 _type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
 
 
@@ -50,8 +59,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
 
 
-class LoggedEvent(msgspec.Struct, frozen=True):
-    """An event at its position in a topic's log."""
+class LoggedEvent(msgspec.Struct, Generic[Payload], frozen=True):
+    """An event at its position in a topic's log. A handler that asks for `LoggedEvent[Order]` gets the payload as an `Order`."""
 
     position: int
     partition: int
@@ -59,7 +68,7 @@ class LoggedEvent(msgspec.Struct, frozen=True):
     topic: str
     type: str
     key: str | None
-    payload: JSON
+    payload: Payload
     headers: Mapping[str, JSON]
     emitted_at: datetime
     appended_at: datetime

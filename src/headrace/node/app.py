@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from dataclasses import dataclass
+from typing import Literal, ParamSpec, TypeVar
 
-from headrace.actions import ActionHandler, ActionHandlers, PendingAction, Policy, deliver_pending, send_pending
-from headrace.consume import Batch, Consumer, Failure, Handler
+from headrace.actions import (
+    ActionHandler,
+    ActionHandlers,
+    AfterCommit,
+    PendingAction,
+    Policy,
+    deliver_pending,
+    prepare_handlers,
+    send_pending,
+)
+from headrace.consume import Batch, Consumer, Failure, Handler, HandlerOptions, Numbers, prepare_consumer
 from headrace.core import JSON, Conflict
 from headrace.db import AsyncConnection
 
 H = TypeVar("H", bound=Handler)
 A = TypeVar("A", bound=ActionHandler)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -30,11 +41,14 @@ class EventTypeRule:
 class Headrace:
     """Collects consumers and handlers. `headrace node run module:app` runs them."""
 
-    def __init__(self, *, namespace: str | None = None) -> None:
+    def __init__(self, *, namespace: str | None = None, numbers: Numbers = "float") -> None:
+        """`numbers`: what JSON numbers with a fraction or exponent become in the payloads of all handlers, float or Decimal."""
         self.namespace = namespace
+        self.numbers = numbers
         self.consumers: list[Consumer] = []
         self.action_handlers: dict[str, ActionHandlers] = {}
         """The handlers of each action."""
+        self._functions: dict[str, list[ActionHandler]] = {}
         self.event_type_rules: list[EventTypeRule] = []
         """The rules for event types that the application handles directly."""
 
@@ -48,21 +62,28 @@ class Headrace:
         start: Literal["earliest", "latest"] = "earliest",
         failure: Failure | None = None,
         concurrency: int = 4,
+        batch_size: int | None = None,
+        timeout_s: float | None = None,
+        numbers: Numbers | None = None,
+        bury_invalid: bool = False,
     ) -> Callable[[H], H]:
         """Makes a function a consumer of a topic, by default under the function's name."""
+        options = HandlerOptions(timeout_s=timeout_s, numbers=numbers or self.numbers, bury_invalid=bury_invalid)
 
         def register(handler: H) -> H:
             self.add(
                 Consumer(
                     topic=topic,
-                    name=name or handler.__name__.replace("_", "-"),
+                    name=name or getattr(handler, "__name__", type(handler).__name__).replace("_", "-"),
                     handler=handler,
                     batch=batch,
+                    batch_size=batch_size,
                     ordered_by=ordered_by,
                     start=start,
                     failure=failure or Failure.retry(),
                     concurrency=concurrency,
                     namespace=self.namespace,
+                    options=options,
                 )
             )
             return handler
@@ -70,10 +91,10 @@ class Headrace:
         return register
 
     def add(self, consumer: Consumer) -> None:
-        """Adds a consumer."""
+        """Adds a consumer; raises InvalidHandler if its handler has the wrong form."""
         if any((known.topic, known.name) == (consumer.topic, consumer.name) for known in self.consumers):
             raise Conflict(f"consumer {consumer.name!r} of topic {consumer.topic!r} exists twice; rename one of them")
-        self.consumers.append(consumer)
+        self.consumers.append(prepare_consumer(consumer))
 
     def handler(
         self,
@@ -85,6 +106,10 @@ class Headrace:
         concurrency: int | None = None,
         rate_per_s: float | None = None,
         ordered: bool = False,
+        batch_size: int | None = None,
+        timeout_s: float | None = None,
+        numbers: Numbers | None = None,
+        bury_invalid: bool = False,
     ) -> Callable[[A], A]:
         """Makes a function a handler of an action. All handlers of an action share a transaction, so they need the same options."""
         policy = Policy(
@@ -94,6 +119,10 @@ class Headrace:
             concurrency=concurrency,
             rate_per_s=rate_per_s,
             ordered=ordered,
+            batch_size=batch_size,
+            timeout_s=timeout_s,
+            numbers=numbers or self.numbers,
+            bury_invalid=bury_invalid,
         )
 
         def register(function: A) -> A:
@@ -110,24 +139,69 @@ class Headrace:
         attempts: int = 5,
         concurrency: int | None = None,
         ordered: bool = False,
+        batch_size: int | None = None,
+        timeout_s: float | None = None,
+        numbers: Numbers | None = None,
+        bury_invalid: bool = False,
     ) -> Callable[[A], A]:
         """Makes a function a handler of an event type, in one topic or in all of them, by a rule without a condition."""
         rule = EventTypeRule(event_type, topic)
         if rule not in self.event_type_rules:
             self.event_type_rules.append(rule)
-        return self.handler(rule.action, attempts=attempts, concurrency=concurrency, ordered=ordered)
+        return self.handler(
+            rule.action,
+            attempts=attempts,
+            concurrency=concurrency,
+            ordered=ordered,
+            batch_size=batch_size,
+            timeout_s=timeout_s,
+            numbers=numbers,
+            bury_invalid=bury_invalid,
+        )
+
+    def after_commit(
+        self,
+        *,
+        name: str | None = None,
+        attempts: int = 10,
+        backoff_s: float = 1,
+        backoff_max_s: float = 300,
+        concurrency: int | None = None,
+        rate_per_s: float | None = None,
+        timeout_s: float | None = None,
+    ) -> Callable[[Callable[P, R]], AfterCommit[P, R]]:
+        """Makes a function one that handlers call after their commit: `await send_mail.after_commit(tx, to=...)` records the call in
+        the handler's transaction, and a node makes it afterwards, at least once, each in a transaction of its own."""
+        policy = Policy(
+            attempts=attempts,
+            backoff_s=backoff_s,
+            backoff_max_s=backoff_max_s,
+            concurrency=concurrency,
+            rate_per_s=rate_per_s,
+            batch_size=1,
+            timeout_s=timeout_s,
+        )
+
+        def register(function: Callable[P, R]) -> AfterCommit[P, R]:
+            action = f"after-commit:{name or getattr(function, '__name__', 'call')}"
+            if action in self.action_handlers:
+                raise Conflict(f"{action} exists twice; give one of the functions another name=")
+            call = AfterCommit(function, action=action, namespace=self.namespace)
+            self.handle(action, call.handler(), policy)
+            return call
+
+        return register
 
     def handle(self, action: str, function: ActionHandler, policy: Policy) -> None:
-        """Adds a handler of an action."""
+        """Adds a handler of an action; raises InvalidHandler if it has the wrong form."""
         known = self.action_handlers.get(action)
-        if known is None:
-            self.action_handlers[action] = ActionHandlers(action=action, handlers=(function,), policy=policy)
-            return
-        if known.policy != policy:
+        if known is not None and known.policy != policy:
             raise Conflict(
                 f"the handlers of action {action!r} share a transaction, so they need the same options; give them once"
             )
-        self.action_handlers[action] = replace(known, handlers=(*known.handlers, function))
+        functions = [*self._functions.get(action, ()), function]
+        self.action_handlers[action] = prepare_handlers(action, functions, policy)
+        self._functions[action] = functions
 
     async def send_pending(
         self, conn: AsyncConnection, action: str, payload: JSON = None, *, key: str | None = None, hold_s: int = 10

@@ -31,6 +31,7 @@ from headrace.db import (
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
+from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
 from headrace.rules import RuleEngine
@@ -70,6 +71,7 @@ class Node:
         self.identity = identity or Identity()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
+        self._monitor = BlockMonitor(handler_codes(app))
         work = work or WorkerSettings()
         self._databases = [
             DatabaseLoops(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work) for target in targets
@@ -103,6 +105,10 @@ class Node:
 
     async def run(self) -> None:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
+        with self._monitor.watching():
+            await self._run()
+
+    async def _run(self) -> None:
         tasks = [asyncio.create_task(database.run(), name=str(database.target)) for database in self._databases]
         stopped = asyncio.create_task(self._stop.wait())
         # A database ends by itself only if it rejects the start, for example because of an unknown topic.

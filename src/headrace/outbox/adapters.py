@@ -89,6 +89,11 @@ def async_adapter(conn: AsyncConnection) -> AsyncAdapter:
     return adapter
 
 
+def is_async_connection(conn: SyncConnection | AsyncConnection) -> bool:
+    """Is it one of the asynchronous connections that we know?"""
+    return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in _ASYNC for base in type(conn).__mro__)
+
+
 def _adapter_class(connection_class: type, is_async: bool) -> Any:
     # A subclass of the caller's counts as the class it inherits from.
     for base in connection_class.__mro__:

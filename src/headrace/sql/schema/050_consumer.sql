@@ -36,7 +36,9 @@ create table headrace_internal.cursor (
     -- Of the event right after the position.
     attempts    integer     not null default 0,
     retry_at    timestamptz,
+    -- Class and message of the last error, and where it was raised.
     error       text,
+    traceback   text,
     -- After a failed batch: up to here events are handled one by one, to find the failing one.
     single_to   bigint      not null default 0,
     moved_at    timestamptz not null default headrace.clock(),
@@ -59,6 +61,7 @@ create table headrace_internal.dead_letter (
     state       text        not null,
     reason      text        not null,
     error       text,
+    traceback   text,
     attempts    integer     not null,
     buried_at   timestamptz not null default headrace.clock(),
     ended_at    timestamptz,

@@ -28,7 +28,7 @@ create table headrace_internal.node (
     constraint node_metadata_object check (jsonb_typeof(metadata) = 'object')
 ) with (fillfactor = 50);
 
--- Results of actions: 'done', or 'dead' (there is a dead letter). An action that was redriven has one row per result.
+-- Results of actions: 'done', 'dead' (there is a dead letter), or 'discarded' (its handler gave it up). An action that was redriven has one row per result.
 -- Written in the transaction that deletes the action from the queue; deleted by age.
 create table headrace_internal.action_result (
     ended_at   timestamptz not null,
@@ -39,14 +39,14 @@ create table headrace_internal.action_result (
     namespace  text        not null,
     action     text        not null,
     outcome    text        not null,
-    constraint action_result_outcome_known check (outcome in ('done', 'dead'))
+    constraint action_result_outcome_known check (outcome in ('done', 'dead', 'discarded'))
 );
 create index action_result_action on headrace_internal.action_result (action_id);
 
 -- Not brin: a range of pages keeps its oldest time when rows are deleted, so after a while every range would look old.
 create index action_result_age on headrace_internal.action_result (ended_at);
 
--- Attempts that failed, and what followed: 'retry' at a time, or 'dead'.
+-- Attempts that failed, and what followed: 'retry' at a time, 'dead', or 'discarded'.
 create table headrace_internal.attempt (
     failed_at  timestamptz not null default headrace.clock(),
     action_id  uuid        not null,
@@ -59,7 +59,7 @@ create table headrace_internal.attempt (
     traceback  text,
     follows    text        not null,
     retry_at   timestamptz,
-    constraint attempt_follows_known check (follows in ('retry', 'dead'))
+    constraint attempt_follows_known check (follows in ('retry', 'dead', 'discarded'))
 );
 create index attempt_action on headrace_internal.attempt (action_id);
 create index attempt_age on headrace_internal.attempt (failed_at);

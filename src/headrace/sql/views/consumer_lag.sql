@@ -1,7 +1,7 @@
 -- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled).
 -- Indexes: log_partition, log_position.
 create or replace view headrace.consumer_lag with (security_barrier) as
-select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.attempts, u.retry_at, u.error,
+select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.attempts, u.retry_at, u.error, u.traceback,
     behind.events as lag_events,
     coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s
 from headrace_internal.consumer c

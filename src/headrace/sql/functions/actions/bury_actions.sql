@@ -1,6 +1,6 @@
 -- Moves actions from the queue to its dead letters, with the reason; returns how many. A dead letter is
 -- {"action": the original envelope, "reason", "error", "traceback", "attempts", "buried_at", "msg_id", "enqueued_at", "node_id"}.
--- Reasons: 'failed' (no attempts left), 'lost' (every node that claimed it died or hung), 'no_handler', 'unreadable'.
+-- Reasons: 'failed' (no attempts left), 'buried' (its handler asked for it), 'lost' (every node that claimed it died or hung), 'no_handler', 'unreadable'.
 -- Locks: the rows. Index: q_<queue>_pkey.
 create or replace function headrace.bury_actions(
     p_msg_ids bigint[], p_reason text, p_error text, p_traceback text default null, p_node_id uuid default null,

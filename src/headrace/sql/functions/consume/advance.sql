@@ -9,7 +9,7 @@ as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     update headrace_internal.cursor c
-    set position = p_position, attempts = 0, retry_at = null, error = null, moved_at = headrace.clock()
+    set position = p_position, attempts = 0, retry_at = null, error = null, traceback = null, moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition;
 end
 $$;

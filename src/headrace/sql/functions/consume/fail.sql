@@ -2,7 +2,10 @@
 -- 'single'  a batch of several events: they are handled one by one from now on, to find the failing one;
 -- 'retry'   the event is tried again after a growing pause with jitter;
 -- 'dead_letter'  the event was moved to the dead letters and the cursor has passed it;
--- 'stopped' the partition waits for `headrace consumer resume`.
+-- 'stopped' the partition waits for `headrace consumer resume`;
+-- 'discarded'  the handler gave the event up: it is kept among the ended dead letters, and the cursor has passed it.
+-- The handler may choose for a single event: p_verdict 'bury' or 'discard', whatever the policy says; or p_after_s, the pause before
+-- the next attempt.
 -- Locks: the cursor row. Index: log_position. Call it in a transaction of its own, after the handler's was rolled back. Null, and nothing changes, if
 -- the cursor has moved meanwhile (p_position differs): another node has handled the batch.
 create or replace function headrace.fail(
@@ -12,6 +15,9 @@ create or replace function headrace.fail(
     p_upto        bigint,
     p_events      integer,
     p_error       text,
+    p_traceback   text default null,
+    p_verdict     text default null,
+    p_after_s     double precision default null,
     p_caller      headrace_internal.caller default current_user
 ) returns text
 language plpgsql volatile
@@ -26,7 +32,8 @@ begin
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
     from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     update headrace_internal.cursor c
-    set attempts = least(c.attempts, 1000000) + 1, error = left(p_error, 10000), moved_at = headrace.clock()
+    set attempts = least(c.attempts, 1000000) + 1, error = left(p_error, 2000), traceback = left(p_traceback, 20000),
+        moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position
     returning c.attempts into v_attempts;
     if v_attempts is null then
@@ -37,25 +44,28 @@ begin
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'single';
     end if;
-    if v_policy.attempts_max is null or v_attempts < v_policy.attempts_max then
+    if p_verdict is null and (v_policy.attempts_max is null or v_attempts < v_policy.attempts_max) then
         update headrace_internal.cursor c
-        set retry_at = headrace.clock() + make_interval(secs => (0.5 + random() / 2)
-            * least(v_policy.backoff_max_s, v_policy.backoff_s * 2 ^ least(v_attempts - 1, 30)))
+        set retry_at = headrace.clock() + make_interval(secs => coalesce(p_after_s, (0.5 + random() / 2)
+            * least(v_policy.backoff_max_s, v_policy.backoff_s * 2 ^ least(v_attempts - 1, 30))))
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'retry';
     end if;
-    if v_policy.when_exhausted = 'stop' then
+    if p_verdict is null and v_policy.when_exhausted = 'stop' then
         update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
     insert into headrace_internal.dead_letter
-        (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, attempts)
+        (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, traceback, attempts, ended_at)
     select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
-        'dead', 'handler failed', left(p_error, 10000), v_attempts
+        case p_verdict when 'discard' then 'discarded' else 'dead' end,
+        case p_verdict when 'discard' then 'handler discarded it' when 'bury' then 'handler buried it' else 'handler failed' end,
+        left(p_error, 2000), left(p_traceback, 20000), v_attempts, case p_verdict when 'discard' then headrace.clock() end
     from headrace_internal.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
     on conflict on constraint dead_letter_once do update
-    set state = excluded.state, reason = excluded.reason, error = excluded.error, attempts = excluded.attempts, ended_at = null;
+    set state = excluded.state, reason = excluded.reason, error = excluded.error, traceback = excluded.traceback,
+        attempts = excluded.attempts, ended_at = excluded.ended_at;
     perform headrace.advance(p_consumer_id, p_partition, p_upto);
-    return 'dead_letter';
+    return case p_verdict when 'discard' then 'discarded' else 'dead_letter' end;
 end
 $$;

@@ -11,7 +11,7 @@ declare
     v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_count       integer;
 begin
-    update headrace_internal.cursor c set state = 'running', attempts = 0, retry_at = null, error = null
+    update headrace_internal.cursor c set state = 'running', attempts = 0, retry_at = null, error = null, traceback = null
     where c.consumer_id = v_consumer_id and (c.state = 'stopped' or c.retry_at is not null);
     get diagnostics v_count = row_count;
     perform pg_notify('headrace_log', headrace.topic_id(p_topic, v_namespace)::text);

@@ -34,7 +34,7 @@ begin
     from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition;
     if not p_preview then
         update headrace_internal.cursor c
-        set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, single_to = 0,
+        set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, traceback = null, single_to = 0,
             moved_at = headrace.clock()
         where c.consumer_id = v_consumer_id;
         perform pg_notify('headrace_log', v_topic_id::text);

@@ -1,8 +1,8 @@
 -- Dead letters of consumers, by position: of a namespace, a topic, a consumer, or one position; where asked also those that
--- are redriven or discarded. An event's error is a traceback; its last line is the error group.
+-- are redriven or discarded.
 select 'event' as kind, concat_ws('/', t.topic, c.consumer, d.position) as id, t.namespace, t.topic || '/' || c.consumer as source,
     d.event_id as original_id, d.type as name, d.key, d.payload, false as edited, d.state,
-    d.reason, d.error, substring(btrim(d.error, E' \r\n') from '[^\n]*$') as error_group, null as traceback, d.attempts, d.buried_at,
+    d.reason, d.error, d.error_group, d.traceback, d.attempts, d.buried_at,
     null::timestamptz as redriven_at, null::jsonb as envelope, d.partition, d.position, d.headers
 from headrace.dead_letter d
 join headrace.consumer c on c.consumer_id = d.consumer_id

@@ -6,8 +6,7 @@ union all
 select 'event', e.source, null, e.reason, e.error_group, count(*), min(e.buried_at), max(e.buried_at),
     concat_ws('/', e.source, max(e.position))
 from (
-    select t.topic || '/' || c.consumer as source, d.reason, substring(btrim(d.error, E' \r\n') from '[^\n]*$') as error_group,
-        d.buried_at, d.position
+    select t.topic || '/' || c.consumer as source, d.reason, d.error_group, d.buried_at, d.position
     from headrace.dead_letter d
     join headrace.consumer c on c.consumer_id = d.consumer_id
     join headrace.topic t on t.topic_id = c.topic_id

@@ -1,5 +1,5 @@
 -- Lag per partition, for all consumers of a namespace or only those of a topic or a name.
-select g.topic, g.consumer, g.partition, g.position, g.state, g.attempts, g.retry_at, g.error, g.lag_events, g.lag_s
+select g.topic, g.consumer, g.partition, g.position, g.state, g.attempts, g.retry_at, g.error, g.traceback, g.lag_events, g.lag_s
 from headrace.consumer_lag g
 where g.namespace = headrace.current_namespace(%(namespace)s)
     and (%(topic)s::text is null or g.topic = %(topic)s)
