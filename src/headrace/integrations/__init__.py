@@ -1,0 +1,1 @@
+"""Integrations: headrace in the frameworks that applications are built with. Each is loaded only when it is used."""
