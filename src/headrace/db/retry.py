@@ -90,8 +90,6 @@ async def clear_failure(pool: Pool, unit: Unit) -> None:
 async def _note(pool: Pool, statement: str, parameters: tuple[str | None, ...]) -> None:
     try:
         async with pool.connection() as conn, conn.transaction():
-            # The pool may be the handlers', with any search_path.
-            await conn.execute("set local search_path = pg_catalog, pg_temp")
             await conn.execute(statement, tuple(part and part.replace("\0", "") for part in parameters))
     except Exception as error:  # noqa: BLE001 - a role with few rights may not, and the next failure tries again
         logger.debug("a failure could not be recorded: %s", error)

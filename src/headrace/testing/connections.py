@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
@@ -132,6 +132,8 @@ def open_transaction(conn: CallerConnection) -> psycopg.pq.abc.PGconn:
             f"{type(driver).__module__}.{type(driver).__qualname__} is not a connection of psycopg 3, which the test kit shares a "
             "transaction with; give one, or use the fixture headrace_kit, which works with every driver"
         )
+    if driver.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise Conflict("the connection is in pipeline mode, which cannot be shared; leave the pipeline first")
     status = driver.pgconn.transaction_status
     if status == TransactionStatus.INERROR:
         raise Conflict("the transaction is aborted by an earlier error; roll it back to a savepoint first")
