@@ -108,7 +108,8 @@ class LoopFailure:
 class LoopMonitor:
     """Knows the loops that were created while it watched, and which of them fail now.
 
-    A lost database and an error that no retry mends count at once, a deadlock or a timeout only after three in a row."""
+    An error that no retry mends counts at once, and so does a lost database, except for side work; a deadlock or a timeout counts
+    after three in a row."""
 
     def __init__(self, on_failure: Callable[[LoopFailure], None] | None = None) -> None:
         """`on_failure` is called once for each new error of a loop."""
@@ -203,18 +204,19 @@ class LoopSteps:
         try:
             result = await step()
         except Exception as error:  # noqa: BLE001 - nothing but a stop signal ends a loop
-            await self._fail(error)
+            await self._fail(error, is_side_work=True)
             return None
         await self._succeed()
         return result
 
-    async def _fail(self, error: Exception) -> None:
+    async def _fail(self, error: Exception, *, is_side_work: bool = False) -> None:
         self.failures += 1
         self._in_a_row += 1
         self._retry_at = time.monotonic() + pause_s(self._in_a_row)
         line = error_line(error)
         is_late = self._in_a_row >= TRANSIENT_MAX
-        if is_late or is_unreachable(error) or not is_transient(error):
+        # Side work may run once a minute: it would show an outage long after its end, and the loops show it at once.
+        if is_late or not is_transient(error) or (is_unreachable(error) and not is_side_work):
             self.failure = LoopFailure(self.name, line, self._in_a_row)
             if self._monitor is not None and line != self._reported:
                 self._reported = line
