@@ -196,11 +196,12 @@ class DatabaseLoops:
         await self._loop_pool.open()
         await self._pool.open()
         try:
-            await self._first_of(f"registration with {self.target}", self._register)
-            self.started.set()
             try:
+                await self._first_of(f"registration with {self.target}", self._register)
+                self.started.set()
                 await self._run_loops()
             finally:
+                # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
                 await self._deregister()
         finally:
             await self._pool.close()
