@@ -21,6 +21,7 @@ ENVIRONMENT = (
         "HEADRACE_DSN", "`DATABASE_URL`", "Address of the database, or several shards as `name=address`, separated by spaces."
     ),
     Setting("DATABASE_URL", "the embedded PostgreSQL", "Address of the database if `HEADRACE_DSN` is not set."),
+    Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
     Setting("HEADRACE_DATA", "the user's data folder; `/var/lib/headrace` for root", "Folder of the embedded PostgreSQL."),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
     Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` names."),
