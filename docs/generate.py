@@ -27,7 +27,7 @@ COMMON = {"dsn", "namespace", "json", "help"}
 ROOMS = (
     "core", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "archive",
     "spark", "spark.source", "spark.sink", "spark.match", "spark.correlate", "spark.pipeline", "spark.backtest", "node",
-    "observe", "lang.condition", "lang.ecl", "db",
+    "testing", "observe", "lang.condition", "lang.ecl", "db",
 )  # fmt: skip
 PROGRAMS = ("cli", "demo", "prove", "report")
 EXIT_CODES = {

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.node import require_migrated
 from headrace.consume import consumer_lag
 from headrace.core import NotMigrated
 from headrace.db import Connection, Target
 from headrace.log import get_topic
+from headrace.node import require_migrated
 from tests.builders import topic
 from tests.cli.conftest import call
 

@@ -176,6 +176,15 @@ async def test_publishing_with_asyncpg(transaction_pooler: Target, conn: Connect
 
 
 @pytest.mark.lane("pg18")
+async def test_embedded_node_refuses_a_transaction_pooler(transaction_pooler: Target, shared_backend: Target) -> None:
+    for pooled in (transaction_pooler, shared_backend):
+        with pytest.raises(TransactionPooler, match="give the address of PostgreSQL itself"):
+            async with Headrace().running([pooled]):
+                pytest.fail("the block must not start")
+        assert traces(pooled) == []
+
+
+@pytest.mark.lane("pg18")
 async def test_node_refuses_a_transaction_pooler_at_once(
     transaction_pooler: Target, shared_backend: Target, session_pooler: Target, database: Target
 ) -> None:

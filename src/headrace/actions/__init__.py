@@ -4,7 +4,7 @@ Owns: what waits in a namespace's queue, and how it ends. Promises: an action se
 least once, and exactly once for effects made through the transaction its handlers get, since the ack is in it; an action that
 cannot be handled becomes a dead letter with its reason; nothing is lost."""
 
-from headrace.actions.action import Action, send_action, send_action_async
+from headrace.actions.action import Action, Claim, send_action, send_action_async
 from headrace.actions.after_commit import AfterCommit
 from headrace.actions.dead_letters import (
     DeadLetter,
@@ -40,6 +40,7 @@ __all__ = [
     "ActionWorker",
     "AfterCommit",
     "Attempt",
+    "Claim",
     "DeadLetter",
     "DeadLetterGroup",
     "DeadLetterId",

@@ -18,10 +18,10 @@ from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
-from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated, SchemaTooNew
-from headrace.db import Target, connect, pending_steps
+from headrace.core import Invalid, NotFound
+from headrace.db import Target
 from headrace.namespaces import grant_node, revoke_node
-from headrace.node import Headrace, Identity, Node, WorkerSettings, list_nodes, run_loop
+from headrace.node import Headrace, Identity, Node, WorkerSettings, list_nodes, require_migrated, run_loop
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 
@@ -142,26 +142,6 @@ def load_application(address: str) -> Headrace:
     if not isinstance(application, Headrace):
         raise Invalid(f"{address} is a {type(application).__name__}, not a Headrace application")
     return application
-
-
-def require_migrated(target: Target) -> None:
-    """Raises NotMigrated when steps of the schema are missing; a database that is unreachable or newer gets a warning."""
-    try:
-        with connect(target) as conn:
-            missing = pending_steps(conn)
-    except DatabaseUnavailable as error:
-        # An unreachable shard must not keep the others from running; the node retries it.
-        logger.warning("%s", error)
-        return
-    except SchemaTooNew as error:
-        # During a rolling upgrade the newer release migrates first. The node itself checks whether it can run on that schema.
-        logger.warning("%s", error)
-        return
-    if any(not step.repeatable for step in missing):
-        raise NotMigrated(f"database {target} lacks {len(missing)} steps of the schema; run: headrace migrate")
-    if missing:
-        # A newer version may have migrated already while nodes of this version still start and stop.
-        logger.warning("database %s has functions of another version; with the newer version, run: headrace migrate", target)
 
 
 def log_to_stderr(*, as_json: bool, level: int, node: str | None = None) -> None:

@@ -25,6 +25,7 @@ ENVIRONMENT = (
         "the embedded PostgreSQL",
         "Address of the database if `HEADRACE_DSN` is not set. Both may name a driver of SQLAlchemy, such as `postgresql+asyncpg://`.",
     ),
+    Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
     Setting("HEADRACE_DATA", "the user's data folder; `/var/lib/headrace` for root", "Folder of the embedded PostgreSQL."),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
     Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` names."),

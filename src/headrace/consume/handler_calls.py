@@ -130,6 +130,9 @@ class SyncView(psycopg.Connection[TupleRow]):
     def close(self) -> None:
         self._reject("close")
 
+    def __del__(self, *_arguments: object) -> None:
+        """Not psycopg's warning about an open connection: the async connection closes it."""
+
     def _reject(self, method: str) -> NoReturn:
         raise Conflict(f"the handler called {method} on its connection; {ADVICE}")
 

@@ -42,6 +42,7 @@ __all__ = [
     "NamespaceExists",
     "NamespaceInUse",
     "NotFound",
+    "NotIdle",
     "NotMigrated",
     "PayloadMismatch",
     "PayloadTooDeep",
@@ -205,6 +206,11 @@ class ArchiveMismatch(Conflict, sqlstate="HR251"):
 class LogWentBack(Conflict, sqlstate="HR252"):
     """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
     message for the positions, and docs/operations.md, Failover."""
+
+
+class NotIdle(HeadraceError):
+    """The test kit ran the application for as long as it may, and there was still something to do. See the message for what was
+    done until then; a handler that publishes what it consumes never becomes idle."""
 
 
 class Invalid(HeadraceError, sqlstate="HR300", exit_code=5):

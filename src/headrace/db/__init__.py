@@ -27,6 +27,8 @@ from headrace.db.releases import RELEASE
 from headrace.db.requirements import check_node_database, require_sessions
 from headrace.db.retry import (
     TRANSIENT_ERRORS,
+    LoopFailure,
+    LoopMonitor,
     LoopSteps,
     Unit,
     cancel_tasks,
@@ -41,7 +43,7 @@ from headrace.db.retry import (
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
 from headrace.db.server import Server
 from headrace.db.shards import Shards
-from headrace.db.sql_files import query
+from headrace.db.sql_files import query, schema_checksum
 from headrace.db.times import parse_interval, parse_time
 from headrace.db.uninstall import uninstall
 
@@ -51,6 +53,8 @@ __all__ = [
     "AsyncConnection",
     "Connection",
     "Listener",
+    "LoopFailure",
+    "LoopMonitor",
     "LoopSteps",
     "MigrationStep",
     "Pool",
@@ -92,5 +96,6 @@ __all__ = [
     "record_failure",
     "require_sessions",
     "retry_until_connected",
+    "schema_checksum",
     "uninstall",
 ]

@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 import psycopg
 
@@ -88,11 +90,58 @@ async def clear_failure(pool: Pool, unit: Unit) -> None:
 async def _note(pool: Pool, statement: str, parameters: tuple[str | None, ...]) -> None:
     try:
         async with pool.connection() as conn, conn.transaction():
-            # The pool may be the handlers', with any search_path.
-            await conn.execute("set local search_path = pg_catalog, pg_temp")
             await conn.execute(statement, tuple(part and part.replace("\0", "") for part in parameters))
     except Exception as error:  # noqa: BLE001 - a role with few rights may not, and the next failure tries again
         logger.debug("a failure could not be recorded: %s", error)
+
+
+@dataclass(frozen=True)
+class LoopFailure:
+    """A loop whose last step has failed. It goes on trying."""
+
+    loop: str
+    error: str
+    in_a_row: int
+    """How many steps have failed since the last success."""
+
+
+class LoopMonitor:
+    """Knows the loops that were created while it watched, and which of them fail now.
+
+    An error that no retry mends counts at once, and so does a lost database, except for side work; a deadlock or a timeout counts
+    after three in a row."""
+
+    def __init__(self, on_failure: Callable[[LoopFailure], None] | None = None) -> None:
+        """`on_failure` is called once for each new error of a loop."""
+        self._on_failure = on_failure
+        self._loops: WeakSet[LoopSteps] = WeakSet()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Watches the loops that are created in the block, and in tasks that are started in it."""
+        token = _monitor.set(self)
+        try:
+            yield
+        finally:
+            _monitor.reset(token)
+
+    def add(self, loop: LoopSteps) -> None:
+        self._loops.add(loop)
+
+    def failures(self) -> list[LoopFailure]:
+        """The loops that fail now."""
+        return sorted((loop.failure for loop in self._loops if loop.failure is not None), key=lambda failure: failure.loop)
+
+    def report(self, failure: LoopFailure) -> None:
+        if self._on_failure is None:
+            return
+        try:
+            self._on_failure(failure)
+        except Exception:
+            logger.exception("on_failure raised for %s", failure.loop)
+
+
+_monitor: ContextVar[LoopMonitor | None] = ContextVar("headrace_loop_monitor", default=None)
 
 
 class LoopSteps:
@@ -121,6 +170,12 @@ class LoopSteps:
         self._retry_at = 0.0
         self._logged: str | None = None
         self._is_recorded = True  # Perhaps, by a node that has died since.
+        self.failure: LoopFailure | None = None
+        """The current failure, if it counts; see LoopMonitor."""
+        self._reported: str | None = None
+        self._monitor = _monitor.get()
+        if self._monitor is not None:
+            self._monitor.add(self)
 
     @property
     def is_failing(self) -> bool:
@@ -149,28 +204,36 @@ class LoopSteps:
         try:
             result = await step()
         except Exception as error:  # noqa: BLE001 - nothing but a stop signal ends a loop
-            await self._fail(error)
+            await self._fail(error, is_side_work=True)
             return None
         await self._succeed()
         return result
 
-    async def _fail(self, error: Exception) -> None:
+    async def _fail(self, error: Exception, *, is_side_work: bool = False) -> None:
         self.failures += 1
         self._in_a_row += 1
         self._retry_at = time.monotonic() + pause_s(self._in_a_row)
         line = error_line(error)
+        is_late = self._in_a_row >= TRANSIENT_MAX
+        # Side work may run once a minute: it would show an outage long after its end, and the loops show it at once.
+        if is_late or not is_transient(error) or (is_unreachable(error) and not is_side_work):
+            self.failure = LoopFailure(self.name, line, self._in_a_row)
+            if self._monitor is not None and line != self._reported:
+                self._reported = line
+                self._monitor.report(self.failure)
         if line != self._logged:
             self._logged = line
             if is_transient(error):
                 logger.warning("%s: %s; retrying", self.name, line)
             else:
                 logger.error("%s failed: %s; retrying", self.name, line, exc_info=not isinstance(error, psycopg.Error))
-        if self._pool is not None and not is_unreachable(error) and (not is_transient(error) or self._in_a_row >= TRANSIENT_MAX):
+        if self._pool is not None and not is_unreachable(error) and (not is_transient(error) or is_late):
             self._is_recorded = True
             await record_failure(self._pool, self._unit, error)
 
     async def _succeed(self) -> None:
         self._in_a_row, self._retry_at = 0, 0.0
+        self.failure = self._reported = None
         if self._logged is not None:
             logger.info("%s works again", self.name)
             self._logged = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import LiteralString
@@ -28,3 +30,9 @@ def sql_files(folder: Traversable, prefix: str = "") -> list[tuple[str, LiteralS
         elif entry.name.endswith(".sql"):
             texts.append((prefix + entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8")))
     return sorted(texts)
+
+
+def schema_checksum() -> str:
+    """A checksum of everything that a migration of this release applies: two databases with the same one have the same schema."""
+    parts = [version("headrace"), version("pgmq"), *(part for file in sql_files(package_sql()) for part in file)]
+    return sha256("\0".join(parts).encode()).hexdigest()

@@ -4,15 +4,20 @@ from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
-from headrace.node.registry import Identity, NodeState, list_nodes
+from headrace.node.registry import Identity, NodeState, Registry, list_nodes
+from headrace.node.running import Health, RunningNode, require_migrated
 
 __all__ = [
     "Headrace",
+    "Health",
     "Identity",
     "Node",
     "NodeState",
+    "Registry",
+    "RunningNode",
     "WorkerSettings",
     "list_nodes",
     "new_loop",
+    "require_migrated",
     "run_loop",
 ]

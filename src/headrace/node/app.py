@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from headrace.actions import (
     ActionHandler,
@@ -18,7 +19,15 @@ from headrace.actions import (
 )
 from headrace.consume import Batch, Consumer, Failure, Handler, HandlerOptions, Numbers, prepare_consumer
 from headrace.core import JSON, Conflict
-from headrace.db import AsyncConnection
+from headrace.db import AsyncConnection, LoopFailure, Target
+
+if TYPE_CHECKING:
+    from headrace.node.action_workers import WorkerSettings
+    from headrace.node.registry import Identity
+    from headrace.node.running import RunningNode
+
+START_S = 10.0
+GRACE_S = 30.0
 
 H = TypeVar("H", bound=Handler)
 A = TypeVar("A", bound=ActionHandler)
@@ -202,6 +211,36 @@ class Headrace:
         functions = [*self._functions.get(action, ()), function]
         self.action_handlers[action] = prepare_handlers(action, functions, policy)
         self._functions[action] = functions
+
+    def running(
+        self,
+        dsn: str | Sequence[Target] | None = None,
+        *,
+        sequencer: bool = True,
+        start_timeout_s: float = START_S,
+        grace_s: float = GRACE_S,
+        on_failure: Callable[[LoopFailure], None] | None = None,
+        identity: Identity | None = None,
+        work: WorkerSettings | None = None,
+    ) -> AbstractAsyncContextManager[RunningNode]:
+        """Runs a node inside this process, on its event loop, while the block runs: `async with app.running() as node:`.
+
+        `dsn` is the address of the database, or of several shards; without it HEADRACE_DSN or DATABASE_URL. Raises if the node
+        cannot start: UnknownTopic, NotMigrated, TransactionPooler at once, DatabaseUnavailable if a database does not answer
+        within `start_timeout_s`. `on_failure` is called once for each new error of a loop; the loop goes on trying. At the end
+        of the block running handlers have `grace_s` to finish; after that their transactions are rolled back."""
+        from headrace.node.running import run_node
+
+        return run_node(
+            self,
+            dsn,
+            sequencer=sequencer,
+            start_timeout_s=start_timeout_s,
+            grace_s=grace_s,
+            on_failure=on_failure,
+            identity=identity,
+            work=work,
+        )
 
     async def send_pending(
         self, conn: AsyncConnection, action: str, payload: JSON = None, *, key: str | None = None, hold_s: int = 10

@@ -24,13 +24,14 @@ from headrace.db import (
     check_node_database,
     create_loop_pool,
     create_pool,
+    error_line,
     fetch_value_async,
     is_transient,
     map_error,
 )
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
-from headrace.node.app import Headrace
+from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
@@ -39,7 +40,6 @@ from headrace.schedules import Ticker
 
 logger = logging.getLogger(__name__)
 
-GRACE_S = 30.0
 MAINTENANCE_S = 60.0
 MAINTENANCE: Mapping[str, LiteralString] = {
     "time partitions": "select count(*) from headrace.maintain_log()",
@@ -97,6 +97,20 @@ class Node:
         """How many events this node has moved into the log."""
         return sum(database.sequencer.events for database in self._databases)
 
+    async def wait_started(self) -> None:
+        """Waits until the node has registered with every database and its loops run."""
+        for database in self._databases:
+            await database.started.wait()
+
+    @property
+    def start_failures(self) -> list[str]:
+        """What keeps the node from starting now, one line for each database that has not started."""
+        return [
+            f"{database.target}: {database.start_error or 'no answer yet'}"
+            for database in self._databases
+            if not database.started.is_set()
+        ]
+
     def stop(self) -> None:
         """Stops the node: running batches are finished, no new ones start."""
         self._stop.set()
@@ -110,14 +124,23 @@ class Node:
 
     async def _run(self) -> None:
         tasks = [asyncio.create_task(database.run(), name=str(database.target)) for database in self._databases]
-        stopped = asyncio.create_task(self._stop.wait())
-        # A database ends by itself only if it rejects the start, for example because of an unknown topic.
-        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-        self.stop()
-        _, late = await asyncio.wait(tasks, timeout=self._grace_s)
-        for task in late:
-            logger.warning("%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s)
-            task.cancel()
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            # A database ends by itself only if it rejects the start, for example because of an unknown topic.
+            await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+            self.stop()
+            _, late = await asyncio.wait(tasks, timeout=self._grace_s)
+            for task in late:
+                logger.warning(
+                    "%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s
+                )
+            await cancel_tasks(*late)
+        except asyncio.CancelledError:
+            # Tasks do not end with the one that waits for them.
+            await cancel_tasks(*tasks)
+            raise
+        finally:
+            stopped.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 error = _unwrap(outcome)
@@ -138,6 +161,9 @@ class DatabaseLoops:
         self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: WorkerSettings
     ) -> None:
         self.target = target
+        self.started = asyncio.Event()
+        self.start_error: str | None = None
+        """The last error of the start, while it is retried."""
         self._stop = stop
         self._runs_sequencer = sequencer
         self._listener = Listener(target)
@@ -176,10 +202,12 @@ class DatabaseLoops:
         await self._loop_pool.open()
         await self._pool.open()
         try:
-            await self._first_of(f"registration with {self.target}", self._register)
             try:
+                await self._first_of(f"registration with {self.target}", self._register)
+                self.started.set()
                 await self._run_loops()
             finally:
+                # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
                 await self._deregister()
         finally:
             await self._pool.close()
@@ -188,12 +216,20 @@ class DatabaseLoops:
     async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing
         right at once. A database that was down at the start may be wrong later without harm to the others."""
+
+        async def attempt() -> None:
+            try:
+                await step()
+            except Exception as error:
+                self.start_error = error_line(error)
+                raise
+
         try:
-            await step()
+            await attempt()
         except Exception as error:
             if not is_transient(error):
                 raise
-            await LoopSteps(name, self._stop, pool=self._loop_pool).run(step)
+            await LoopSteps(name, self._stop, pool=self._loop_pool).run(attempt)
 
     async def _record_epoch(self) -> None:
         before = await fetch_value_async(self._loop_pool, "select headrace_internal.record_epoch()")

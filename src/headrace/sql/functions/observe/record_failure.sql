@@ -10,6 +10,8 @@ create or replace function headrace_internal.record_failure(
     p_backoff_max_s double precision default 300
 ) returns timestamptz
 language plpgsql volatile
+-- The caller's session may have any.
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_retry_at timestamptz;
