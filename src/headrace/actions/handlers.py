@@ -7,15 +7,21 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from headrace.actions.action import Action, Claim
-from headrace.consume import HandlerGroup, call_handlers
+from headrace.consume import HandlerConnection, HandlerGroup, call_handlers
 from headrace.core import Invalid
 from headrace.db import AsyncConnection, Connection
 
-ActionHandler: TypeAlias = Callable[[Action, AsyncConnection], Awaitable[None]] | Callable[[Action, Connection], None]
-"""A function of an action and the open transaction."""
+ActionHandler: TypeAlias = (
+    Callable[[Action, AsyncConnection], Awaitable[None]]
+    | Callable[[Action, Connection], None]
+    | Callable[[Any, Any], Awaitable[None]]
+    | Callable[[Any, Any], None]
+)
+"""A function of an action and a session in the open transaction: a psycopg connection, or what its annotation or
+`Headrace(session=…)` asks for."""
 
 BATCH_MAX = 500
 """Most actions in one transaction; fewer if handlers are slow."""
@@ -59,7 +65,7 @@ class ActionHandlers(HandlerGroup):
 
 
 async def call_action_handlers(
-    handlers: Mapping[str, ActionHandlers], claims: Sequence[Claim], conn: AsyncConnection
+    handlers: Mapping[str, ActionHandlers], claims: Sequence[Claim], conn: HandlerConnection
 ) -> list[float]:
     """Runs the handlers of every claimed action in order, in the transaction open on the connection; returns their seconds."""
     return await call_handlers([(handlers[claim.action.action], claim.action) for claim in claims], conn)

@@ -3,6 +3,7 @@
 Owns: how far a consumer has read. Promises: a consumer never skips a position; its cursor moves in the same transaction as its
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
+from headrace.consume.connections import HandlerConnection, PsycopgConnection, TransactionSource
 from headrace.consume.consumer import (
     Batch,
     Consumer,
@@ -17,23 +18,33 @@ from headrace.consume.consumer import (
     seek_consumer,
     seek_position,
 )
-from headrace.consume.handler_calls import HandlerGroup, call_handlers
+from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.runner import ConsumerRunner
+from headrace.consume.sessions import ASYNCPG, check_session_option, session_kind
+from headrace.consume.sources import Sources
 
 __all__ = [
+    "ASYNCPG",
     "Batch",
     "Consumer",
     "ConsumerLag",
     "ConsumerRunner",
     "Failure",
     "Handler",
+    "HandlerConnection",
     "HandlerGroup",
+    "PsycopgConnection",
     "Seek",
+    "Sources",
+    "TransactionSource",
     "call_handlers",
+    "check_session_option",
     "consumer_lag",
     "create_consumer",
     "drop_consumer",
     "resume_consumer",
+    "run_after_commit",
     "seek_consumer",
     "seek_position",
+    "session_kind",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from headrace.core import Invalid, LoggedEvent
 from headrace.db import AsyncConnection, Connection, fetch_rows, fetch_value, query
@@ -15,8 +15,11 @@ Handler: TypeAlias = (
     | Callable[[Sequence[LoggedEvent], AsyncConnection], Awaitable[None]]
     | Callable[[LoggedEvent, Connection], None]
     | Callable[[Sequence[LoggedEvent], Connection], None]
+    | Callable[[Any, Any], Awaitable[None]]
+    | Callable[[Any, Any], None]
 )
-"""A function of an event (or, for a batch consumer, of a list of events) and the open transaction."""
+"""A function of an event (or, for a batch consumer, of a list of events) and a session in the open transaction: a psycopg
+connection, or what its annotation or `Headrace(session=…)` asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,8 @@ class Consumer:
     concurrency: int = 4
     """How many partitions one node handles concurrently."""
     namespace: str | None = None
+    session: Any = None
+    """What the handler gets if its annotation does not say it, as in `Headrace(session=…)`."""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headrace.actions import ActionHandler, ActionHandlers, PendingAction, Policy, deliver_pending, send_pending
-from headrace.consume import Batch, Consumer, Failure, Handler
+from headrace.consume import Batch, Consumer, Failure, Handler, HandlerGroup, check_session_option
 from headrace.core import JSON, Conflict
 from headrace.db import AsyncConnection
 
@@ -28,10 +28,16 @@ class EventTypeRule:
 
 
 class Headrace:
-    """Collects consumers and handlers. `headrace node run module:app` runs them."""
+    """Collects consumers and handlers. `headrace node run module:app` runs them.
 
-    def __init__(self, *, namespace: str | None = None) -> None:
+    `session` is what handlers get as their second argument if its annotation does not say it: a class (AsyncSession, Session, a
+    connection of psycopg or asyncpg), a sessionmaker with the application's own engine, an asyncpg pool, a mapping from the name
+    of each shard to one of these, or 'django'."""
+
+    def __init__(self, *, namespace: str | None = None, session: Any = None) -> None:
+        check_session_option(session)
         self.namespace = namespace
+        self.session = session
         self.consumers: list[Consumer] = []
         self.action_handlers: dict[str, ActionHandlers] = {}
         """The handlers of each action."""
@@ -73,6 +79,8 @@ class Headrace:
         """Adds a consumer."""
         if any((known.topic, known.name) == (consumer.topic, consumer.name) for known in self.consumers):
             raise Conflict(f"consumer {consumer.name!r} of topic {consumer.topic!r} exists twice; rename one of them")
+        consumer = replace(consumer, session=self.session) if consumer.session is None else consumer
+        HandlerGroup(handlers=(consumer.handler,), session=consumer.session).steps  # noqa: B018 - raises for a wrong session
         self.consumers.append(consumer)
 
     def handler(
@@ -121,13 +129,17 @@ class Headrace:
         """Adds a handler of an action."""
         known = self.action_handlers.get(action)
         if known is None:
-            self.action_handlers[action] = ActionHandlers(action=action, handlers=(function,), policy=policy)
+            group = ActionHandlers(action=action, handlers=(function,), policy=policy, session=self.session)
+            group.steps  # noqa: B018 - raises for a wrong session
+            self.action_handlers[action] = group
             return
         if known.policy != policy:
             raise Conflict(
                 f"the handlers of action {action!r} share a transaction, so they need the same options; give them once"
             )
-        self.action_handlers[action] = replace(known, handlers=(*known.handlers, function))
+        group = replace(known, handlers=(*known.handlers, function))
+        group.steps  # noqa: B018 - raises for a wrong session
+        self.action_handlers[action] = group
 
     async def send_pending(
         self, conn: AsyncConnection, action: str, payload: JSON = None, *, key: str | None = None, hold_s: int = 10

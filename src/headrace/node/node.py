@@ -33,6 +33,7 @@ from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
+from headrace.node.sessions import HandlerSessions
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
@@ -148,7 +149,11 @@ class DatabaseLoops:
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
-        self.consumers = [ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop) for consumer in app.consumers]
+        self._sessions = HandlerSessions(app, self._pool, target)
+        sources = self._sessions.sources
+        self.consumers = [
+            ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop, sources=sources) for consumer in app.consumers
+        ]
         self.actions = ActionWorkers(
             pools,
             target,
@@ -158,6 +163,7 @@ class DatabaseLoops:
             namespace=app.namespace,
             node_id=identity.node_id,
             settings=work,
+            sources=sources,
         )
 
     def wake(self) -> None:
@@ -176,6 +182,7 @@ class DatabaseLoops:
             finally:
                 await self._deregister()
         finally:
+            await self._sessions.close()
             await self._pool.close()
             await self._loop_pool.close()
 
@@ -198,6 +205,7 @@ class DatabaseLoops:
             )  # fmt: skip
 
     async def _register(self) -> None:
+        await self._sessions.check()
         await self._registry.register()
         for consumer in self.consumers:
             await consumer.register()

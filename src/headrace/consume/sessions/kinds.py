@@ -68,6 +68,19 @@ class SessionRequest:
         return ASYNCPG if self.kind == ASYNCPG else None
 
 
+@dataclass(frozen=True)
+class SessionStep:
+    """One handler with what it asks for."""
+
+    handler: Callable[..., Any]
+    request: SessionRequest
+    is_async: bool
+
+    @property
+    def name(self) -> str:
+        return handler_name(self.handler)
+
+
 def session_kind(annotation: object) -> str | None:
     """The kind of session that a parameter with this annotation asks for; None if it is no session.
 
@@ -157,7 +170,7 @@ def _second_annotation(handler: Callable[..., Any]) -> object:
     try:
         variables = inspect.getclosurevars(function)
         names = {**getattr(function, "__globals__", {}), **variables.nonlocals}
-        return eval(annotation, names)  # noqa: S307 - the application's own source text
+        return eval(annotation, names)
     except Exception:  # noqa: BLE001 - a name that exists only for type checkers
         return annotation
 
