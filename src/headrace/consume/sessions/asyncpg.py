@@ -72,11 +72,14 @@ class AsyncpgConnection(HandlerConnection):
 
     @property
     def is_lost(self) -> bool:
-        return bool(self.conn.is_closed())
+        try:
+            return bool(self.conn.is_closed())
+        except asyncpg.InterfaceError:
+            return True  # The pool has taken the lost connection back.
 
     @property
     def is_open(self) -> bool:
-        return not self.conn.is_closed() and bool(self.conn.is_in_transaction())
+        return not self.is_lost and bool(self.conn.is_in_transaction())
 
     @asynccontextmanager
     async def session(self, step: SessionStep) -> AsyncIterator[Any]:

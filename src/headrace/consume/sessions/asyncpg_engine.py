@@ -10,10 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headrace.consume.connections import Parameters, Rows
 from headrace.consume.sessions.asyncpg import AsyncpgConnection, number_parameters
-from headrace.consume.sessions.engines import _EndGuard, driver_errors
+from headrace.consume.sessions.engines import EndGuard, check_in_transaction, driver_errors
 from headrace.consume.sessions.kinds import ASYNCPG, SessionStep
 from headrace.consume.sessions.sqlalchemy import async_session_in
-from headrace.core import Invalid
 
 
 class AsyncEngineAsyncpg(AsyncpgConnection):
@@ -22,7 +21,7 @@ class AsyncEngineAsyncpg(AsyncpgConnection):
     def __init__(self, connection: AsyncConnection, driver: Any) -> None:
         super().__init__(driver)
         self._connection = connection
-        self._ends = _EndGuard(connection.sync_connection)  # type: ignore[arg-type]
+        self.ends = EndGuard(connection.sync_connection)  # type: ignore[arg-type]
 
     async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
         # Through SQLAlchemy, which begins the transaction of asyncpg with its first statement.
@@ -30,21 +29,18 @@ class AsyncEngineAsyncpg(AsyncpgConnection):
         with driver_errors():
             await self._connection.begin()
             rows = [tuple(row) for row in await self._connection.exec_driver_sql(text, tuple(values))]
-        if not self.is_open:
-            raise Invalid(
-                "session: the engine is in AUTOCOMMIT mode, so a handler would have no transaction; give another engine"
-            )
+        check_in_transaction(self)
         return rows
 
     async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
-        with self._ends.ending():
+        with self.ends.ending():
             await self._connection.commit()
 
     async def rollback(self) -> None:
         if self.is_open:
-            with self._ends.ending():
+            with self.ends.ending():
                 await self._connection.rollback()
 
     @asynccontextmanager

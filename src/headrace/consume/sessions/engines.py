@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -23,10 +23,13 @@ from headrace.consume.sessions.sqlalchemy import async_session_in, session_in
 from headrace.consume.sessions.views import reject
 from headrace.core import Invalid
 
+if TYPE_CHECKING:
+    from headrace.consume.sessions.asyncpg_engine import AsyncEngineAsyncpg
+
 DRIVERS = {"psycopg", "psycopg_async", "asyncpg"}
 
 
-class _EndGuard:
+class EndGuard:
     """Keeps a handler from ending the transaction on the connection below its session."""
 
     def __init__(self, connection: Connection) -> None:
@@ -76,21 +79,23 @@ class AsyncEnginePsycopg(PsycopgConnection):
     def __init__(self, connection: AsyncConnection, driver: Any) -> None:
         super().__init__(driver)
         self._connection = connection
-        self._ends = _EndGuard(connection.sync_connection)  # type: ignore[arg-type]
+        self.ends = EndGuard(connection.sync_connection)  # type: ignore[arg-type]
 
     async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
         await self._connection.begin()
-        return await self.execute(statement or "select 1", parameters)
+        rows = await self.execute(statement or "select 1", parameters)
+        check_in_transaction(self)
+        return rows
 
     async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
-        with self._ends.ending():
+        with self.ends.ending():
             await self._connection.commit()
 
     async def rollback(self) -> None:
         if not self.conn.closed:
-            with self._ends.ending():
+            with self.ends.ending():
                 await self._connection.rollback()
                 if self.conn.info.transaction_status != TransactionStatus.IDLE:
                     await self.conn.rollback()
@@ -111,24 +116,27 @@ class SyncEnginePsycopg(PsycopgConnection):
     def __init__(self, connection: Connection, driver: Any) -> None:
         view = psycopg.AsyncConnection(driver.pgconn)
         view.prepare_threshold = None
+        view._autocommit = driver.autocommit
         view._pool = None
         super().__init__(view)
         self._connection = connection
-        self._ends = _EndGuard(connection)
+        self.ends = EndGuard(connection)
 
     async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
         self._connection.begin()
-        return await self.execute(statement or "select 1", parameters)
+        rows = await self.execute(statement or "select 1", parameters)
+        check_in_transaction(self)
+        return rows
 
     async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
-        with self._ends.ending():
+        with self.ends.ending():
             await asyncio.to_thread(self._connection.commit)
 
     async def rollback(self) -> None:
         if not self.conn.closed:
-            with self._ends.ending():
+            with self.ends.ending():
                 await asyncio.to_thread(self._connection.rollback)
                 if self.conn.info.transaction_status != TransactionStatus.IDLE:
                     await self.conn.rollback()
@@ -164,47 +172,46 @@ class EngineSource:
     async def _connect_async(self, engine: AsyncEngine) -> AsyncIterator[HandlerConnection]:
         with driver_errors():
             connection = await engine.connect()
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+        handler_connection = _async_connection(connection, driver)
         try:
-            with driver_errors():
-                driver: Any = (await connection.get_raw_connection()).driver_connection
-            async with _rolled_back_on_error(_async_connection(connection, driver)) as handler_connection:
+            async with _rolled_back_on_error(handler_connection):
                 yield handler_connection
         finally:
-            with driver_errors():
+            with handler_connection.ends.ending():
                 await connection.close()
 
     @asynccontextmanager
     async def _connect_sync(self, engine: Engine) -> AsyncIterator[HandlerConnection]:
         with driver_errors():
             connection = await asyncio.to_thread(engine.connect)
+        handler_connection = SyncEnginePsycopg(connection, connection.connection.driver_connection)
         try:
-            driver: Any = connection.connection.driver_connection
-            _check_autocommit(driver.autocommit)
-            async with _rolled_back_on_error(SyncEnginePsycopg(connection, driver)) as handler_connection:
+            async with _rolled_back_on_error(handler_connection):
                 yield handler_connection
         finally:
-            with driver_errors():
+            with handler_connection.ends.ending():
                 await asyncio.to_thread(connection.close)
 
 
-def _async_connection(connection: AsyncConnection, driver: Any) -> HandlerConnection:
+def _async_connection(connection: AsyncConnection, driver: Any) -> AsyncEnginePsycopg | AsyncEngineAsyncpg:
     if type(driver).__module__.startswith("asyncpg"):
         from headrace.consume.sessions.asyncpg_engine import AsyncEngineAsyncpg
 
         return AsyncEngineAsyncpg(connection, driver)
-    _check_autocommit(driver.autocommit)
     return AsyncEnginePsycopg(connection, driver)
 
 
 @asynccontextmanager
-async def _rolled_back_on_error(connection: HandlerConnection) -> AsyncIterator[HandlerConnection]:
+async def _rolled_back_on_error(connection: HandlerConnection) -> AsyncIterator[None]:
     try:
-        yield connection
+        yield
     except BaseException:
         await connection.rollback()
         raise
 
 
-def _check_autocommit(is_autocommit: bool) -> None:
-    if is_autocommit:
+def check_in_transaction(connection: HandlerConnection) -> None:
+    """Raises Invalid if the first statement began no transaction."""
+    if not connection.is_open:
         raise Invalid("session: the engine is in AUTOCOMMIT mode, so a handler would have no transaction; give another engine")
