@@ -51,7 +51,7 @@ async def run_guide(
 
 
 async def _run_python(block: Block, path: Path, namespace: dict[str, object]) -> None:
-    code = compile("\n" * (block.line - 1) + block.text, path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile("\n" * (block.line - 1) + block.text, path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     result = eval(code, namespace)
     if inspect.iscoroutine(result):
         await result

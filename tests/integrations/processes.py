@@ -46,13 +46,14 @@ def build_app(sessions: Sessions, deadly: int) -> Headrace:
 
     function = handle_async if inspect.iscoroutinefunction(handler) else handle
     app.consumer("orders", name="effects")(function)
-    app.handler("work")(function)
+    # A busy machine may let leases end; that must not use up the attempts.
+    app.handler("work", attempts=50)(function)
     return app
 
 
 async def run(dsn: str, name: str, kind: str, deadly: int) -> None:
     app = build_app(KINDS[kind](dsn), deadly)
-    node = Node(app, [Target("main", dsn)], identity=Identity(name=name), work=WorkerSettings(lease_s=1.0))
+    node = Node(app, [Target("main", dsn)], identity=Identity(name=name), work=WorkerSettings(lease_s=3.0))
     await node.run()
 
 

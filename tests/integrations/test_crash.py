@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(120)]
 
 # Events have the payloads from 1 on, actions those from ACTIONS + 1 on.
 ACTIONS = 10_000
-SIZES = {"AsyncSession": 400, "async_sessionmaker-asyncpg": 200, "Session": 120, "django": 120, "asyncpg": 120}
+SIZES = {"AsyncSession": 200, "async_sessionmaker-asyncpg": 100, "Session": 60, "django": 60, "asyncpg": 60}
 
 
 def start(database: Target, name: str, kind: str, deadly: int = 0) -> subprocess.Popen[str]:
