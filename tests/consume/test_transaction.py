@@ -33,6 +33,7 @@ ASYNC_ENDS: dict[str, Callable[[AsyncConnection], Awaitable[object]]] = {
     "rollback": lambda tx: tx.rollback(),
     "commit-as-text": lambda tx: tx.execute("commit"),
     "rollback-as-text": lambda tx: tx.execute("rollback"),
+    "close": lambda tx: tx.close(),
 }
 
 

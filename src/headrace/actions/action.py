@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from headrace.core import JSON
 
-    Payload = TypeVar("Payload", default=JSON)
+    PayloadT = TypeVar("PayloadT", default=JSON)
 else:
     from typing import TypeVar
 
     # msgspec builds a decoder from Action and does not support a recursive alias.
     JSON = Any
-    Payload = TypeVar("Payload")
+    PayloadT = TypeVar("PayloadT")
 
 
-class Action(msgspec.Struct, Generic[Payload], frozen=True, kw_only=True):
+class Action(msgspec.Struct, Generic[PayloadT], frozen=True, kw_only=True):
     """A command, as a handler gets it. A handler that asks for `Action[Order]` gets the payload as an `Order`."""
 
     id: UUID
     action: str
-    payload: Payload = None  # type: ignore[assignment]
+    payload: PayloadT = None  # type: ignore[assignment]
     key: str | None = None
     priority: int = 0
     namespace: str | None = None

@@ -19,7 +19,7 @@ from uuid_utils.compat import uuid7
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import ActionHandlers, call_action_handlers
 from headrace.actions.queue import ack, fail
-from headrace.consume import describe_error
+from headrace.consume import ASYNCPG, PsycopgConnection, describe_error, run_after_commit
 from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
 from headrace.db import AsyncConnection, map_database_errors, map_error
 
@@ -79,16 +79,24 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
             "direct delivery needs a connection without an open transaction; commit the one that sent the action first"
         )
     group = handlers.get(pending.claim.action.action)
-    if group is None:
+    if group is None or group.source == ASYNCPG:
         return False
     started = time.perf_counter()
+    connection = PsycopgConnection(conn)
+    await connection.begin()
     try:
-        async with conn.transaction():
-            durations_s = await call_action_handlers(handlers, [pending.claim], conn)
-            await ack(conn, [pending.claim], durations_s, node_id=None, namespace=pending.namespace)
-        return True
+        durations_s = await call_action_handlers(handlers, [pending.claim], connection)
+        await ack(connection, [pending.claim], durations_s, node_id=None, namespace=pending.namespace)
+        await connection.commit()
     except Exception as error:  # noqa: BLE001 - a handler may raise anything
         failure = describe_error(error)
+        await connection.rollback()
+    except BaseException:
+        await connection.rollback()
+        raise
+    else:
+        await run_after_commit(connection)
+        return True
     logger.warning("action %s %s was not delivered directly: %s", group.action, pending.id, failure.line)
     if not (conn.broken or conn.closed or isinstance(map_error(failure.error), LeaseLost)):
         duration_s = time.perf_counter() - started

@@ -12,12 +12,20 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.actions.action import Action, Claim
-from headrace.consume import Delivery, HandlerGroup, HandlerOptions, Numbers, call_handlers, prepare_handler
+from headrace.consume import (
+    Delivery,
+    HandlerConnection,
+    HandlerGroup,
+    HandlerOptions,
+    Numbers,
+    call_handlers,
+    prepare_handler,
+)
 from headrace.core import Invalid
-from headrace.db import AsyncConnection
 
 ActionHandler: TypeAlias = Callable[[Action[Any], Any], Awaitable[None]] | Callable[[Action[Any], Any], None]
-"""A function of an action and the open transaction."""
+"""A function of an action and a session in the open transaction: a psycopg connection, or what its annotation or
+`Headrace(session=…)` asks for."""
 
 BATCH_MAX = 500
 """Most actions in one transaction; fewer if handlers are slow."""
@@ -89,8 +97,8 @@ class ActionHandlers(HandlerGroup):
     """The handlers take the payload as JSON text; set by `prepare_handlers`."""
 
 
-def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Policy) -> ActionHandlers:
-    """The handlers of an action, checked and with their options; raises InvalidHandler."""
+def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Policy, *, session: Any = None) -> ActionHandlers:
+    """The handlers of an action, checked and with their options; raises InvalidHandler, or Invalid for a wrong session."""
     delivery = Delivery(owner=f"handler of action {action}", argument=Action)
     prepared = [prepare_handler(function, delivery, policy.options) for function in functions]
     is_raw = any(handler.decode for handler in prepared)
@@ -98,7 +106,9 @@ def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Po
         # They share the action, so all of them decode it, each in its own way.
         prepared = [prepare_handler(function, delivery, policy.options, is_raw=True) for function in functions]
     handlers = tuple(handler.function for handler in prepared)
-    return ActionHandlers(action=action, handlers=handlers, policy=policy, raw_payload=is_raw)
+    group = ActionHandlers(action=action, handlers=handlers, policy=policy, raw_payload=is_raw, session=session)
+    group.steps  # noqa: B018 - raises for a wrong session
+    return group
 
 
 class _Envelope(msgspec.Struct):
@@ -119,7 +129,7 @@ def _argument(group: ActionHandlers, claim: Claim) -> Action:
 
 
 async def call_action_handlers(
-    handlers: Mapping[str, ActionHandlers], claims: Sequence[Claim], conn: AsyncConnection
+    handlers: Mapping[str, ActionHandlers], claims: Sequence[Claim], conn: HandlerConnection
 ) -> list[float]:
     """Runs the handlers of every claimed action in order, in the transaction open on the connection; returns their seconds."""
     groups = [handlers[claim.action.action] for claim in claims]

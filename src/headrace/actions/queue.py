@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
-from headrace.consume import HandlerError, describe_error
+from headrace.consume import HandlerConnection, HandlerError, describe_error
 from headrace.db import AsyncConnection, Pool, Target, create_loop_pool, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Queue:
                 await self._bury(conn, unreadable, "unreadable", "the message is not an action")
         return claims
 
-    async def ack(self, conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
+    async def ack(self, conn: AsyncConnection | HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
         """Removes handled actions from the queue, in the handlers' transaction; raises HR206 if a lease was lost."""
         await ack(conn, claims, durations_s, node_id=self._node_id, namespace=self.namespace)
 
@@ -166,7 +166,12 @@ class LeaseExtender:
 
 
 async def ack(
-    conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float], *, node_id: UUID | None, namespace: str | None
+    conn: AsyncConnection | HandlerConnection,
+    claims: Sequence[Claim],
+    durations_s: Sequence[float],
+    *,
+    node_id: UUID | None,
+    namespace: str | None,
 ) -> None:
     """Removes handled actions from the queue, in the transaction that is open on the connection."""
     parameters = (*_fences(claims), _array(f"{duration_s:.6f}" for duration_s in durations_s), node_id, namespace)

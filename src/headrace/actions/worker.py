@@ -13,17 +13,16 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, TokenBucket, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
-from headrace.consume import describe_error, error_summary, first_line
+from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, run_after_commit
 from headrace.core import LeaseLost
 from headrace.db import (
     TRANSIENT_ERRORS,
-    AsyncConnection,
     LoopSteps,
     Pool,
     Subscription,
@@ -76,8 +75,11 @@ class ActionWorker:
         leases: LeaseExtender,
         subscription: Subscription,
         stop: asyncio.Event,
+        *,
+        sources: Sources | None = None,
     ) -> None:
         self._worker_pool = worker_pool
+        self._sources = sources or Sources(pool)
         self._queue = queue
         self._pool = pool
         self._leases = leases
@@ -207,19 +209,30 @@ class ActionWorker:
 
     async def _handle(self, claims: Sequence[Claim]) -> None:
         started = time.monotonic()
-        if len(claims) == 1 or not await self._handle_batch(claims):
-            await self._handle_singly(claims)
+        groups = self._by_source(claims)
+        for index, group in enumerate(groups):
+            try:
+                if len(group) == 1 or not await self._handle_batch(group):
+                    await self._handle_singly(group)
+            except Exception:
+                self._to_release[False] += [claim for later in groups[index + 1 :] for claim in later]
+                raise
         self._batch_size.adapt(len(claims), time.monotonic() - started)
+
+    def _by_source(self, claims: Sequence[Claim]) -> list[list[Claim]]:
+        """The claims, apart by where the transaction of their handlers comes from."""
+        groups: dict[int, list[Claim]] = {}
+        for claim in claims:
+            groups.setdefault(id(self._worker_pool.handlers[claim.action.action].source), []).append(claim)
+        return list(groups.values())
 
     async def _handle_batch(self, claims: Sequence[Claim]) -> bool:
         """Handles all claims in one transaction; returns False if that failed, and then nothing is done."""
         async with self._connection(claims) as conn:
             try:
                 await self._call_and_ack(conn, claims)
-            except Exception as error:
-                if conn.broken or conn.closed:
-                    self._to_release[True] += claims
-                    raise connection_lost_error(error) from error
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                await self._roll_back(conn, claims, error)
                 name, summary = self._worker_pool.name, first_line(error_summary(error))
                 logger.info("%s: a batch of %s failed and is handled one by one: %s", name, len(claims), summary)
                 return False
@@ -254,10 +267,8 @@ class ActionWorker:
             try:
                 await self._call_and_ack(conn, [claim])
                 return True
-            except Exception as error:
-                if conn.broken or conn.closed:
-                    self._to_release[True].append(claim)
-                    raise connection_lost_error(error) from error
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                await self._roll_back(conn, [claim], error)
                 if isinstance(lease_lost := map_error(error), LeaseLost):
                     logger.warning("%s: %s", _name(claim), lease_lost)
                     return False
@@ -272,24 +283,35 @@ class ActionWorker:
         )
         return False
 
-    async def _call_and_ack(self, conn: AsyncConnection, claims: Sequence[Claim]) -> None:
-        async with conn.transaction():
-            durations_s = await call_action_handlers(self._worker_pool.handlers, claims, conn)
-            await self._queue.ack(conn, claims, durations_s)
+    async def _call_and_ack(self, conn: HandlerConnection, claims: Sequence[Claim]) -> None:
+        await conn.begin()
+        durations_s = await call_action_handlers(self._worker_pool.handlers, claims, conn)
+        await self._queue.ack(conn, claims, durations_s)
+        await conn.commit()
         self.handled += len(claims)
+        await run_after_commit(conn)
+
+    async def _roll_back(self, conn: HandlerConnection, claims: Sequence[Claim], error: Exception) -> None:
+        """After an error of a handler. If the connection was lost, the claims are released, and the attempt counts."""
+        try:
+            if conn.is_lost:
+                raise connection_lost_error(error) from error
+            await conn.rollback()
+        except TRANSIENT_ERRORS:
+            self._to_release[True] += claims
+            raise
 
     @asynccontextmanager
-    async def _connection(self, claims: Sequence[Claim]) -> AsyncIterator[AsyncConnection]:
+    async def _connection(self, claims: Sequence[Claim]) -> AsyncIterator[HandlerConnection]:
         """A connection for the handlers. If there is none, the claims are released, and the attempt does not count."""
-        try:
-            conn = await self._pool.getconn()
-        except TRANSIENT_ERRORS:
-            self._to_release[False] += claims
-            raise
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                source = self._sources.source(self._worker_pool.handlers[claims[0].action.action].source)
+                conn = await stack.enter_async_context(source.connect())
+            except Exception:
+                self._to_release[False] += claims
+                raise
             yield conn
-        finally:
-            await self._pool.putconn(conn)
 
 
 _OUTCOMES = {

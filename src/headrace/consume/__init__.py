@@ -3,6 +3,7 @@
 Owns: how far a consumer has read. Promises: a consumer never skips a position; its cursor moves in the same transaction as its
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
+from headrace.consume.connections import HandlerConnection, PsycopgConnection, TransactionSource
 from headrace.consume.consumer import (
     Batch,
     Consumer,
@@ -19,13 +20,16 @@ from headrace.consume.consumer import (
     seek_position,
 )
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
-from headrace.consume.handler_calls import HandlerGroup, call_handlers
+from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.runner import ConsumerRunner
+from headrace.consume.sessions import ASYNCPG, check_session_option, session_kind
 from headrace.consume.signatures import Delivery, handler_name
+from headrace.consume.sources import Sources
 
 __all__ = [
+    "ASYNCPG",
     "Batch",
     "Consumer",
     "ConsumerLag",
@@ -33,12 +37,17 @@ __all__ = [
     "Delivery",
     "Failure",
     "Handler",
+    "HandlerConnection",
     "HandlerError",
     "HandlerGroup",
     "HandlerOptions",
     "Numbers",
+    "PsycopgConnection",
     "Seek",
+    "Sources",
+    "TransactionSource",
     "call_handlers",
+    "check_session_option",
     "consumer_lag",
     "create_consumer",
     "describe_error",
@@ -49,6 +58,8 @@ __all__ = [
     "prepare_consumer",
     "prepare_handler",
     "resume_consumer",
+    "run_after_commit",
     "seek_consumer",
     "seek_position",
+    "session_kind",
 ]

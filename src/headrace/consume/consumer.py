@@ -18,7 +18,8 @@ Handler: TypeAlias = (
     | Callable[[LoggedEvent[Any], Any], None]
     | Callable[[Sequence[LoggedEvent[Any]], Any], None]
 )
-"""A function of an event (or, for a batch consumer, of a list of events) and the open transaction."""
+"""A function of an event (or, for a batch consumer, of a list of events) and a session in the open transaction: a psycopg
+connection, or what its annotation or `Headrace(session=…)` asks for."""
 
 
 SINGLE_MAX = 100
@@ -92,6 +93,8 @@ class Consumer:
     concurrency: int = 4
     """How many partitions one node handles concurrently."""
     namespace: str | None = None
+    session: Any = None
+    """What the handler gets if its annotation does not say it, as in `Headrace(session=…)`."""
     options: HandlerOptions = field(default_factory=HandlerOptions)
     raw_payload: bool = False
     """The handler takes payload and headers as JSON text; set by `prepare_consumer`."""

@@ -9,22 +9,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence, Set
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-import psycopg
 import psycopg.errors
-from psycopg.pq import TransactionStatus
-from psycopg.rows import class_row
-from psycopg.types.json import set_json_loads
 
+from headrace.consume.connections import HandlerConnection, TransactionSource, concurrency_error
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
 from headrace.consume.failures import HandlerError, describe_error
-from headrace.consume.handler_calls import HandlerGroup, call_handlers
-from headrace.core import LoggedEvent, RawJSON
+from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
+from headrace.consume.sources import Sources
+from headrace.core import LoggedEvent
 from headrace.db import (
-    AsyncConnection,
     LoopSteps,
     Pool,
     Subscription,
@@ -34,7 +30,6 @@ from headrace.db import (
     is_transient,
     query,
 )
-from headrace.log import logged_event_row
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +74,19 @@ class HandlerFailure:
 class ConsumerRunner:
     """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
-    def __init__(self, consumer: Consumer, pool: Pool, subscription: Subscription, stop: asyncio.Event) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        pool: Pool,
+        subscription: Subscription,
+        stop: asyncio.Event,
+        *,
+        sources: Sources | None = None,
+    ) -> None:
         self._consumer = consumer
-        self._handlers = HandlerGroup(handlers=(consumer.handler,))
+        self._handlers = HandlerGroup(handlers=(consumer.handler,), session=consumer.session)
         self._pool = pool
+        self._sources = sources or Sources(pool)
         self._subscription = subscription
         self._stop = stop
         self._consumer_id = 0
@@ -97,6 +101,10 @@ class ConsumerRunner:
         self._topic = (consumer.topic, consumer.namespace)
         self._topic_checks = self._steps("topic")
         self._topic_checked_at = time.monotonic()
+
+    @property
+    def _source(self) -> TransactionSource:
+        return self._sources.source(self._handlers.source)
 
     def _steps(self, kind: str) -> LoopSteps:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
@@ -164,60 +172,49 @@ class ConsumerRunner:
 
     async def handle_once(self, *, is_notified: bool = False) -> int:
         """Handles one batch if one is due; returns its number of events. After a notification it wakes another worker too."""
-        try:
-            return await self._handle_once(is_notified)
-        except psycopg.Rollback as error:
-            # psycopg lets it out when the connection broke before the rollback; the server has rolled back by itself.
-            raise connection_lost_error(error) from None
-
-    async def _handle_once(self, is_notified: bool) -> int:
         failure: HandlerFailure | None = None
-        async with self._pool.connection() as conn:
-            async with AsyncExitStack() as transaction:
-                # Begin travels with the claim, commit with the cursor's move: two round trips less per batch.
-                # Not conn.transaction(): in a pipeline that would keep the pipeline open around the handler.
-                async with conn.pipeline():
-                    await transaction.enter_async_context(psycopg.AsyncTransaction(conn))
-                    cursor = await self._claim(conn)
-                claim = await cursor.fetchone()
-                if claim is None:
-                    return 0
-                if is_notified or claim.events == self._max:
-                    self._subscription.notify()  # There may be more: another worker can claim another partition.
-                events: list[LoggedEvent] = []
+        async with self._source.connect() as conn:
+            rows = await conn.begin(_CLAIM, self._claim_parameters())
+            if not rows:
+                await conn.commit()
+                return 0
+            claim = Claim(*rows[0])
+            if is_notified or claim.events == self._max:
+                self._subscription.notify()  # There may be more: another worker can claim another partition.
+            events: list[LoggedEvent] = []
+            try:
+                events, held = await self._read(conn, claim)
+            except Exception as error:
+                if is_transient(error):
+                    raise
+                # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
+                failure = HandlerFailure(claim, _handler_error(conn, error))
+            else:
+                failure = await self._deliver(conn, events, held, claim)
+            moved_to = failure.events.position if failure else claim.upto
+            if moved_to == claim.position:
+                await conn.rollback()
+            else:
                 try:
-                    events, held = await self._read(conn, claim)
-                except psycopg.Error as error:
-                    if is_transient(error):
-                        raise
-                    # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
-                    failure = HandlerFailure(claim, _handler_error(conn, error))
-                else:
-                    failure = await self._deliver(conn, events, held, claim)
-                moved_to = failure.events.position if failure else claim.upto
-                if moved_to == claim.position:
-                    raise psycopg.Rollback
-                try:
-                    async with conn.pipeline():
-                        await conn.execute(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
-                        await transaction.aclose()
-                except psycopg.Error as error:
+                    await conn.commit(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
+                except Exception as error:
                     if is_transient(error):
                         raise
                     # The commit rejected what the handler wrote, for example by a deferred constraint.
                     failure, moved_to = HandlerFailure(claim, _handler_error(conn, error)), claim.position
                     await conn.rollback()
-            self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
-            if failure:
-                await self._fail(conn, failure)
+                else:
+                    await run_after_commit(conn)
+        self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
+        if failure:
+            await self._fail(failure)
         return claim.events
 
-    async def _claim(self, conn: AsyncConnection) -> psycopg.AsyncCursor[Claim]:
+    def _claim_parameters(self) -> tuple[object, ...]:
         batch = self._consumer.batch
-        parameters = (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0)
-        return await conn.cursor(row_factory=class_row(Claim)).execute(_CLAIM, parameters)
+        return (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0)
 
-    async def _read(self, conn: AsyncConnection, claim: Claim) -> tuple[list[LoggedEvent], set[int]]:
+    async def _read(self, conn: HandlerConnection, claim: Claim) -> tuple[list[LoggedEvent], set[int]]:
         """The claimed events to handle, and the positions of those that wait behind a dead letter of their key."""
         parameters = {
             "consumer_id": self._consumer_id,
@@ -230,21 +227,13 @@ class ConsumerRunner:
         held: set[int] = set()
         if self._holds_keys:
             await conn.execute(_HOLD_BACK, (self._consumer_id, claim.partition, claim.position, claim.upto))
-            rows = await (await conn.execute(query("consume/held_positions"), parameters)).fetchall()
-            held = {position for (position,) in rows}
-        async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
-            self._set_decoder(cursor)
-            statement = query("consume/read_topic" if claim.partition < 0 else "consume/read_partition")
-            events = await (await cursor.execute(statement, parameters)).fetchall()
+            held = {position for (position,) in await conn.execute(query("consume/held_positions"), parameters)}
+        statement = query("consume/read_topic" if claim.partition < 0 else "consume/read_partition")
+        events = await conn.fetch_events(statement, parameters, raw=self._consumer.raw_payload)
         return [event for event in events if event.position not in held] if held else events, held
 
-    def _set_decoder(self, cursor: psycopg.AsyncCursor[LoggedEvent]) -> None:
-        """Leaves payloads as JSON text for a handler that decodes them itself."""
-        if self._consumer.raw_payload:
-            set_json_loads(RawJSON, cursor)
-
     async def _deliver(
-        self, conn: AsyncConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim
+        self, conn: HandlerConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim
     ) -> HandlerFailure | None:
         if not events:
             return None
@@ -257,11 +246,11 @@ class ConsumerRunner:
         done = claim.position
         for event in events:
             try:
-                async with conn.transaction():
+                async with conn.savepoint():
                     await self._call(conn, event)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 handler_error = _handler_error(conn, error)
-                if conn.info.transaction_status != TransactionStatus.INTRANS:
+                if not conn.is_open:
                     # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
                     return HandlerFailure(claim, handler_error)
                 # Held events before this one are among the dead letters already, so the cursor passes them.
@@ -272,21 +261,19 @@ class ConsumerRunner:
             done = event.position
         return None
 
-    async def _call(self, conn: AsyncConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
+    async def _call(self, conn: HandlerConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
         await call_handlers([(self._handlers, argument)], conn)
 
-    async def _fail(self, conn: AsyncConnection, failure: HandlerFailure) -> None:
+    async def _fail(self, failure: HandlerFailure) -> None:
         self.failures += 1
         events, error = failure.events, failure.error
         place = (self._consumer_id, events.partition, events.position, events.upto, events.events)
         parameters = (*place, error.summary, error.traceback, error.verdict, error.after_s)
-        row = await (await conn.execute(_FAIL, parameters)).fetchone()
-        outcome = row[0] if row else None
+        outcome = await fetch_value_async(self._pool, _FAIL, parameters)
         follows = _OUTCOMES.get(outcome, outcome)
         fields = self._log_fields(events.upto, events.attempts + 1, error)
-        logger.warning(
-            "%s failed at position %s: %s; %s", self.name, events.upto, error.line, follows, exc_info=error.exc_info, extra=fields
-        )
+        message = "%s failed at position %s: %s; %s"
+        logger.warning(message, self.name, events.upto, error.line, follows, exc_info=error.exc_info, extra=fields)
 
     def _log_fields(self, position: int, attempt: int | None, error: HandlerError) -> dict[str, object]:
         fields: dict[str, object] = {"topic": self._consumer.topic, "consumer": self._consumer.name, "position": position}
@@ -294,42 +281,36 @@ class ConsumerRunner:
 
     async def redrive_once(self) -> bool:
         """Handles one dead letter marked for redrive; returns False if there is none."""
-        async with self._pool.connection() as conn:
-            letter_id, event = None, None
+        handler_error: HandlerError | None = None
+        position = 0
+        async with self._source.connect() as conn:
+            rows = await conn.begin(_CLAIM_REDRIVE, (self._consumer_id,))
+            if not rows:
+                await conn.commit()
+                return False
+            [(letter_id,)] = rows
             try:
-                async with conn.transaction():
-                    row = await (await conn.execute(_CLAIM_REDRIVE, (self._consumer_id,))).fetchone()
-                    if row is None:
-                        return False
-                    letter_id = row[0]
-                    async with conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
-                        self._set_decoder(cursor)
-                        await cursor.execute(query("consume/read_dead_letter"), {"dead_letter_id": letter_id})
-                        event = await cursor.fetchone()
-                    assert event is not None
-                    await self._call(conn, [event] if self._consumer.batch else event)
-                    await conn.execute(_END_REDRIVE, (letter_id, None, None, False))
-            except Exception as error:
-                if letter_id is None:
-                    raise
-                await self._fail_redrive(conn, letter_id, event, _handler_error(conn, error))
+                statement, raw = query("consume/read_dead_letter"), self._consumer.raw_payload
+                [event] = await conn.fetch_events(statement, {"dead_letter_id": letter_id}, raw=raw)
+                position = event.position
+                await self._call(conn, [event] if self._consumer.batch else event)
+                await conn.commit(_END_REDRIVE, (letter_id, None, None, False))
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                handler_error = _handler_error(conn, error)
+                await conn.rollback()
+            else:
+                await run_after_commit(conn)
+        if handler_error is not None:
+            await self._fail_redrive(letter_id, position, handler_error)
         return True
 
-    async def _fail_redrive(self, conn: AsyncConnection, letter_id: int, event: LoggedEvent | None, error: HandlerError) -> None:
+    async def _fail_redrive(self, letter_id: int, position: int, error: HandlerError) -> None:
         is_discarded = error.verdict == "discard"
-        await conn.execute(_END_REDRIVE, (letter_id, error.summary, error.traceback, is_discarded))
-        position = event.position if event else 0
+        await fetch_value_async(self._pool, _END_REDRIVE, (letter_id, error.summary, error.traceback, is_discarded))
         follows = _OUTCOMES["discarded" if is_discarded else "dead_letter"]
         fields = self._log_fields(position, None, error)
-        logger.warning(
-            "%s failed again at position %s: %s; %s",
-            self.name,
-            position,
-            error.line,
-            follows,
-            exc_info=error.exc_info,
-            extra=fields,
-        )
+        message = "%s failed again at position %s: %s; %s"
+        logger.warning(message, self.name, position, error.line, follows, exc_info=error.exc_info, extra=fields)
 
 
 _OUTCOMES = {
@@ -342,10 +323,10 @@ _OUTCOMES = {
 }
 
 
-def _handler_error(conn: AsyncConnection, error: Exception) -> HandlerError:
+def _handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
     """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
-    if conn.broken or conn.closed:
+    if conn.is_lost:
         raise connection_lost_error(error) from error
-    if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
-        raise error
+    if (cause := concurrency_error(error)) is not None:
+        raise cause from error
     return describe_error(error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool, lease_pool
+from headrace.consume import Sources
 from headrace.db import LoopSteps, Pool, Subscription, Target, cancel_tasks
 from headrace.node.loops import supervise
 
@@ -49,6 +50,7 @@ class ActionWorkers:
         namespace: str | None,
         node_id: UUID,
         settings: WorkerSettings,
+        sources: Sources | None = None,
     ) -> None:
         self._target = target
         self._stop = stop
@@ -58,7 +60,9 @@ class ActionWorkers:
         self._leases = LeaseExtender(queue)
         self._sweeper = UnhandledSweeper(queue, unhandled_s=settings.unhandled_s)
         subscription.filter = namespace
-        self.workers = [ActionWorker(group, queue, pool, self._leases, subscription, stop) for group in worker_pools]
+        self.workers = [
+            ActionWorker(group, queue, pool, self._leases, subscription, stop, sources=sources) for group in worker_pools
+        ]
 
     async def run(self) -> None:
         await self._lease_pool.open()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from headrace.actions import (
     ActionHandler,
@@ -17,7 +17,17 @@ from headrace.actions import (
     prepare_handlers,
     send_pending,
 )
-from headrace.consume import Batch, Consumer, Failure, Handler, HandlerOptions, Numbers, prepare_consumer
+from headrace.consume import (
+    Batch,
+    Consumer,
+    Failure,
+    Handler,
+    HandlerGroup,
+    HandlerOptions,
+    Numbers,
+    check_session_option,
+    prepare_consumer,
+)
 from headrace.core import JSON, Conflict
 from headrace.db import AsyncConnection, LoopFailure, Target
 
@@ -48,11 +58,16 @@ class EventTypeRule:
 
 
 class Headrace:
-    """Collects consumers and handlers. `headrace node run module:app` runs them."""
+    """Collects consumers and handlers. `headrace node run module:app` runs them.
 
-    def __init__(self, *, namespace: str | None = None, numbers: Numbers = "float") -> None:
-        """`numbers`: what JSON numbers with a fraction or exponent become in the payloads of all handlers, float or Decimal."""
+    `session` is what handlers get as their second argument if its annotation does not say it: a class (AsyncSession, Session, a
+    connection of psycopg or asyncpg), a sessionmaker with the application's own engine, an asyncpg pool, a mapping from the name
+    of each shard to one of these, or 'django'. `numbers` is what JSON numbers with a fraction or exponent become in payloads."""
+
+    def __init__(self, *, namespace: str | None = None, session: Any = None, numbers: Numbers = "float") -> None:
+        check_session_option(session)
         self.namespace = namespace
+        self.session = session
         self.numbers = numbers
         self.consumers: list[Consumer] = []
         self.action_handlers: dict[str, ActionHandlers] = {}
@@ -103,7 +118,9 @@ class Headrace:
         """Adds a consumer; raises InvalidHandler if its handler has the wrong form."""
         if any((known.topic, known.name) == (consumer.topic, consumer.name) for known in self.consumers):
             raise Conflict(f"consumer {consumer.name!r} of topic {consumer.topic!r} exists twice; rename one of them")
-        self.consumers.append(prepare_consumer(consumer))
+        consumer = prepare_consumer(replace(consumer, session=self.session) if consumer.session is None else consumer)
+        HandlerGroup(handlers=(consumer.handler,), session=consumer.session).steps  # noqa: B018 - raises for a wrong session
+        self.consumers.append(consumer)
 
     def handler(
         self,
@@ -196,20 +213,24 @@ class Headrace:
             if action in self.action_handlers:
                 raise Conflict(f"{action} exists twice; give one of the functions another name=")
             call = AfterCommit(function, action=action, namespace=self.namespace)
-            self.handle(action, call.handler(), policy)
+            # Without a session: it needs none.
+            self._handle(action, call.handler(), policy, None)
             return call
 
         return register
 
     def handle(self, action: str, function: ActionHandler, policy: Policy) -> None:
         """Adds a handler of an action; raises InvalidHandler if it has the wrong form."""
+        self._handle(action, function, policy, self.session)
+
+    def _handle(self, action: str, function: ActionHandler, policy: Policy, session: Any) -> None:
         known = self.action_handlers.get(action)
         if known is not None and known.policy != policy:
             raise Conflict(
                 f"the handlers of action {action!r} share a transaction, so they need the same options; give them once"
             )
         functions = [*self._functions.get(action, ()), function]
-        self.action_handlers[action] = prepare_handlers(action, functions, policy)
+        self.action_handlers[action] = prepare_handlers(action, functions, policy, session=session)
         self._functions[action] = functions
 
     def running(

@@ -35,6 +35,7 @@ from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
+from headrace.node.sessions import HandlerSessions
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
@@ -180,7 +181,11 @@ class DatabaseLoops:
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
-        self.consumers = [ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop) for consumer in app.consumers]
+        self._sessions = HandlerSessions(app, self._pool, target)
+        sources = self._sessions.sources
+        self.consumers = [
+            ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop, sources=sources) for consumer in app.consumers
+        ]
         self.actions = ActionWorkers(
             pools,
             target,
@@ -190,6 +195,7 @@ class DatabaseLoops:
             namespace=app.namespace,
             node_id=identity.node_id,
             settings=work,
+            sources=sources,
         )
 
     def wake(self) -> None:
@@ -210,6 +216,7 @@ class DatabaseLoops:
                 # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
                 await self._deregister()
         finally:
+            await self._sessions.close()
             await self._pool.close()
             await self._loop_pool.close()
 
@@ -240,6 +247,7 @@ class DatabaseLoops:
             )  # fmt: skip
 
     async def _register(self) -> None:
+        await self._sessions.check()
         await self._registry.register()
         for consumer in self.consumers:
             await consumer.register()

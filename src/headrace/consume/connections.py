@@ -1,0 +1,216 @@
+"""Handler connections: one transaction at a time, in which headrace's own statements and a handler's effects happen.
+
+Promises: the claim, the handler's effects and the move of the cursor (or the ack) commit together or not at all, whatever driver or
+ORM the handler uses; a lost connection raises psycopg.OperationalError, whatever the driver."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, LiteralString, Protocol, TypeAlias
+
+import psycopg
+import psycopg.errors
+from psycopg.pq import TransactionStatus
+from psycopg.types.json import set_json_loads
+
+from headrace.consume.sessions.guard import TransactionGuard
+from headrace.consume.sessions.kinds import ASYNC_PSYCOPG, ASYNC_SESSION, DJANGO, PSYCOPG, SESSION, SessionStep
+from headrace.consume.sessions.views import sync_view
+from headrace.core import Conflict, LoggedEvent, RawJSON
+from headrace.db import AsyncConnection, Pool, connection_lost_error
+from headrace.log import logged_event_row
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+class HandlerConnection(ABC):
+    """A connection for handlers, in one transaction at a time."""
+
+    def __init__(self) -> None:
+        self.after_commit: list[Callable[[], object]] = []
+        """Plain functions that a handler left to be called after the commit."""
+
+    @abstractmethod
+    async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
+        """Begins a transaction, and runs its first statement if there is one."""
+
+    @abstractmethod
+    async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows: ...
+
+    @abstractmethod
+    async def fetch_events(
+        self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
+    ) -> list[LoggedEvent]:
+        """The events of a query; with `raw`, payload and headers are JSON text, which the handler decodes itself."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractAsyncContextManager[object]: ...
+
+    @abstractmethod
+    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+        """Runs the last statement if there is one, and commits."""
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Rolls back if a transaction is open; a lost connection has no transaction."""
+
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool:
+        """True if the server or the network ended the connection, and not the handler."""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """True while the transaction is open and not aborted."""
+
+    @abstractmethod
+    def session(self, step: SessionStep) -> AbstractAsyncContextManager[Any]:
+        """The session of an async handler. The exit raises if the handler has ended the transaction or left it aborted."""
+
+    def sync_session(self, step: SessionStep) -> AbstractContextManager[Any]:
+        """The session of a plain function, for the thread that calls it."""
+        raise Conflict(f"handler {step.name} is a plain function, and its connection is asynchronous")
+
+
+class TransactionSource(Protocol):
+    """Where the connections of handlers come from."""
+
+    def connect(self) -> AbstractAsyncContextManager[HandlerConnection]:
+        """A connection, returned at the end of the block; an open transaction is rolled back."""
+
+
+class PsycopgConnection(HandlerConnection):
+    """The node's own connection. Sessions of SQLAlchemy and Django are built on it."""
+
+    def __init__(self, conn: AsyncConnection) -> None:
+        super().__init__()
+        self.conn = conn
+        self._transaction = AsyncExitStack()
+        self._guard = TransactionGuard(conn)
+
+    async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
+        self._transaction = AsyncExitStack()
+        if statement is None:
+            await self._transaction.enter_async_context(self.conn.transaction())
+            return []
+        # Begin travels with the first statement, commit with the last: two round trips less per batch.
+        # Not conn.transaction(): in a pipeline that would keep the pipeline open around the handler.
+        async with self.conn.pipeline():
+            await self._transaction.enter_async_context(psycopg.AsyncTransaction(self.conn))
+            cursor = await self.conn.execute(statement, parameters)
+        return await cursor.fetchall()
+
+    async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows:
+        cursor = await self.conn.execute(statement, parameters, prepare=prepare)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def fetch_events(
+        self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
+    ) -> list[LoggedEvent]:
+        async with self.conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
+            if raw:
+                set_json_loads(RawJSON, cursor)
+            return await (await cursor.execute(statement, parameters)).fetchall()
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        return self.conn.transaction()
+
+    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+        if statement is None:
+            await self._transaction.aclose()
+            return
+        async with self.conn.pipeline():
+            await self.conn.execute(statement, parameters)
+            await self._transaction.aclose()
+
+    async def rollback(self) -> None:
+        transaction = self._transaction.pop_all()
+        if self.conn.closed:
+            return
+        try:
+            await transaction.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
+        except psycopg.Rollback as error:
+            # psycopg lets it out when the connection broke before the rollback; the server has rolled back by itself.
+            raise connection_lost_error(error) from None
+        if self.conn.info.transaction_status != TransactionStatus.IDLE:
+            await self.conn.rollback()
+
+    @property
+    def is_lost(self) -> bool:
+        return self.conn.broken
+
+    @property
+    def is_open(self) -> bool:
+        return self.conn.info.transaction_status == TransactionStatus.INTRANS
+
+    def session(self, step: SessionStep) -> AbstractAsyncContextManager[Any]:
+        if step.request.kind == ASYNC_PSYCOPG:
+            return self._guard.around(self.conn)
+        if step.request.kind == ASYNC_SESSION:
+            from headrace.consume.sessions.sqlalchemy import async_session_on
+
+            return async_session_on(self.conn, step, self._guard)
+        if step.request.kind == DJANGO:
+            from headrace.consume.sessions.django import async_django_on
+
+            return async_django_on(self.conn, step, self._guard, self.after_commit)
+        raise _other_driver(step)
+
+    def sync_session(self, step: SessionStep) -> AbstractContextManager[Any]:
+        if step.request.kind == PSYCOPG:
+            return self._guard.around(sync_view(self.conn))
+        if step.request.kind == SESSION:
+            from headrace.consume.sessions.sqlalchemy import session_on
+
+            return session_on(self.conn, step, self._guard)
+        if step.request.kind == DJANGO:
+            from headrace.consume.sessions.django import django_on
+
+            return django_on(self.conn, step, self._guard, self.after_commit)
+        raise _other_driver(step)
+
+
+def _other_driver(step: SessionStep) -> Conflict:
+    return Conflict(
+        f"handler {step.name} gets {step.request.kind}, which cannot share this transaction; let a node handle it, "
+        "or ask for a psycopg connection or a SQLAlchemy session"
+    )
+
+
+class NodeSource:
+    """The node's own pool of connections."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[HandlerConnection]:
+        async with self._pool.connection() as conn:
+            connection = PsycopgConnection(conn)
+            try:
+                yield connection
+            except BaseException:
+                await connection.rollback()
+                raise
+
+
+def concurrency_error(error: BaseException) -> psycopg.Error | None:
+    """psycopg's error if a deadlock or a serialization failure caused this one, whatever library raised it; else None."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
+            return cause
+        sqlstate = getattr(cause, "sqlstate", None)
+        if sqlstate in ("40P01", "40001"):
+            return psycopg.errors.lookup(sqlstate)(str(cause))
+        cause = getattr(cause, "orig", None) or (cause.__cause__ if _is_wrapper(cause) else None)
+    return None
+
+
+def _is_wrapper(error: BaseException) -> bool:
+    """True for an error by which a library repeats one of its driver. Anything else was raised by the handler on purpose."""
+    return type(error).__module__.partition(".")[0] in ("django", "sqlalchemy")

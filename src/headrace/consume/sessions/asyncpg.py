@@ -1,0 +1,210 @@
+"""asyncpg in the handler's transaction: headrace's statements run on the same asyncpg connection.
+
+Errors of headrace's own statements are raised as psycopg's, so that a loop knows which of them pass by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import cache
+from typing import Any, LiteralString
+
+import asyncpg
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from headrace.consume.connections import HandlerConnection, Parameters, Rows
+from headrace.consume.sessions.kinds import SessionStep
+from headrace.consume.sessions.views import ADVICE, reject
+from headrace.core import Conflict, LoggedEvent, RawJSON, decode
+
+# As text: how a connection decodes jsonb is the application's choice.
+_EVENTS = """select e.position, e.partition, e.event_id, e.topic, e.type, e.key, e.payload::pg_catalog.text,
+    e.headers::pg_catalog.text, e.emitted_at, e.appended_at, e.producer
+from ({}) e (position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer)
+order by e.position"""
+_PARAMETER = re.compile(r"%(?:\((\w+)\))?s(::[\w.]+(?:\[\])?)?")
+
+
+class AsyncpgConnection(HandlerConnection):
+    """A connection of asyncpg."""
+
+    def __init__(self, conn: Any) -> None:
+        super().__init__()
+        self.conn = conn
+        self._transaction: Any = None
+
+    async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
+        with self._driver_errors():
+            self._transaction = self.conn.transaction()
+            await self._transaction.start()
+        return await self.execute(statement, parameters) if statement else []
+
+    async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows:
+        text, values = number_parameters(statement, parameters)
+        with self._driver_errors():
+            return [tuple(row) for row in await self.conn.fetch(text, *values)]
+
+    async def fetch_events(
+        self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
+    ) -> list[LoggedEvent]:
+        text, values = number_parameters(statement, parameters)
+        with self._driver_errors():
+            rows = await self.conn.fetch(_EVENTS.format(text.strip().rstrip(";")), *values)
+        return [_event(list(row), raw) for row in rows]
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        transaction: AbstractAsyncContextManager[object] = self.conn.transaction()
+        return transaction
+
+    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+        if statement:
+            await self.execute(statement, parameters)
+        with self._driver_errors():
+            await self._transaction.commit()
+        self._transaction = None
+
+    async def rollback(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None and self.is_open:
+            with self._driver_errors():
+                await transaction.rollback()
+
+    @property
+    def is_lost(self) -> bool:
+        try:
+            return bool(self.conn.is_closed())
+        except asyncpg.InterfaceError:
+            return True  # The pool has taken the lost connection back.
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_lost and bool(self.conn.is_in_transaction())
+
+    @asynccontextmanager
+    async def session(self, step: SessionStep) -> AsyncIterator[Any]:
+        yield self.conn
+        self.check()
+
+    def check(self) -> None:
+        if not self.is_lost and not self.is_open:
+            raise Conflict(f"the handler ended its transaction; {ADVICE}")
+
+    @contextmanager
+    def _driver_errors(self) -> Iterator[None]:
+        with psycopg_errors():
+            try:
+                yield
+            except asyncpg.InterfaceError as error:
+                if not self.is_lost:
+                    raise
+                raise psycopg.OperationalError(f"the connection was lost: {error}") from error
+
+
+def _event(values: list[Any], raw: bool) -> LoggedEvent:
+    values[6:8] = [RawJSON(text.encode()) if raw else decode(text) for text in values[6:8]]
+    return LoggedEvent(*values)
+
+
+@contextmanager
+def psycopg_errors() -> Iterator[None]:
+    """Raises psycopg's error of the same SQLSTATE in place of asyncpg's; headrace's own SQLSTATEs pass."""
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        raise psycopg.OperationalError(f"the database cannot be reached: {error!r}") from error
+    except asyncpg.PostgresError as error:
+        try:
+            error_class = psycopg.errors.lookup(error.sqlstate or "")
+        except KeyError:
+            raise error from None
+        raise error_class(str(error)) from error
+
+
+@cache
+def _numbered(statement: str) -> tuple[str, tuple[tuple[str | int, bool], ...]]:
+    """The statement with $1, $2 …, and for each number the parameter's name or index and whether it goes as text."""
+    order: dict[tuple[str | int, bool], int] = {}
+    count = 0
+
+    def number(match: re.Match[str]) -> str:
+        nonlocal count
+        name, cast = match.groups()
+        parameter = (name or count, bool(cast))
+        count += 1
+        place = order.setdefault(parameter, len(order) + 1)
+        # With a cast, psycopg sends text for the server to read; asyncpg would want a value of that type.
+        return f"${place}::pg_catalog.text{cast}" if cast else f"${place}"
+
+    return _PARAMETER.sub(number, statement), tuple(order)
+
+
+def number_parameters(statement: str, parameters: Parameters) -> tuple[str, list[object]]:
+    """A statement with psycopg's parameters, in the form of asyncpg."""
+    text, order = _numbered(statement)
+    values: Any = parameters
+    return text, [_value(values[place], is_text) for place, is_text in order]
+
+
+def _value(value: object, is_text: bool) -> object:
+    return str(value) if is_text and value is not None else value
+
+
+class _HandlerConnection(asyncpg.Connection):
+    """Of headrace's own pool: a handler cannot close it."""
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's signature
+        if self.is_in_transaction():
+            reject("close")
+        await super().close(timeout=timeout)
+
+
+class AsyncpgSource:
+    """A pool of asyncpg: the application's, or one of headrace's own for the node's database."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[HandlerConnection]:
+        with psycopg_errors():
+            # An own pool opens with its first use. A lock, because asyncpg lets only one task open it.
+            async with self._opening:
+                await self._pool
+            conn = await self._pool.acquire()
+        connection = AsyncpgConnection(conn)
+        try:
+            try:
+                yield connection
+            except BaseException:
+                await connection.rollback()
+                raise
+        finally:
+            await self._pool.release(conn)
+
+
+def own_pool(dsn: str, *, size: int) -> Any:
+    """A pool for the node's database, not connected yet."""
+    parts: dict[str, Any] = conninfo_to_dict(dsn)
+    names = {"host": "host", "port": "port", "user": "user", "password": "password", "dbname": "database", "passfile": "passfile"}
+    options: dict[str, Any] = {names[name]: value for name, value in parts.items() if name in names}
+    if "port" in options:
+        options["port"] = int(options["port"])
+    if "sslmode" in parts:
+        options["ssl"] = parts["sslmode"]
+    return asyncpg.create_pool(
+        **options,
+        min_size=0,
+        max_size=size,
+        connection_class=_HandlerConnection,
+        server_settings={"application_name": "headrace", **_settings(str(parts.get("options") or ""))},
+    )
+
+
+def _settings(options: str) -> dict[str, str]:
+    """The settings in libpq's `options`: `-c name=value`."""
+    found: Sequence[tuple[str, str]] = re.findall(r"(?:-c\s*|--)([\w.]+)=((?:\\.|\S)+)", options)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}

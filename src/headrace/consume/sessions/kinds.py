@@ -1,0 +1,181 @@
+"""Session kinds: which connection or ORM session a handler asks for, by the annotation of its second parameter or by the
+application's `session`.
+
+Classes are compared by name, so that no library is imported that the application does not use."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core import Invalid
+
+ASYNC_SESSION, SESSION = "sqlalchemy.AsyncSession", "sqlalchemy.Session"
+ASYNC_PSYCOPG, PSYCOPG = "psycopg.AsyncConnection", "psycopg.Connection"
+ASYNCPG = "asyncpg.Connection"
+DJANGO = "django"
+
+_BY_CLASS = {
+    "sqlalchemy.AsyncSession": ASYNC_SESSION,
+    "sqlalchemy.async_scoped_session": ASYNC_SESSION,
+    "sqlalchemy.async_sessionmaker": ASYNC_SESSION,
+    "sqlalchemy.Session": SESSION,
+    "sqlalchemy.scoped_session": SESSION,
+    "sqlalchemy.sessionmaker": SESSION,
+    "psycopg.AsyncConnection": ASYNC_PSYCOPG,
+    "psycopg.Connection": PSYCOPG,
+    "asyncpg.Connection": ASYNCPG,
+    "asyncpg.PoolConnectionProxy": ASYNCPG,
+    "asyncpg.Pool": ASYNCPG,
+    "django.BaseDatabaseWrapper": DJANGO,
+    "django.ConnectionProxy": DJANGO,
+}
+_IS_ASYNC = {ASYNC_SESSION: True, ASYNC_PSYCOPG: True, ASYNCPG: True, SESSION: False, PSYCOPG: False}
+"""Django's connection serves both: its async methods call the sync ones in a thread."""
+_OTHER_FORM = {
+    ASYNC_SESSION: "ask for sqlalchemy.orm.Session",
+    SESSION: "ask for sqlalchemy.ext.asyncio.AsyncSession",
+    ASYNC_PSYCOPG: "ask for psycopg.Connection",
+    PSYCOPG: "ask for psycopg.AsyncConnection",
+    ASYNCPG: "ask for psycopg.Connection",
+}
+_SUPPORTED = (
+    "a class (SQLAlchemy AsyncSession or Session, psycopg AsyncConnection or Connection, asyncpg Connection), "
+    "an async_sessionmaker or sessionmaker, an asyncpg Pool, a mapping from the name of a shard to one of these, "
+    "or 'django' ('django:ALIAS' for another alias than default)"
+)
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What one handler gets as its second argument."""
+
+    kind: str
+    option: Any = None
+    """The class of the session; or where sessions come from: a sessionmaker, a pool, a mapping of these by shard; or the alias of
+    a Django database."""
+
+    @property
+    def source(self) -> Any:
+        """Where its transaction comes from if it is not a connection of the node; None: the node's own connection."""
+        return self.option if self.option is not None and not isinstance(self.option, type | str) else self._own_source
+
+    @property
+    def _own_source(self) -> Any:
+        # asyncpg cannot share a connection with psycopg, so these handlers have a pool of their own.
+        return ASYNCPG if self.kind == ASYNCPG else None
+
+
+@dataclass(frozen=True)
+class SessionStep:
+    """One handler with what it asks for."""
+
+    handler: Callable[..., Any]
+    request: SessionRequest
+    is_async: bool
+
+    @property
+    def name(self) -> str:
+        return handler_name(self.handler)
+
+
+def session_kind(annotation: object) -> str | None:
+    """The kind of session that a parameter with this annotation asks for; None if it is no session.
+
+    The annotation may be a class, a generic alias of one, or the text of either."""
+    if isinstance(annotation, str):
+        return _kind_of_text(annotation)
+    origin = getattr(annotation, "__origin__", annotation)
+    if not isinstance(origin, type):
+        return None
+    return _kind_of_class(origin)
+
+
+def _kind_of_class(kind: type) -> str | None:
+    # A subclass of the application's counts as the class it inherits from.
+    for base in kind.__mro__:
+        if found := _BY_CLASS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
+            return found
+    return None
+
+
+def _kind_of_text(text: str) -> str | None:
+    """For names that exist only for type checkers: `sqlalchemy.orm.Session`, `Session`, `asyncpg.Connection[Record]`."""
+    path = text.partition("[")[0].strip().strip("'\"")
+    module, _, name = path.rpartition(".")
+    if module:
+        return _BY_CLASS.get(f"{module.partition('.')[0]}.{name}")
+    # `Connection` alone may be any library's.
+    return {"AsyncSession": ASYNC_SESSION, "Session": SESSION}.get(name)
+
+
+def request_for(handler: Callable[..., Any], app_session: object) -> SessionRequest:
+    """What a handler asks for; raises Invalid if a plain function asks for an asynchronous session, or the reverse."""
+    is_async = inspect.iscoroutinefunction(handler)
+    annotation = _second_annotation(handler)
+    kind = session_kind(annotation)
+    option: object = None
+    if kind is not None:
+        option = app_session if _kind_of_option(app_session) == kind else _session_class(annotation)
+    elif app_session is not None:
+        kind, option = _kind_of_option(app_session), app_session
+    kind = kind or (ASYNC_PSYCOPG if is_async else PSYCOPG)
+    if kind == DJANGO:
+        return SessionRequest(DJANGO, str(option).partition(":")[2] or "default" if isinstance(option, str) else "default")
+    if _IS_ASYNC[kind] != is_async:
+        form = "an async function" if is_async else "a plain function"
+        other = "a plain function (def)" if is_async else "an async function (async def)"
+        raise Invalid(
+            f"handler {handler_name(handler)} is {form} but gets {kind}; {_OTHER_FORM[kind]} in the annotation of its second "
+            f"parameter, or make it {other}"
+        )
+    return SessionRequest(kind, option)
+
+
+def check_session_option(session: object) -> None:
+    """Raises Invalid for a `session` of the application that is not supported."""
+    if session is not None and _kind_of_option(session) is None:
+        raise Invalid(f"session={session!r} is not supported; give {_SUPPORTED}")
+
+
+def _kind_of_option(option: object) -> str | None:
+    if isinstance(option, Mapping):
+        kinds = {_kind_of_option(value) for value in option.values()}
+        return kinds.pop() if len(kinds) == 1 else None
+    if isinstance(option, str):
+        return DJANGO if option.partition(":")[0] == DJANGO else None
+    return session_kind(option) if isinstance(option, type) else _kind_of_class(type(option))
+
+
+def _session_class(annotation: object) -> type | None:
+    origin = getattr(annotation, "__origin__", annotation)
+    return origin if isinstance(origin, type) else None
+
+
+def _second_annotation(handler: Callable[..., Any]) -> object:
+    """The annotation of the second parameter, as an object where its name can be resolved, else as its text."""
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    if len(parameters) < 2:
+        return None
+    annotation = parameters[1].annotation
+    if not isinstance(annotation, str):
+        return annotation
+    function = inspect.unwrap(handler)
+    function = getattr(function, "__func__", function)
+    try:
+        variables = inspect.getclosurevars(function)
+        names = {**getattr(function, "__globals__", {}), **variables.nonlocals}
+        return eval(annotation, names)
+    except Exception:  # noqa: BLE001 - a name that exists only for type checkers
+        return annotation
+
+
+def handler_name(handler: Callable[..., Any]) -> str:
+    """The name of a handler for messages."""
+    name = getattr(handler, "__qualname__", None) or type(handler).__qualname__
+    return f"{getattr(handler, '__module__', '')}.{name}".lstrip(".").replace(".<locals>", "")

@@ -1,0 +1,93 @@
+"""Sources: where the transactions of handlers come from, for one database.
+
+Without an engine or pool of the application, they come from the node's own pool. Promises: a source of the application is used only
+if it leads to the same database as the node; otherwise handlers and cursors would not share a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace.consume.connections import NodeSource, TransactionSource
+from headrace.consume.sessions.kinds import ASYNCPG
+from headrace.core import Invalid, NotMigrated
+from headrace.db import Pool, Target, map_error
+
+IDENTITY = """select current_database()::text, headrace.log_epoch(),
+    case when headrace.log_epoch() = 'unknown' then pg_postmaster_start_time()::text end"""
+"""Which database of which server this is. The start time stands in where the server does not tell its identifier."""
+
+
+class Sources:
+    """The sources of transactions that the handlers of a node use on one database."""
+
+    def __init__(self, pool: Pool, target: Target | None = None) -> None:
+        self._pool = pool
+        self._target = target
+        self._by_option: dict[int, TransactionSource] = {id(None): NodeSource(pool)}
+        self._own_pools: list[Any] = []
+
+    def source(self, option: Any) -> TransactionSource:
+        """The source for what a handler's request says; raises Invalid."""
+        # By identity: a mapping is not hashable, and two engines are never the same source.
+        if id(option) not in self._by_option:
+            self._by_option[id(option)] = self._create(self._of_shard(option))
+        return self._by_option[id(option)]
+
+    def _of_shard(self, option: Any) -> Any:
+        if not isinstance(option, Mapping):
+            return option
+        name = self._target.name if self._target else ""
+        if name not in option:
+            raise Invalid(f"session: there is no session for database {name!r}, only for {', '.join(option)}; add one")
+        return option[name]
+
+    def _create(self, option: Any) -> TransactionSource:
+        if option == ASYNCPG:
+            from headrace.consume.sessions.asyncpg import AsyncpgSource, own_pool
+
+            own = own_pool(self._target.dsn if self._target else str(self._pool.conninfo), size=self._pool.max_size)
+            self._own_pools.append(own)
+            return AsyncpgSource(own)
+        if hasattr(option, "acquire"):
+            from headrace.consume.sessions.asyncpg import AsyncpgSource
+
+            return AsyncpgSource(option)
+        from headrace.consume.sessions.engines import EngineSource
+
+        return EngineSource(option)
+
+    async def check(self, options: Iterable[Any]) -> None:
+        """Raises Invalid if one of the application's own sources leads to another database than the node's."""
+        foreign = [option for option in options if option is not None and not isinstance(option, str)]
+        if not foreign:
+            return
+        async with self._pool.connection() as conn:
+            expected = await (await conn.execute(IDENTITY)).fetchone()
+        for option in foreign:
+            identity = await self._identity(self.source(option))
+            if identity != expected:
+                where = f"another database ({identity[0]!r})" if identity else "a database without headrace"
+                raise Invalid(
+                    f"session: the application's engine leads to {where}, but the node runs on {self._target}; handlers and "
+                    "cursors must share a transaction. Use the node's address for the engine, a mapping from the name of each "
+                    "shard to its sessionmaker, or the class AsyncSession or Session, whose sessions use the node's own "
+                    "connections"
+                )
+
+    async def _identity(self, source: TransactionSource) -> tuple[Any, ...] | None:
+        """None if the database has no headrace."""
+        try:
+            async with source.connect() as conn:
+                (row,) = await conn.begin(IDENTITY)
+                await conn.rollback()
+        except Exception as error:
+            if not isinstance(map_error(error), NotMigrated):
+                raise
+            return None
+        return row
+
+    async def close(self) -> None:
+        """Closes the pools that are headrace's own."""
+        for own in self._own_pools:
+            await own.close()

@@ -1,0 +1,30 @@
+"""Sessions of handlers on one database: which sources of transactions the application's handlers use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.consume import HandlerGroup, Sources, session_kind
+from headrace.db import Pool, Target
+
+if TYPE_CHECKING:
+    from headrace.node.app import Headrace
+
+__all__ = ["HandlerSessions", "session_kind"]
+
+
+class HandlerSessions:
+    """The sources of transactions for the handlers of an application."""
+
+    def __init__(self, app: Headrace, pool: Pool, target: Target) -> None:
+        self.sources = Sources(pool, target)
+        consumers = [HandlerGroup(handlers=(consumer.handler,), session=consumer.session) for consumer in app.consumers]
+        self._groups: list[HandlerGroup] = [*consumers, *app.action_handlers.values()]
+
+    async def check(self) -> None:
+        """Raises Invalid if an engine or pool of the application leads to another database than the node's."""
+        by_identity = {id(group.source): group.source for group in self._groups}
+        await self.sources.check(by_identity.values())
+
+    async def close(self) -> None:
+        await self.sources.close()
