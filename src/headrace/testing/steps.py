@@ -14,7 +14,7 @@ from functools import partial
 from uuid import UUID
 
 from headrace.actions import Action, ActionWorker, Claim, LeaseExtender, Queue, build_worker_pools
-from headrace.consume import ConsumerRunner
+from headrace.consume import ConsumerRunner, HandlerConnection
 from headrace.core import NotIdle
 from headrace.correlators import CorrelatorEngine
 from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, fetch_value, query
@@ -56,7 +56,7 @@ class RecordingQueue(Queue):
         super().__init__(pool, namespace=namespace, node_id=node_id)
         self._handled = handled
 
-    async def ack(self, conn: AsyncConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
+    async def ack(self, conn: AsyncConnection | HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
         await super().ack(conn, claims, durations_s)
         self._handled.update((claim.action.id, claim.action) for claim in claims)
 

@@ -24,7 +24,7 @@ def _ack_before_commit(_node: str) -> None:
             await original_ack(self._queue, conn, claims, [0.0] * len(claims))
         await original_handle(self, claims)
 
-    async def ack(self: Queue, conn: AsyncConnection, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
+    async def ack(self: Queue, conn: object, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
         return None
 
     ActionWorker._handle = handle  # type: ignore[method-assign]
