@@ -1,7 +1,7 @@
 """Testing: an application's events, rules, correlators, schedules, consumers and handlers in a test, with no background process.
 
 Owns: throw-away databases, and the steps that a node would run, one after the other in the test's own thread. Promises: what the
-kit runs is the code that nodes run; a database per test takes at most 0.2 s; nothing is imported before it is used, since pytest
+kit runs is the code that nodes run; a database per test takes at most 0.2 s on the embedded server; nothing is imported before it is used, since pytest
 loads `headrace.testing.plugin` for everybody who has headrace installed."""
 
 from typing import TYPE_CHECKING

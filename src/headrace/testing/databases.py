@@ -50,6 +50,9 @@ class DatabaseServer:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        self._ended: list[str] = []
+        """Databases whose tests have ended. They are dropped when the next one is created, or at the end: a drop right after a test
+        waits 100 ms for each session that is just ending."""
 
     def __enter__(self) -> DatabaseServer:
         self._connection = connect(Target("test server", self._dsn))
@@ -60,6 +63,7 @@ class DatabaseServer:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._drop_ended()
         self._connection.__exit__(None, None, None)
 
     def template(self) -> str:
@@ -78,7 +82,7 @@ class DatabaseServer:
         with self.database("template1", prefix="headrace_new") as (target, new_name):
             with connect(target) as conn:
                 migrate(conn)
-            # Renamed only when it is complete; the drop at the end of the block then finds nothing.
+            # Renamed only when it is complete; the drop after the block then finds nothing.
             self._execute("alter database {} rename to {}", new_name, name)
 
     @contextmanager
@@ -91,7 +95,7 @@ class DatabaseServer:
 
     @contextmanager
     def database(self, template: str, *, prefix: str = "headrace_test") -> Iterator[tuple[Target, str]]:
-        """A new database and its name; dropped at the end, with the connections that are still open."""
+        """A new database and its name; dropped soon after the end, with the connections that are still open."""
         name = f"{prefix}_{uuid4().hex}"
         try:
             self._execute(f"create database {{}} template {{}} strategy {self._strategy}", name, template)
@@ -101,9 +105,15 @@ class DatabaseServer:
                 "embedded PostgreSQL"
             ) from None
         try:
+            # Not before the creation: the sessions of the last test need a moment to end.
+            self._drop_ended()
             yield Target("test", make_conninfo(self._dsn, dbname=name)), name
         finally:
-            self._execute("drop database if exists {} with (force)", name)
+            self._ended.append(name)
+
+    def _drop_ended(self) -> None:
+        while self._ended:
+            self._execute("drop database if exists {} with (force)", self._ended.pop())
 
     def _execute(self, statement: str, *names: str) -> None:
         self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
