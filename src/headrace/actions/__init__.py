@@ -25,7 +25,7 @@ from headrace.actions.handlers import (
     WorkerPool,
     build_worker_pools,
 )
-from headrace.actions.queue import LEASE_S, LeaseExtender, Queue, lease_pool
+from headrace.actions.queue import LEASE_S, LeaseExtender, Queue
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
@@ -53,7 +53,6 @@ __all__ = [
     "edit_dead_letter",
     "get_dead_letter",
     "group_dead_letters",
-    "lease_pool",
     "list_attempts",
     "list_dead_letters",
     "list_results",

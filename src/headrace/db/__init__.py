@@ -3,9 +3,11 @@
 Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
 
 from headrace.core import map_database_errors, map_error
+from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, WAIT_S, ConnectionBudget, PoolShare, divide_connections
 from headrace.db.connections import (
     AsyncConnection,
     Connection,
+    OwnPool,
     Pool,
     Target,
     configured_targets,
@@ -44,13 +46,19 @@ from headrace.db.sql_files import query
 from headrace.db.times import parse_interval, parse_time
 
 __all__ = [
+    "CONNECTIONS",
+    "CONNECTIONS_MIN",
     "TRANSIENT_ERRORS",
+    "WAIT_S",
     "AsyncConnection",
     "Connection",
+    "ConnectionBudget",
     "Listener",
     "LoopSteps",
     "MigrationStep",
+    "OwnPool",
     "Pool",
+    "PoolShare",
     "Server",
     "Shards",
     "Subscription",
@@ -68,6 +76,7 @@ __all__ = [
     "create_loop_pool",
     "create_pool",
     "data_folder",
+    "divide_connections",
     "embedded_server",
     "error_line",
     "fetch_rows",

@@ -19,6 +19,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
+from headrace.db.budget import WAIT_S, PoolShare
 from headrace.db.dsn import read_dsn, strip_driver
 from headrace.db.pooler import is_pooled
 from headrace.db.server import Server
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
-Pool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
+OwnPool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
+Pool: TypeAlias = "OwnPool | PoolShare"
 
 APPLICATION_NAME = "headrace"
 
@@ -194,7 +196,7 @@ def _loop_target(target: Target) -> Target:
     return Target(target.name, make_conninfo("", **{**parts, "options": f"{limits} {own} {session}"}))
 
 
-def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
     """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
     return create_pool(_loop_target(target), size=size, settings=settings)
 
@@ -204,7 +206,7 @@ async def connect_loop(target: Target) -> AsyncConnection:
     return await connect_async(_loop_target(target))
 
 
-def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
     """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
 
     For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
@@ -223,5 +225,5 @@ def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None
         kwargs={"autocommit": True},
         # The loops retry by themselves; a pool that waited longer would hide an outage from them.
         reconnect_timeout=5,
-        timeout=15,
+        timeout=WAIT_S,
     )

@@ -1,12 +1,13 @@
 """Node: an application, and the process that runs its loops on every database."""
 
-from headrace.node.action_workers import WorkerSettings
+from headrace.node.action_workers import NO_HANDLER_GRACE_S, WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
 from headrace.node.registry import Identity, NodeState, list_nodes
 
 __all__ = [
+    "NO_HANDLER_GRACE_S",
     "Headrace",
     "Identity",
     "Node",

@@ -2,7 +2,7 @@
 -- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 create or replace function headrace.bury_unhandled(
-    p_grace_s double precision default 5, p_namespace text default null, p_caller headrace_internal.caller default current_user
+    p_grace_s double precision default 300, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
 security definer
