@@ -46,8 +46,8 @@ def list_(session: Session, topic: OptionalTopic = None) -> None:
 def _summary(cursors: Sequence[consume.ConsumerLag]) -> dict[str, object]:
     stopped = sum(cursor.state == "stopped" for cursor in cursors)
     retrying = sum(cursor.retry_at is not None and cursor.state == "running" for cursor in cursors)
-    is_idle = cursors[0].nodes == 0
-    states = [IDLE] * is_idle + [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
+    states = [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
+    states += [IDLE] * (cursors[0].nodes == 0)
     return {
         "topic": cursors[0].topic,
         "consumer": cursors[0].consumer,

@@ -2,7 +2,7 @@
 
 Promises: a node never has more connections to a database than its budget, however many consumers and handlers it has. Slow handlers
 never keep the loops waiting; consumers and actions always leave each other one; long steps of the loops (a large batch of
-a correlator) leave two for the short ones: sequencer, leases, heartbeat.
+a correlator) leave some for the short ones: sequencer, leases, heartbeat.
 
 Loops and handlers have a pool each, because their sessions differ: a loop's settings are pinned, a handler finds those of its
 database. One pool would have to set them in every transaction."""
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 10
 """Connections of a node to each of its databases, unless it is told another number."""
-CONNECTIONS_MIN = 4
+CONNECTIONS_MIN = 5
 LISTENER = 1
 SHORT_STEPS = 2
-"""Connections that long steps of the loops leave for the short ones."""
+"""Connections that long steps of the loops leave for the short ones, if there are more than two."""
 LOOPS_MIN, LOOPS_MAX = 5, 14
 """Sequencer, schedules, maintenance and heartbeat use one each at a time, rules two, correlators three, leases five."""
 LEASES_MIN, LEASES_MAX = 2, 6
@@ -59,11 +59,11 @@ def divide_connections(connections: int, *, handlers: int, sequencer: bool = Tru
     if connections < CONNECTIONS_MIN:
         raise Invalid(
             f"{connections} connections are too few: a node needs at least {CONNECTIONS_MIN}, one to listen, two for its loops and "
-            "one for its handlers; raise --connections"
+            "two for its handlers; raise --connections"
         )
     rest = connections - LISTENER
     least, most = (LOOPS_MIN, LOOPS_MAX) if sequencer else (LEASES_MIN, LEASES_MAX)
-    loops = max(min(least, rest // 2 + 1), min(most, rest // 3))
+    loops = max(min(least, (rest + 1) // 2), min(most, rest // 3))
     handler_connections = max(1, min(handlers, rest - loops))
     return ConnectionBudget(loops=min(most, rest - handler_connections), handlers=handler_connections)
 

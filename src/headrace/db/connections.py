@@ -172,7 +172,10 @@ def map_connection_errors(database: Target | str) -> Iterator[None]:
         if error.sqlstate:
             raise
         # libpq's message names host and port, never the password.
-        raise DatabaseUnavailable(f"cannot reach database {database}: {' '.join(str(error).split())}") from error
+        raise DatabaseUnavailable(
+            f"cannot reach database {database}: {' '.join(str(error).split())}; check that PostgreSQL runs there, and the address "
+            "in --dsn, HEADRACE_DSN or DATABASE_URL"
+        ) from error
 
 
 def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:

