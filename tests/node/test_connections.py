@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from psycopg_pool import PoolTimeout
 
 from headrace import Action, Event, Headrace
 from headrace.core import Invalid, LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
-from headrace.db import AsyncConnection, Connection, Target, divide_connections
+from headrace.db import AsyncConnection, Connection, PoolShare, Target, divide_connections
 from headrace.node import Node
 from headrace.outbox import publish_many
 from headrace.rules import Rule, create_rule
@@ -119,6 +120,33 @@ async def test_slow_handlers_stop_neither_the_loops_nor_the_consumers(database: 
         release.set()
         await running.until(lambda: running.node.actions >= 8)
     assert running.most <= 5
+
+
+class OneConnection:
+    """A pool that always has a connection."""
+
+    async def getconn(self) -> object:
+        return object()
+
+    async def putconn(self, conn: object) -> None: ...
+
+
+async def test_who_waits_is_told_when_slow_handlers_hold_every_connection_and_not_while_the_queue_moves() -> None:
+    share = PoolShare(OneConnection(), 1, name="a consumer", wait_s=0.2)  # type: ignore[arg-type]
+    held = await share.getconn()
+    with pytest.raises(
+        PoolTimeout, match=r"a consumer found no free connection for 0 s: slow handlers hold all 1; raise --connections"
+    ):
+        await share.getconn()
+
+    async def use() -> None:
+        conn = await share.getconn()
+        await asyncio.sleep(0.1)
+        await share.putconn(conn)
+
+    waiting = [asyncio.create_task(use()) for _ in range(6)]
+    await share.putconn(held)
+    await asyncio.gather(*waiting)
 
 
 @pytest.mark.parametrize("sequencer", [True, False])

@@ -10,6 +10,7 @@ database. One pool would have to set them in every transaction."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ CONNECTIONS_MIN = 5
 LISTENER = 1
 SHORT_STEPS = 2
 """Connections that long steps of the loops leave for the short ones, if there are more than two."""
-LOOPS_MIN, LOOPS_MAX = 5, 14
+LOOPS_MIN, LOOPS_MAX = 4, 14
 """Sequencer, schedules, maintenance and heartbeat use one each at a time, rules two, correlators three, leases five."""
 LEASES_MIN, LEASES_MAX = 2, 6
 """The same for a node that leaves sequencer and rules to others: heartbeat and leases."""
@@ -72,12 +73,14 @@ class PoolShare:
     """Some connections of a pool that others use, too: at most `most` of them at a time, first come, first served."""
 
     def __init__(self, pool: OwnPool, most: int, *, name: str, wait_s: float | None = None) -> None:
-        """Who waits for longer than `wait_s` gets PoolTimeout; by default nobody does, and only the pool's own limit counts."""
+        """If all have been in use for `wait_s` without a change, who waits gets PoolTimeout; by default nobody does, and only the
+        pool's own limit counts."""
         self._pool = pool
         self._most = most
         self._name = name
         self._wait_s = wait_s
         self._free = asyncio.Semaphore(most)
+        self._released_at = 0.0
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
@@ -87,7 +90,7 @@ class PoolShare:
             async with self._pool.connection() as conn:
                 yield conn
         finally:
-            self._free.release()
+            self._release()
 
     async def getconn(self) -> AsyncConnection:
         """A connection to give back with `putconn`."""
@@ -95,21 +98,32 @@ class PoolShare:
         try:
             return await self._pool.getconn()
         except BaseException:
-            self._free.release()
+            self._release()
             raise
 
     async def putconn(self, conn: AsyncConnection) -> None:
-        self._free.release()
+        self._release()
         await self._pool.putconn(conn)
 
-    async def _acquire(self) -> None:
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._free.acquire()
-        except TimeoutError:
-            from psycopg_pool import PoolTimeout
+    def _release(self) -> None:
+        self._released_at = time.monotonic()
+        self._free.release()
 
-            raise PoolTimeout(
-                f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._most}; "
-                "raise --connections, or shorten their transactions"
-            ) from None
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._free.acquire()
+                return
+            except TimeoutError:
+                # A long queue that moves is only a busy node.
+                if self._wait_s is not None and time.monotonic() - self._released_at >= self._wait_s:
+                    raise self._timeout() from None
+
+    def _timeout(self) -> Exception:
+        from psycopg_pool import PoolTimeout
+
+        return PoolTimeout(
+            f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._most}; "
+            "raise --connections, or shorten their transactions"
+        )
