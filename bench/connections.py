@@ -21,7 +21,7 @@ from headrace.rules import Rule, create_rule
 
 UNLIMITED = 90
 """More than all workers and loops could use."""
-USED = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+USED = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"
 ACTIVE = "select count(*) from headrace.rule where status = 'valid'"
 
 

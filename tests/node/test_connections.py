@@ -18,7 +18,7 @@ from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.builders import topic
 
-COUNT = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+COUNT = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"
 WAIT_S = 30.0
 
 
