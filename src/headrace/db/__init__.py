@@ -3,11 +3,10 @@
 Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
 
 from headrace.core import map_database_errors, map_error
-from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, WAIT_S, ConnectionBudget, PoolShare, divide_connections
+from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, WAIT_S, PoolShare, divide_connections
 from headrace.db.connections import (
     AsyncConnection,
     Connection,
-    OwnPool,
     Pool,
     Target,
     configured_targets,
@@ -52,11 +51,9 @@ __all__ = [
     "WAIT_S",
     "AsyncConnection",
     "Connection",
-    "ConnectionBudget",
     "Listener",
     "LoopSteps",
     "MigrationStep",
-    "OwnPool",
     "Pool",
     "PoolShare",
     "Server",
