@@ -21,6 +21,7 @@ NAMES = (
     "pipeline",
     "recovery",
     "walls",
+    "connections",
 )
 
 

@@ -17,10 +17,9 @@ from headrace.actions import (
     Policy,
     Queue,
     build_worker_pools,
-    lease_pool,
     send_action,
 )
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_pool
+from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_loop_pool, create_pool
 
 
 class Bench:
@@ -41,7 +40,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(database: Target) -> AsyncIterator[Bench]:
-    pool, leases = create_pool(database, size=4), lease_pool(database, size=3)
+    pool, leases = create_pool(database, size=4), create_loop_pool(database, size=3)
     await pool.open()
     await leases.open()
     yield Bench(pool, leases)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from headrace.consume import Consumer, Failure, create_consumer
@@ -28,13 +30,36 @@ def test_consumer_is_created_listed_and_dropped(cli: Cli, conn: Connection) -> N
     cli("consumer", "create", "orders", "audit", "--ordered-by", "topic")
     rows = cli("consumer", "list", "--json").json
     assert [(row["consumer"], row["cursors"], row["lag_events"], row["state"]) for row in rows] == [
-        ("audit", 1, 10, "running"),
-        ("billing", 2, 0, "running"),
+        ("audit", 1, 10, "idle: no node runs it"),
+        ("billing", 2, 0, "idle: no node runs it"),
     ]
     assert "audit" in cli("consumer", "list", "orders").out
     assert cli("consumer", "drop", "orders", "audit", given="n\n").code == 1
     assert cli("consumer", "drop", "orders", "audit", "--yes").code == 0
     assert [row["consumer"] for row in cli("consumer", "list", "--json").json] == ["billing"]
+
+
+def test_consumer_runs_only_while_a_live_node_runs_it(cli: Cli, conn: Connection) -> None:
+    def states() -> list[object]:
+        listed = [row["state"] for row in cli("consumer", "list", "--json").json]
+        return [*listed, *(row["state"] for row in cli("consumer", "lag", "--json").json)]
+
+    topic(conn)
+    consumer(conn)
+    other, node = uuid4(), uuid4()
+    conn.execute("select headrace.register_node(%s, 'other', '1')", (other,))
+    conn.execute("select headrace.register_consumers(%s, '{orders/audit,cars/billing}')", (other,))
+    assert states() == ["idle: no node runs it", "idle"]
+    assert "idle: no node runs it" in cli("consumer", "lag").out
+    conn.execute("select headrace.register_node(%s, 'node', '1')", (node,))
+    conn.execute("select headrace.register_consumers(%s, '{orders/billing}')", (node,))
+    assert states() == ["running", "running"]
+    conn.execute("update headrace_internal.node set heartbeat_at = headrace.clock() - interval '91 seconds'")
+    assert states() == ["idle: no node runs it", "idle"], "its node is lost"
+    conn.execute("select headrace.heartbeat(%s), headrace.heartbeat(%s)", (node, other))
+    assert states() == ["running", "running"]
+    conn.execute("select headrace.deregister_node(%s)", (node,))
+    assert states() == ["idle: no node runs it", "idle"], "its node has stopped"
 
 
 def test_changed_order_is_a_conflict(cli: Cli, conn: Connection) -> None:
@@ -84,12 +109,12 @@ def test_stopped_partition_is_shown_and_resumed(cli: Cli, conn: Connection) -> N
     fill(conn, 3)
     id = consumer(conn)
     conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError: no [price]\nsecond line', 'Traceback …')", (id,))
-    assert cli("consumer", "list", "--json").json[0]["state"] == "1 stopped"
+    assert cli("consumer", "list", "--json").json[0]["state"] == "1 stopped, idle: no node runs it"
     shown = cli("consumer", "lag").out
     assert "ValueError: no [price]" in shown and "second line" not in shown
     assert cli("consumer", "lag", "--json").json[0]["traceback"] == "Traceback …"
     assert cli("consumer", "resume", "orders", "billing", "--json").json["resumed"] == 1
-    assert cli("consumer", "list", "--json").json[0]["state"] == "running"
+    assert cli("consumer", "list", "--json").json[0]["state"] == "idle: no node runs it"
 
 
 def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connection) -> None:

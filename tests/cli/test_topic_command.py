@@ -41,6 +41,17 @@ def test_create_if_not_exists_leaves_a_topic_alone(cli: Cli, conn: Connection) -
     assert cli("topic", "show", "orders", "--json").json[0]["partitions"] == 3
 
 
+@pytest.mark.parametrize("words", [("create", "cars"), ("alter", "orders")])
+@pytest.mark.parametrize("bare", ["30", "1.5", " 7 "])
+def test_retention_without_a_unit_is_refused(cli: Cli, words: tuple[str, str], bare: str) -> None:
+    """PostgreSQL would take 30 for seconds, and the log would be gone within the minute."""
+    cli("topic", "create", "orders", "--retention", "30 days")
+    answer = cli("topic", *words, "--retention", bare)
+    assert (answer.code, "has no unit; write for example" in answer.err) == (5, True)
+    assert "30 days" in cli("topic", "show", "orders").out
+    assert cli("topic", "show", "cars").code == 3
+
+
 def test_alter_without_a_change_is_wrong_usage(cli: Cli) -> None:
     assert cli("topic", "alter", "orders").code == 2
 

@@ -10,12 +10,17 @@ import pytest
 
 from headrace.actions import Action
 from headrace.core import Event
+from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.node import Headrace, Node
 from headrace.outbox import publish_many
 from headrace.rules import Rule, create_rule
-from tests.builders import topic
+from tests.builders import drain, shift_clock, topic
 from tests.cli.conftest import Cli
+from tests.correlators.steps import settle_correlators
+from tests.rules.conftest import correlators
+
+__all__ = ["correlators"]
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -78,6 +83,64 @@ def test_trace_shows_the_hihistory_to_its_end(cli: Cli, conn: Connection, databa
 
     cli("dead-letter", "redrive", str(actions["CHARGE"]["dead_letter_id"]))
     assert states(cli, event.id) == {"NOTIFY": "done", "CHARGE": "redriven"}
+
+
+def test_trace_shows_who_has_handled_the_event_and_who_has_not(cli: Cli, conn: Connection) -> None:
+    topic(conn, "cars")
+    for name in ("ahead", "behind", "idle", "stopped", "retrying", "buried"):
+        cli("consumer", "create", "cars", name, "--on-failure", "stop" if name == "stopped" else "dead-letter")
+    run = "{cars/ahead,cars/behind,cars/stopped,cars/retrying,cars/buried}"
+    conn.execute("select headrace.register_node('00000000-0000-7000-8000-000000000001', 'n', '1')")
+    conn.execute("select headrace.register_consumers('00000000-0000-7000-8000-000000000001', %s)", (run,))
+    first, event = (Event(topic="cars", type="NEW_CAR", payload={}) for _ in range(2))
+    publish_many(conn, [first, event])
+    drain(conn)
+    ids = dict(conn.execute("select consumer, consumer_id from headrace.consumer").fetchall())
+    for name, position in (("ahead", 2), ("stopped", 1), ("retrying", 1), ("buried", 1)):
+        conn.execute("select headrace.advance(%s, 0, %s)", (ids[name], position))
+    for name in ("stopped", "retrying", "buried", "buried", "buried", "buried", "buried"):
+        conn.execute("select headrace.fail(%s, 0, 1, 2, 1, %s)", (ids[name], "Traceback\nValueError: no price"))
+        conn.execute("update headrace_internal.cursor set retry_at = null where consumer_id = %s", (ids["buried"],))
+    cli("consumer", "create", "cars", "late", "--start", "latest")
+    [history] = cli("trace", str(event.id), "--json").json
+    assert {one["consumer"]: one["state"] for one in history["consumers"]} == {
+        "ahead": "handled",
+        "behind": "waiting",
+        "buried": "dead letter",
+        "idle": "idle",
+        "late": "passed",
+        "retrying": "retrying",
+        "stopped": "stopped",
+    }
+    text = cli("trace", str(event.id)).out
+    assert "idle: no node runs it" in text and "ValueError: no price" in text
+    waiting = Event(topic="cars", type="NEW_CAR", payload={})
+    publish_many(conn, [waiting])
+    assert cli("trace", str(waiting.id), "--json").json[0]["consumers"] == []
+
+
+async def test_trace_shows_what_a_timer_produced_because_of_the_event(
+    cli: Cli, conn: Connection, correlators: CorrelatorEngine
+) -> None:
+    topic(conn, "cars")
+    pattern = "repeat {push(late) {sequential {departed, fail {within 10 s {arrived}}}}}"
+    late = Correlator(name="late", topic="cars", key="key", pattern=pattern, outputs={"late": ActionOutput(action="LATE")})
+    create_correlator(conn, late)
+    await settle_correlators(correlators, conn)
+    event, other = (Event(topic="cars", type="departed", key=key, payload={}) for key in ("k", "other"))
+    publish_many(conn, [event, other, Event(topic="cars", type="arrived", key="other", payload={})])
+    drain(conn)
+    await settle_correlators(correlators, conn)
+    shift_clock(conn, "1 minute")
+    async with correlators._pool.connection() as own:
+        await own.execute("select set_config('headrace.clock_shift', '1 minute', false)")
+    assert await settle_correlators(correlators, conn) == 1
+    [history] = cli("trace", str(event.id), "--json").json
+    assert [(one["correlator"], one["token"], one["name"], one["timer"]) for one in history["pushed"]] == [
+        ("late", "late", "LATE", True)
+    ]
+    assert "timer" in cli("trace", str(event.id)).out
+    assert cli("trace", str(other.id), "--json").json[0]["pushed"] == []
 
 
 def states(cli: Cli, event_id: UUID) -> dict[str, str]:

@@ -20,6 +20,7 @@ from headrace.core import (
     UnregisteredName,
 )
 from headrace.correlators import (
+    CORRELATORS,
     ActionOutput,
     Correlator,
     CorrelatorEngine,
@@ -286,6 +287,7 @@ def test_bad_input_is_refused_before_anything_is_written(cars: Connection) -> No
         ({"key": "object"}, ConditionError),
         ({"topic": "nowhere"}, UnknownTopic),
         ({"outputs": {"x": ActionOutput(action="not a name")}}, InvalidOutputs),
+        ({"outputs": {"z": ActionOutput(action="X")}}, InvalidOutputs),
         ({"outputs": {"x": EventOutput(event="e", topic="nowhere")}}, UnknownTopic),
     ):  # fmt: skip
         with pytest.raises(error):
@@ -316,6 +318,25 @@ async def test_token_without_an_output_is_refused_told_or_allowed_as_unknown_nam
     assert state.status == "invalid" and "token y becomes nothing" in str(state.error)
     with pytest.raises(UnregisteredName):
         alter_correlator(cars, pair(outputs={"x": ActionOutput(action="OTHER")}))
+
+
+async def test_output_of_a_token_that_is_never_pushed_is_refused_however_it_is_written(
+    cars: Connection, correlators: CorrelatorEngine
+) -> None:
+    insert = "insert into headrace.correlator (correlator, topic, pattern, outputs) values ('typo', 'cars', %s, %s)"
+    with pytest.raises(InvalidOutputs, match=r'output "alram".*write push\(alram\)'), map_database_errors():
+        cars.execute(insert, ("push(alarm) {a}", '{"alram": {"action": "CALL"}}'))
+    with pytest.raises(InvalidOutputs, match="it pushes alarm"):
+        CORRELATORS.check(
+            Correlator(name="typo", topic="cars", pattern="push(alarm) {a}", outputs={"alram": ActionOutput(action="C")})
+        )
+    # Its text contains the name, but only as an event type: a node finds that.
+    cars.execute(insert, ("push(alarm) {a}", '{"a": {"action": "CALL"}}'))
+    await settle_correlators(correlators, cars)
+    (state,) = list_correlators(cars)
+    assert state.status == "invalid" and "output 'a' is of a token that the pattern does not push; it pushes alarm" in str(
+        state.error
+    )
 
 
 async def test_feedback_is_refused_unless_allowed(cars: Connection, correlators: CorrelatorEngine) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, alter_correlator, create_correlator
+from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, EventOutput, alter_correlator, create_correlator
 from headrace.db import Connection
-from tests.builders import shift_clock, topic
+from headrace.outbox import publish
+from tests.builders import drain, shift_clock, topic
 from tests.correlators.steps import happen, pushed, settle_correlators
+from tests.rules.steps import sent
 
 LATE = "repeat {push(late) {sequential {departed, fail {within 10 s {arrived}}}}}"
 DUE = "select (deadline - started_at)::text from headrace.correlator_instance order by key"
@@ -41,6 +45,37 @@ async def test_timer_fires_though_no_event_comes_and_carries_its_deadline(
     at = "select (c.output_at - l.appended_at)::text from headrace.correlation c, headrace.log l"
     assert flights.execute(at).fetchone() == ("00:00:10",)
     assert await settle_correlators(correlators, flights) == 0
+
+
+async def test_output_of_a_timer_quotes_the_event_that_started_the_instance_and_names_the_evidence(
+    conn: Connection, correlators: CorrelatorEngine
+) -> None:
+    topic(conn, "cars")
+    topic(conn, "alerts")
+    pattern = "repeat {push(late) {sequential {departed, landed, fail {within 10 s {arrived}}}}}"
+    outputs = {"late": EventOutput(event="flight.late", topic="alerts")}
+    late = Correlator(name="late", topic="cars", key="key", pattern=pattern, outputs=outputs)
+    create_correlator(conn, late)
+    create_correlator(conn, replace(late, name="calls", outputs={"late": ActionOutput(action="LATE")}))
+    create_correlator(conn, replace(late, name="cut", outputs={"late": ActionOutput(action="CUT")}, evidence_max=1))
+    await settle_correlators(correlators, conn)
+    first, second = (publish(conn, "cars", type, {"n": n}, key="k") for n, type in ((1, "departed"), (2, "landed")))
+    drain(conn)
+    await settle_correlators(correlators, conn)
+    await wait(conn, correlators, "1 minute")
+    await settle_correlators(correlators, conn)
+    [(event,)] = conn.execute("select payload from headrace.outbox").fetchall()
+    actions = {action["action"]: action["payload"] for action in sent(conn)}
+    for payload in (event, actions["LATE"]):
+        assert (payload["position"], payload["type"], payload["payload"], payload["evidence"]) == (
+            None,
+            "departed",
+            {"n": 1},
+            [1, 2],
+        )
+        assert payload["evidence_ids"] == [str(first), str(second)]
+    cut = actions["CUT"]
+    assert (cut["payload"], cut["evidence_ids"]) == (None, [str(second)]), "the evidence no longer holds what started it"
 
 
 async def test_timer_due_before_an_event_fires_before_it(flights: Connection, correlators: CorrelatorEngine) -> None:

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.actions import Queue, lease_pool
-from headrace.db import Connection, Pool, Target
+from headrace.actions import Queue
+from headrace.db import Connection, Pool, Target, create_loop_pool
 from headrace.node.action_workers import AWAY_S, RETURN_S, UnhandledSweeper
 from tests.actions.conftest import send
 
@@ -16,7 +16,7 @@ from tests.actions.conftest import send
 @pytest.fixture
 async def leases(database: Target) -> AsyncIterator[Pool]:
     """One connection, so that its clock can be moved."""
-    opened = lease_pool(database, size=1)
+    opened = create_loop_pool(database, size=1)
     await opened.open()
     yield opened
     await opened.close()
@@ -28,7 +28,7 @@ async def later(leases: Pool, by_s: float) -> None:
 
 
 def sweeper(leases: Pool) -> UnhandledSweeper:
-    return UnhandledSweeper(Queue(leases, namespace=None, node_id=uuid4()), unhandled_s=10)
+    return UnhandledSweeper(Queue(leases, namespace=None, node_id=uuid4()), grace_s=10)
 
 
 def send_for_another_node(conn: Connection) -> None:

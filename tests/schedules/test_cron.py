@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.core import CronNeverFires, InvalidCron, InvalidTimeZone
 from headrace.db import Connection
 from headrace.schedules import check_cron, check_zone, ticks
-from headrace.schedules.cron import HORIZON, TICKS_MAX, plan_ticks
+from headrace.schedules.cron import HORIZON, NICKNAMES, TICKS_MAX, plan_ticks
 
 
 def local(cron: str, zone: str, after: str, count: int) -> list[str]:
@@ -92,10 +93,29 @@ def test_ticks_rise_and_are_after_the_given_moment(minutes: str, hours: str, zon
     assert all(earlier < later for earlier, later in pairwise(moments))
 
 
-@pytest.mark.parametrize("cron", ["", "* * * *", "61 * * * *", "* * * * * * *", "@daily", "*/0 * * * *", "5-1 * * * *"])
+@pytest.mark.parametrize(
+    "cron", ["", "* * * *", "61 * * * *", "* * * * * * *", "@reboot", "@daily @daily", "*/0 * * * *", "5-1 * * * *"]
+)
 def test_invalid_expression_is_rejected_with_advice(cron: str) -> None:
     with pytest.raises(InvalidCron, match="write 5 fields"):
         check_cron(cron)
+
+
+@pytest.mark.lane("pg18")
+@pytest.mark.parametrize("name", [*NICKNAMES, "@DAILY", " @hourly ", "@reboot", "@daily 5", "@", "@dailyx"])
+def test_names_of_crontab_mean_the_same_in_sql_and_library(conn: Connection, name: str) -> None:
+    valid = name.strip().lower() in NICKNAMES
+    for check in (check_cron, lambda cron: conn.execute("select headrace_internal.check_cron(%s)", (cron,))):
+        with nullcontext() if valid else pytest.raises((InvalidCron, psycopg.Error), match="no such name"):
+            check(name)
+
+
+def test_name_of_crontab_follows_the_time_zone() -> None:
+    after = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    assert [tick.isoformat() for tick in islice(ticks("@daily", "Europe/Berlin", after), 2)] == [
+        "2026-03-28T23:00:00+00:00",
+        "2026-03-29T22:00:00+00:00",
+    ]
 
 
 def test_very_long_expression_is_rejected() -> None:

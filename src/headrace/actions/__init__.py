@@ -27,7 +27,7 @@ from headrace.actions.handlers import (
     build_worker_pools,
     prepare_handlers,
 )
-from headrace.actions.queue import LEASE_S, LeaseExtender, Queue, lease_pool
+from headrace.actions.queue import LEASE_S, LeaseExtender, Queue
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
@@ -57,7 +57,6 @@ __all__ = [
     "edit_dead_letter",
     "get_dead_letter",
     "group_dead_letters",
-    "lease_pool",
     "list_attempts",
     "list_dead_letters",
     "list_results",

@@ -1,7 +1,7 @@
 """One namespace's queue, as a node sees it: claim, extend leases, ack, fail, release.
 
-Owns: the statements on pgmq's tables. Claims and leases use their own connections, which do not wait for the disk: a lease lost
-in a crash of the server is only a lease that ended early. Effects of handlers and their acks commit with full durability."""
+Owns: the statements on pgmq's tables. Claims and leases do not wait for the disk: a lease lost in a crash of the server is only
+a lease that ended early. Effects of handlers, their acks and their failures commit with full durability."""
 
 from __future__ import annotations
 
@@ -19,28 +19,26 @@ import msgspec
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
 from headrace.consume import HandlerConnection, HandlerError, describe_error
-from headrace.db import AsyncConnection, Pool, Target, create_loop_pool, fetch_value_async, retry_until_connected
+from headrace.db import AsyncConnection, Pool, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-LEASE_SETTINGS = {"synchronous_commit": "off"}
 
 MSG_ID_MAX = 2**63 - 1
 """As `after` of a claim: no message id is higher, so all actions are claimed by due time."""
 
-_CLAIM = "select msg_id, read_ct, message from headrace.claim_actions(%s::text[], %s, %s, %s, %s)"
-_CLAIM_ORDERED = "select msg_id, read_ct, message from headrace.claim_ordered_actions(%s, %s, %s, %s)"
-_CLAIM_RETRIED = "select msg_id, read_ct, message from headrace.claim_retried_action(%s::text[], %s, %s, %s)"
+# For the transaction that the statement is part of; in the from clause it is set before the commit, and costs no round trip.
+_NO_WAIT: LiteralString = " from pg_catalog.set_config('synchronous_commit', 'off', true)"
+_CLAIM: LiteralString = f"select msg_id, read_ct, message{_NO_WAIT}, headrace.claim_actions(%s::text[], %s, %s, %s, %s)"
+_CLAIM_ORDERED: LiteralString = f"select msg_id, read_ct, message{_NO_WAIT}, headrace.claim_ordered_actions(%s, %s, %s, %s)"
+_CLAIM_RETRIED: LiteralString = (
+    f"select msg_id, read_ct, message{_NO_WAIT}, headrace.claim_retried_action(%s::text[], %s, %s, %s)"
+)
 _ACK = "select headrace.ack_actions(%s::bigint[], %s::integer[], %s::real[], %s, %s)"
 _FAIL = "select headrace.fail_action(%s, %s, %s, %s, %s, %s, %s, %s::real, %s, %s, %s, %s)"
 
 _decode = msgspec.json.Decoder(Action).decode
-
-
-def lease_pool(target: Target, *, size: int) -> Pool:
-    """Connections for claims and leases."""
-    return create_loop_pool(target, size=size, settings=LEASE_SETTINGS)
 
 
 class Queue:
@@ -105,17 +103,17 @@ class Queue:
 
     async def extend(self, claims: Sequence[Claim]) -> int:
         """Extends leases; returns how many are still held."""
-        statement = "select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s)"
+        statement: LiteralString = f"select headrace.extend_actions(%s::bigint[], %s::integer[], %s, %s){_NO_WAIT}"
         return int(await fetch_value_async(self._leases, statement, (*_fences(claims), self.lease_s, self.namespace)))
 
     async def release(self, claims: Sequence[Claim], *, count_attempt: bool) -> None:
         """Returns actions to the queue, due at once. Without `count_attempt` the attempt does not count: no handler was called."""
-        statement = "select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s)"
+        statement: LiteralString = f"select headrace.release_actions(%s::bigint[], %s::integer[], %s, %s){_NO_WAIT}"
         await fetch_value_async(self._leases, statement, (*_fences(claims), not count_attempt, self.namespace))
 
     async def set_asleep(self, asleep: bool) -> None:
         """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
-        await fetch_value_async(self._leases, "select headrace.rest_queue(%s, %s)", (asleep, self.namespace))
+        await fetch_value_async(self._leases, f"select headrace.rest_queue(%s, %s){_NO_WAIT}", (asleep, self.namespace))
 
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""

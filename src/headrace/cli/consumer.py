@@ -26,6 +26,8 @@ OptionalName = Annotated[str | None, Argument(metavar="CONSUMER", help="Only thi
 Start = Literal["earliest", "latest"]
 OrderedBy = Literal["partition", "topic"]
 OnFailure = Literal["retry", "stop", "dead-letter"]
+IDLE = "idle: no node runs it"
+STATE: Column = ("state", lambda cursor: IDLE if cursor.state == "idle" else cursor.state)
 PARTITION: Column = ("partition", lambda cursor: "all" if cursor.partition < 0 else cursor.partition)
 
 
@@ -45,12 +47,14 @@ def _summary(cursors: Sequence[consume.ConsumerLag]) -> dict[str, object]:
     stopped = sum(cursor.state == "stopped" for cursor in cursors)
     retrying = sum(cursor.retry_at is not None and cursor.state == "running" for cursor in cursors)
     states = [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
+    states += [IDLE] * (cursors[0].nodes == 0)
     return {
         "topic": cursors[0].topic,
         "consumer": cursors[0].consumer,
         "cursors": len(cursors),
         "lag_events": sum(cursor.lag_events for cursor in cursors),
         "lag_s": max(cursor.lag_s for cursor in cursors),
+        "nodes": cursors[0].nodes,
         "state": ", ".join(states) or "running",
     }
 
@@ -62,7 +66,7 @@ def lag_(session: Session, topic: OptionalTopic = None, consumer: OptionalName =
     if consumer and not lags:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
     place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s"]
-    session.show([*place, "state", "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
+    session.show([*place, STATE, "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
 
 
 def _lags(session: Session, conn: Connection, topic: str | None, consumer: str | None) -> list[consume.ConsumerLag]:
@@ -139,6 +143,11 @@ def seek_(
     if session.json:
         _print_seek(session, moves, moved=True)
     else:
+        several = len(session.targets) > 1
+        for target, move in moves:
+            partition = "all" if move.partition < 0 else move.partition
+            place = f"{target.name}, partition {partition}" if several else f"partition {partition}"
+            note(f"{place}: position {move.from_position} → {move.to_position}")
         note(f"consumer {name} of topic {topic} moved")
 
 

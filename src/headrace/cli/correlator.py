@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from operator import attrgetter
 from typing import Annotated, TypedDict, Unpack
@@ -12,6 +12,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace import correlators
+from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column
@@ -37,14 +38,18 @@ def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List correlators with their status: pending, valid or invalid."""
     states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
     definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key", "pattern")]
-    columns: list[Column] = [("correlator", attrgetter("correlator.name")), *definition, ("outputs", _outputs_text)]
+    columns: list[Column] = [
+        ("correlator", attrgetter("correlator.name")),
+        *definition,
+        ("outputs", lambda state: _outputs_text(state.correlator)),
+    ]
     session.show([*columns, *STATE_COLUMNS], states, facts=state_facts)
 
 
-def _outputs_text(state: correlators.CorrelatorState) -> str:
+def _outputs_text(correlator: correlators.Correlator) -> str:
     return ", ".join(
         f"{token} → {output.action if isinstance(output, correlators.ActionOutput) else f'{output.topic}/{output.event}'}"
-        for token, output in state.correlator.outputs.items()
+        for token, output in correlator.outputs.items()
     )
 
 
@@ -90,7 +95,7 @@ def create(
     session.done(f"correlator {name} created; a running node activates it within a second", {"correlator": name})
 
 
-class Changes(TypedDict, total=False):
+class ChangedFields(TypedDict, total=False):
     """Options of `correlator alter` that are fields of a correlator."""
 
     key: Annotated[str | None, Option(help=KEY)]
@@ -108,7 +113,7 @@ def alter(
     event: Events = None,
     forget_days: ForgetDays = None,
     restart: Annotated[bool, Option("--restart", help="Restart all keys.")] = False,
-    **changes: Unpack[Changes],
+    **changes: Unpack[ChangedFields],
 ) -> None:
     """Change a correlator, on every shard; each change is a new version.
 
@@ -126,13 +131,22 @@ def alter(
     if not fields and not outputs and not restart:
         raise BadParameter("nothing to change; add an option such as --pattern")
     carried = restarted = 0
-    for _, conn in session.shards():
+    compared = Changes(session)
+    for target, conn in session.shards():
         state = correlators.get_correlator(conn, name, namespace=session.namespace)
-        after = replace(state.correlator, **fields, outputs={**state.correlator.outputs, **outputs})  # type: ignore[arg-type]
+        after = replace(state.correlator, **fields)  # type: ignore[arg-type]
+        # An output whose token the new pattern no longer pushes goes with the token; one that was asked for is checked.
+        kept = correlators.outputs_of_pattern(after) if pattern is not None else after.outputs
+        after = replace(after, outputs={**kept, **outputs})
         keys = correlators.alter_correlator(conn, after, namespace=session.namespace, source=state.source, restart=restart)
         carried, restarted = carried + keys.carried, restarted + keys.restarted
+        compared.add(target, *(_definition(correlator) for correlator in (state.correlator, after)))
     message = f"correlator {name} changed: {carried} keys keep their state, {restarted} restart"
-    session.done(message, {"correlator": name, "carried": carried, "restarted": restarted})
+    compared.done(message, {"correlator": name, "carried": carried, "restarted": restarted})
+
+
+def _definition(correlator: correlators.Correlator) -> dict[str, object]:
+    return {**asdict(correlator), "outputs": _outputs_text(correlator)}
 
 
 @command(group, "drop")

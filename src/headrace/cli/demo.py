@@ -14,7 +14,7 @@ from typer import Option, Typer
 from headrace.cli.output import progress_bar, table
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
-from headrace.demo import Demo, DemoResult, Environment, Progress, open_environment_on, open_own_environment
+from headrace.demo import Demo, DemoResult, Environment, Progress, open_environment_on, open_own_environment, require_packages
 
 group = Typer()
 EXPLORE = (
@@ -43,6 +43,7 @@ def demo(
     end the year is archived as Parquet, and Spark runs the same rules and correlators over it: both must agree. The demo runs on
     an embedded PostgreSQL in .headrace/demo, or in a database of its own at --dsn; there it does not kill PostgreSQL.
     """
+    require_packages(embedded=session.dsn is None, spark=spark)
     start = time.monotonic()
     with open_environment_on(session.targets[0].dsn) if session.dsn else open_own_environment() as environment:
         result = _run(session, environment, flights, spark)

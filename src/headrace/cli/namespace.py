@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from headrace import namespaces
+from headrace.cli.changes import Changes
 from headrace.cli.options import Yes
 from headrace.cli.session import Session, command
 
@@ -47,8 +48,13 @@ def alter(
 
     Example: headrace namespace alter shop --unknown-names refuse
     """
-    session.on_every_shard(lambda conn: namespaces.alter_namespace(conn, name, unknown_names=unknown_names))
-    session.done(f"namespace {name}: unknown names: {unknown_names}", {"namespace": name, "unknown_names": unknown_names})
+    changes = Changes(session)
+    for target, conn in session.shards():
+        before = [row for row in namespaces.list_namespaces(conn) if row.namespace == name]
+        namespaces.alter_namespace(conn, name, unknown_names=unknown_names)
+        old = {"unknown_names": before[0].unknown_names} if before else {}
+        changes.add(target, old, {"unknown_names": unknown_names})
+    changes.done(f"namespace {name} changed", {"namespace": name, "unknown_names": unknown_names})
 
 
 @command(group, "grants", common=COMMON)

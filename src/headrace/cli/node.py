@@ -19,9 +19,9 @@ from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import Invalid, NotFound
-from headrace.db import Target
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, Target
 from headrace.namespaces import grant_node, revoke_node
-from headrace.node import Headrace, Identity, Node, WorkerSettings, list_nodes, require_migrated, run_loop
+from headrace.node import NO_HANDLER_GRACE_S, Headrace, Identity, Node, WorkerSettings, list_nodes, require_migrated, run_loop
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 
@@ -63,6 +63,17 @@ def run(
         float, Option(min=1, help="Seconds until the actions of a dead node are retried; running handlers renew it.")
     ] = LEASE_S,
     workers: Annotated[int, Option(min=1, help="Batches of actions handled in parallel.")] = WORKERS,
+    connections: Annotated[
+        int, Option(min=CONNECTIONS_MIN, help="Most connections to each database; slow handlers need more.")
+    ] = CONNECTIONS,
+    no_handler_grace_s: Annotated[
+        float,
+        Option(
+            "--no-handler-grace-s",
+            min=0,
+            help="Seconds until an action that no node handles becomes a dead letter; at least as long as a deployment takes.",
+        ),
+    ] = NO_HANDLER_GRACE_S,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Log debug messages.")] = False,
 ) -> None:
@@ -78,14 +89,23 @@ def run(
     application = load_application(app) if app else Headrace()
     for target in session.targets:
         require_migrated(target)
-    work = WorkerSettings(lease_s=lease_s, workers=workers)
-    run_loop(_run(application, session.targets, identity, sequencer=sequencer, grace_s=grace_s, work=work))
+    work = WorkerSettings(lease_s=lease_s, workers=workers, no_handler_grace_s=no_handler_grace_s)
+    run_loop(
+        _run(application, session.targets, identity, sequencer=sequencer, grace_s=grace_s, work=work, connections=connections)
+    )
 
 
 async def _run(
-    app: Headrace, targets: list[Target], identity: Identity, *, sequencer: bool, grace_s: float, work: WorkerSettings
+    app: Headrace,
+    targets: list[Target],
+    identity: Identity,
+    *,
+    sequencer: bool,
+    grace_s: float,
+    work: WorkerSettings,
+    connections: int,
 ) -> None:
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work, identity=identity)
+    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work, identity=identity, connections=connections)
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypedDict, Unpack
 
 from typer import Argument, BadParameter, Option, Typer
 
+from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column
@@ -78,11 +79,14 @@ def alter(session: Session, name: Name, **changes: Unpack[Options]) -> None:
     """
     if not changes:
         raise BadParameter("nothing to change; add an option such as --condition")
-    for _, conn in session.shards():
+    compared = Changes(session)
+    for target, conn in session.shards():
         state = get_rule(conn, name, namespace=session.namespace)
+        rule = replace(state.rule, **changes)
         # The source stays as well: the rule still belongs to its file.
-        alter_rule(conn, replace(state.rule, **changes), namespace=session.namespace, source=state.source)
-    session.done(f"rule {name} changed; a running node activates it within a second", {"rule": name, "changed": changes})
+        alter_rule(conn, rule, namespace=session.namespace, source=state.source)
+        compared.add(target, asdict(state.rule), asdict(rule))
+    compared.done(f"rule {name} changed; a running node activates it within a second", {"rule": name, "changed": changes})
 
 
 @command(group, "drop")

@@ -8,6 +8,7 @@ import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace import schedules
+from headrace.cli.changes import Changes
 from headrace.cli.options import Yes
 from headrace.cli.output import Column, format_value, table
 from headrace.cli.publish import raw_json
@@ -19,7 +20,8 @@ group = Typer(help="Schedules: publish an event at every tick of a cron expressi
 
 Name = Annotated[str, Argument(metavar="SCHEDULE", help="Name of the schedule.", show_default=False)]
 Count = Annotated[int, Option("-n", min=1, max=1000, help="How many ticks.")]
-CRON = "Five fields, or six with seconds first."
+DEFINITION = ("cron", "zone", "type", "payload", "key", "missed", "missed_max", "grace_s")
+CRON = "Five fields, or six with seconds first, or a name such as @daily."
 
 
 @command(group, "list")
@@ -92,9 +94,18 @@ def alter(
     """
     if not options and cron is None and payload is None and key is None:
         raise BadParameter("nothing to change; add an option such as --cron")
-    changes = {"cron": cron, "payload": raw_json(payload), "key": key, **options, "namespace": session.namespace}
-    session.find(UnknownSchedule, lambda conn: schedules.alter_schedule(conn, name, **changes))  # type: ignore[arg-type]
-    session.done(f"schedule {name} changed", {"schedule": name})
+    wanted = {"cron": cron, "payload": raw_json(payload), "key": key, **options, "namespace": session.namespace}
+
+    def alter_and_compare(conn: Connection) -> tuple[schedules.Schedule, schedules.Schedule]:
+        before = schedules.get_schedule(conn, name, namespace=session.namespace)
+        schedules.alter_schedule(conn, name, **wanted)  # type: ignore[arg-type]
+        return before, schedules.get_schedule(conn, name, namespace=session.namespace)
+
+    target, states = session.find(UnknownSchedule, alter_and_compare)
+    changes = Changes(session)
+    before, after = ({field: getattr(state, field) for field in DEFINITION} for state in states)
+    changes.add(target, before, after)
+    changes.done(f"schedule {name} changed", {"schedule": name})
 
 
 @command(group, "pause")

@@ -9,6 +9,8 @@ from typer import Argument, BadParameter, Option, Typer
 
 from headrace import log
 from headrace.archive import keep_until_archived
+from headrace.cli.changes import Changes
+from headrace.cli.consumer import PARTITION, STATE
 from headrace.cli.options import TopicName, Yes
 from headrace.cli.output import Column, console, table
 from headrace.cli.session import Session, command, facts_table
@@ -38,12 +40,13 @@ def create(
     """
     created_on = []
     for target, conn in session.shards():
+        interval = parse_interval(conn, retention) if retention and retention != "forever" else None
         try:
             log.create_topic(
                 conn,
                 name,
                 partitions=partitions,
-                retention=parse_interval(conn, retention) if retention else None,
+                retention=interval,
                 time_partition=time_partition,
                 clock=clock,
                 namespace=session.namespace,
@@ -73,13 +76,21 @@ def alter(
     """
     if partitions is None and retention is None and archive is None:
         raise BadParameter("nothing to change; add --partitions, --retention or --archive")
-    for _, conn in session.shards():
+    changes = Changes(session)
+    for target, conn in session.shards():
+        before = log.get_topic(conn, name, namespace=session.namespace)
         interval = parse_interval(conn, "0" if retention == "forever" else retention) if retention else None
         log.alter_topic(conn, name, partitions=partitions, retention=interval, namespace=session.namespace)
         if archive is not None:
             keep_until_archived(conn, name, archive=archive, namespace=session.namespace)
+        after = log.get_topic(conn, name, namespace=session.namespace)
+        changes.add(target, _settings(before), _settings(after))
     changed = {"topic": name, "partitions": partitions, "retention": retention, "archive": archive}
-    session.done(f"topic {name} changed", changed)
+    changes.done(f"topic {name} changed", changed)
+
+
+def _settings(topic: log.Topic) -> dict[str, object]:
+    return {"partitions": topic.partitions, "retention": topic.retention or "forever", "archive": topic.archive}
 
 
 @command(group, "engine")
@@ -121,7 +132,7 @@ def show(session: Session, name: TopicName) -> None:
         facts.append({"shard": target.name} | _facts(topic) | {"cursors": cursors})
         parts.append(facts_table(f"topic {topic.topic}", target, _labels(topic)))
         if cursors:
-            parts.append(table(["consumer", "partition", "position", "lag_events", "lag_s", "state"], cursors))
+            parts.append(table(["consumer", PARTITION, "position", "lag_events", "lag_s", STATE], cursors))
     session.print(facts, *parts)
 
 

@@ -14,10 +14,11 @@ from headrace.cli.output import Column, first_line, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownEvent
 from headrace.db import Target
-from headrace.observe import ActionHistory, EventHistory, event_history
+from headrace.observe import ActionHistory, ConsumerProgress, EventHistory, event_history
 
 group = Typer()
 ERROR: Column = ("error", lambda failure: first_line(failure.error))
+FAILING = ("stopped", "retrying", "waiting")
 ANSWERS = {True: "true", False: "false", None: "unknown"}
 
 
@@ -28,7 +29,8 @@ def trace(
 ) -> None:
     """Show the history of an event, from the log to the end of its actions.
 
-    It lists the place in the log, the rules that were evaluated and fired, and the actions with attempts and results.
+    It lists the place in the log, the consumers that have handled it and those that have not, the rules that were evaluated and
+    fired, what correlators and their timers produced, and the actions with attempts and results.
 
     Example: headrace trace 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f
     """
@@ -54,11 +56,15 @@ def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
     yield facts_table(f"event {history.event_id}", target, _facts(history))
     if history.obstacles:
         yield table([("fails", "what"), ERROR, "failures", "retry_at"], history.obstacles)
+    if history.consumers:
+        error = ("error", lambda consumer: first_line(consumer.error) if consumer.state in FAILING else None)
+        yield table(["consumer", ("state", _consumer_state), ("cursor at", "position"), "retry_at", error], history.consumers)
     if history.evaluations:
         answer = ("answer", lambda rule: ANSWERS[rule.answer] if rule.event_type == history.type else "another type")
         yield table([("rule evaluated", "rule"), "version", "event_type", "condition", answer, "fired"], history.evaluations)
     if history.outputs:
-        yield table(["correlator", "version", "key", "token", ("became", "name"), ("at", "fired_at")], history.outputs)
+        by = ("by", lambda output: "timer" if output.timer else "this event")
+        yield table(["correlator", "version", "key", "token", by, ("became", "name"), ("at", "fired_at")], history.outputs)
     if history.actions:
         headings = ["action", "sent by", "fired at", "state", "failed attempts", "ended at", "took (s)", "id"]
         yield table(headings, map(_action_row, history.actions))
@@ -67,6 +73,10 @@ def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
         yield table(
             [("failed action", "action"), "attempt", "failed_at", ERROR, ("followed by", "follows"), "retry_at"], attempts
         )
+
+
+def _consumer_state(consumer: ConsumerProgress) -> str:
+    return "idle: no node runs it" if consumer.state == "idle" else consumer.state
 
 
 def _facts(history: EventHistory) -> dict[str, object]:

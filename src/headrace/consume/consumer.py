@@ -122,7 +122,8 @@ class ConsumerLag:
     consumer: str
     partition: int
     position: int
-    state: str
+    state: Literal["running", "idle", "stopped"]
+    """`idle`: no live node runs it. `stopped`: its failure policy stopped it."""
     attempts: int
     retry_at: datetime | None
     error: str | None
@@ -130,6 +131,8 @@ class ConsumerLag:
     traceback: str | None
     lag_events: int
     lag_s: float
+    nodes: int | None
+    """How many live nodes run it; None for rules and correlators on Spark."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from headrace.core.errors import (
 _BY_POSTGRESQL: dict[str, tuple[type[HeadraceError], str]] = {
     "3F000": (NotMigrated, "run: headrace migrate"),
     "42P01": (NotMigrated, "run: headrace migrate"),
+    "42703": (NotMigrated, "run: headrace migrate"),
     "42883": (NotMigrated, "run: headrace migrate"),
     "22003": (InvalidNumber, "publish the number as a string"),
     "42501": (Forbidden, "name a namespace this role has, or ask its owner for: select headrace.grant_namespace(…)"),

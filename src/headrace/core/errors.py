@@ -286,7 +286,7 @@ class InvalidDefinitionFile(Invalid, sqlstate="HR341"):
 
 
 class InvalidOutputs(Invalid, sqlstate="HR342"):
-    """A correlator's output is neither an action nor an event. Give each token one of the two."""
+    """A correlator's output is neither an action nor an event, or its pattern never pushes the output's token."""
 
 
 class FeedbackLoop(Invalid, sqlstate="HR343"):

@@ -16,6 +16,7 @@ from headrace.correlators.correlator import (
     get_correlator,
     list_correlators,
     load_correlators,
+    outputs_of_pattern,
 )
 from headrace.correlators.engine import CorrelatorEngine
 from headrace.correlators.explanation import KeyState, key_state
@@ -46,6 +47,7 @@ __all__ = [
     "list_correlations",
     "list_correlators",
     "load_correlators",
+    "outputs_of_pattern",
     "read_instances",
     "run_cases",
     "write_instances",

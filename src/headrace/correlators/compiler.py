@@ -16,6 +16,7 @@ from headrace.correlators.analysis_process import analyse
 from headrace.correlators.correlator import KeyEffect, map_states
 from headrace.correlators.feedback import CorrelatorRow, feedback, links_in, links_of
 from headrace.correlators.instances import array_literal
+from headrace.correlators.outputs import check_tokens
 from headrace.correlators.symbols import classifier_of
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import parse_scalar
@@ -102,15 +103,13 @@ def compile_pattern(version: PendingVersion, *, budget: Budget | None = None) ->
 
 
 def _output_warning(version: PendingVersion, table: Table) -> str | None:
-    """Tokens without an output, and outputs of tokens that are never pushed: rejected, a warning or allowed, as unknown names are."""
+    """Tokens without an output: rejected, a warning or allowed, as unknown names are. Raises InvalidOutputs for an output of a token
+    that is never pushed."""
+    check_tokens(version.outputs, table.tokens)
     if version.unknown_names == "allow":
         return None
     silent = [token for token in table.tokens if token not in version.outputs]
-    idle = [token for token in version.outputs if token not in table.tokens]
-    warning = "; ".join(
-        [f"token {token} becomes nothing: give it an output" for token in silent]
-        + [f"output {token} is of a token that the pattern does not push" for token in idle]
-    )
+    warning = "; ".join(f"token {token} becomes nothing: give it an output" for token in silent)
     if warning and version.unknown_names == "refuse":
         raise UnregisteredName(warning)
     return warning or None

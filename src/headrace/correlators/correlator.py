@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 from headrace.core import FeedbackLoop, UnknownCorrelator, encode
 from headrace.correlators.feedback import feedback, links_in, links_of
-from headrace.correlators.outputs import Output, encode_outputs, read_outputs
+from headrace.correlators.outputs import Output, check_tokens, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse_scalar
@@ -25,6 +25,7 @@ from headrace.lang.ecl import (
     equivalent_states,
     from_json,
     parse,
+    pushed_tokens,
     table_hash,
 )
 
@@ -78,7 +79,7 @@ class KeyEffect:
 def create_correlator(conn: Connection, correlator: Correlator, *, namespace: str | None = None, source: str = "sql") -> int:
     """Creates a correlator and returns its id.
 
-    Raises PatternError, ConditionError and FeedbackLoop before anything is written; CorrelatorExists, UnknownTopic, UnregisteredName."""
+    Raises PatternError, ConditionError, InvalidOutputs and FeedbackLoop before anything is written; CorrelatorExists, UnknownTopic, UnregisteredName."""
     _check(conn, correlator, namespace)
     with map_database_errors():
         parameters = _parameters(correlator, namespace, source, restart=False)
@@ -131,11 +132,18 @@ def get_correlator(conn: Connection, name: str, *, namespace: str | None = None)
 
 
 def parse_texts(correlator: Correlator) -> Pattern:
-    """The pattern, after a check of the key. Raises PatternError, ConditionError."""
+    """The pattern, after a check of the key and of the outputs' tokens. Raises PatternError, ConditionError, InvalidOutputs."""
     pattern = parse(correlator.pattern)
+    check_tokens(correlator.outputs, pushed_tokens(pattern))
     if correlator.key is not None:
         parse_scalar(correlator.key)
     return pattern
+
+
+def outputs_of_pattern(correlator: Correlator) -> dict[str, Output]:
+    """The outputs whose tokens the pattern pushes. Raises PatternError."""
+    tokens = pushed_tokens(parse(correlator.pattern))
+    return {token: output for token, output in correlator.outputs.items() if token in tokens}
 
 
 def _check(conn: Connection, correlator: Correlator, namespace: str | None) -> Pattern:

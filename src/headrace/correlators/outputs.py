@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -47,6 +47,16 @@ def _read_output(token: str, value: object) -> Output:
     except msgspec.ValidationError as error:
         hint = 'write {"action": "NAME", "priority": 0, "delay_s": 0} or {"event": "type", "topic": "name", "keyed": true}'
         raise InvalidOutputs(f"the output of token {token!r}: {error}; {hint}") from None
+
+
+def check_tokens(outputs: Mapping[str, object], tokens: Sequence[str]) -> None:
+    """Raises InvalidOutputs for an output whose token the pattern does not push: most of the time a misspelt token."""
+    unknown = [token for token in outputs if token not in tokens]
+    if not unknown:
+        return
+    message = " and ".join(f"output {token!r} is of a token that the pattern does not push" for token in unknown)
+    known = f"it pushes {', '.join(tokens)}" if tokens else f"it pushes nothing; write push({unknown[0]}) {{…}} in the pattern"
+    raise InvalidOutputs(f"{message}; {known}. Correct the token, or remove the output")
 
 
 def encode_outputs(outputs: Mapping[str, Output]) -> dict[str, dict[str, str | int | bool]]:

@@ -3,6 +3,7 @@
 Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
 
 from headrace.core import map_database_errors, map_error
+from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, WAIT_S, PoolShare, divide_connections
 from headrace.db.connections import (
     AsyncConnection,
     Connection,
@@ -48,8 +49,11 @@ from headrace.db.times import parse_interval, parse_time
 from headrace.db.uninstall import uninstall
 
 __all__ = [
+    "CONNECTIONS",
+    "CONNECTIONS_MIN",
     "RELEASE",
     "TRANSIENT_ERRORS",
+    "WAIT_S",
     "AsyncConnection",
     "Connection",
     "Listener",
@@ -58,6 +62,7 @@ __all__ = [
     "LoopSteps",
     "MigrationStep",
     "Pool",
+    "PoolShare",
     "Server",
     "Shards",
     "Subscription",
@@ -75,6 +80,7 @@ __all__ = [
     "create_loop_pool",
     "create_pool",
     "data_folder",
+    "divide_connections",
     "embedded_server",
     "error_line",
     "fetch_rows",

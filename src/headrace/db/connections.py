@@ -19,6 +19,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
 from headrace.core import DatabaseUnavailable, Invalid, decode, encode
+from headrace.db.budget import WAIT_S, PoolShare
 from headrace.db.dsn import read_dsn, strip_driver
 from headrace.db.pooler import is_pooled
 from headrace.db.server import Server
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
-Pool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
+OwnPool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
+Pool: TypeAlias = "OwnPool | PoolShare"
 
 APPLICATION_NAME = "headrace"
 
@@ -170,7 +172,10 @@ def map_connection_errors(database: Target | str) -> Iterator[None]:
         if error.sqlstate:
             raise
         # libpq's message names host and port, never the password.
-        raise DatabaseUnavailable(f"cannot reach database {database}: {' '.join(str(error).split())}") from error
+        raise DatabaseUnavailable(
+            f"cannot reach database {database}: {' '.join(str(error).split())}; check that PostgreSQL runs there, and the address "
+            "in --dsn, HEADRACE_DSN or DATABASE_URL"
+        ) from error
 
 
 def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:
@@ -186,7 +191,7 @@ async def connect_async(target: Target) -> AsyncConnection:
     return conn
 
 
-def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
     """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
     return _create_pool(target, size, {**(settings or {}), **_LOOP_SESSION}, _LOOP_LIMITS)
 
@@ -198,7 +203,7 @@ async def connect_loop(target: Target) -> AsyncConnection:
     return conn
 
 
-def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> Pool:
+def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
     """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
 
     For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
@@ -211,7 +216,7 @@ async def _configure(conn: AsyncConnection, settings: Mapping[str, str], limits:
     await conn.execute(query("db/configure"), parameters)
 
 
-def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> Pool:
+def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> OwnPool:
     from psycopg_pool import AsyncConnectionPool
 
     async def configure(conn: AsyncConnection) -> None:
@@ -227,5 +232,5 @@ def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits:
         kwargs={"autocommit": True},
         # The loops retry by themselves; a pool that waited longer would hide an outage from them.
         reconnect_timeout=5,
-        timeout=15,
+        timeout=WAIT_S,
     )

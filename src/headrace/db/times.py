@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from headrace.core import Invalid
@@ -16,7 +17,11 @@ def parse_time(conn: Connection, text: str) -> datetime:
 
 
 def parse_interval(conn: Connection, text: str) -> timedelta:
-    """The interval that a text names, such as `30 days` or `P1M` (a month counts as 30 days). Not negative."""
+    """The interval that a text names, such as `30 days` or `P1M` (a month counts as 30 days). Not negative, and not a number
+    without a unit: PostgreSQL would take 30 for seconds, its writer perhaps for days."""
+    number = text.strip()
+    if re.fullmatch(r"[+-]?[0-9.]+", number) and number.strip("+-0."):
+        raise Invalid(f"interval {text!r} has no unit; write for example '{number} days', '{number} hours' or '{number} seconds'")
     interval: timedelta = fetch_value(conn, "select %s::interval", (text,))
     if interval < timedelta(0):
         raise Invalid(f"interval {text!r} is negative; write it without the minus")

@@ -8,7 +8,17 @@ what they must fire and push. backtest: the same again on Spark. verify: the che
 
 from headrace.demo.application import app
 from headrace.demo.environment import Environment, open_environment_on, open_own_environment
+from headrace.demo.packages import require_packages
 from headrace.demo.progress import Progress
 from headrace.demo.run import Demo, DemoResult
 
-__all__ = ["Demo", "DemoResult", "Environment", "Progress", "app", "open_environment_on", "open_own_environment"]
+__all__ = [
+    "Demo",
+    "DemoResult",
+    "Environment",
+    "Progress",
+    "app",
+    "open_environment_on",
+    "open_own_environment",
+    "require_packages",
+]

@@ -1,6 +1,6 @@
 """Node: an application, and the process that runs its loops on every database."""
 
-from headrace.node.action_workers import WorkerSettings
+from headrace.node.action_workers import NO_HANDLER_GRACE_S, WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
@@ -8,6 +8,7 @@ from headrace.node.registry import Identity, NodeState, Registry, list_nodes
 from headrace.node.running import Health, RunningNode, require_migrated
 
 __all__ = [
+    "NO_HANDLER_GRACE_S",
     "Headrace",
     "Health",
     "Identity",

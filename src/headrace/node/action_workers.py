@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool, lease_pool
+from headrace.actions import LEASE_S, WORKERS, ActionWorker, LeaseExtender, Queue, WorkerPool
 from headrace.consume import Sources
 from headrace.db import LoopSteps, Pool, Subscription, Target, cancel_tasks
 from headrace.node.loops import supervise
@@ -18,6 +18,8 @@ from headrace.node.loops import supervise
 logger = logging.getLogger(__name__)
 
 SWEEP_S = 2.0
+NO_HANDLER_GRACE_S = 300.0
+"""Longer than most rolling deployments: a rule may be active for minutes before the first node with its new handler runs."""
 AWAY_S = 30.0
 """A node was away if its last sweep is longer ago. Heartbeats come every 30 s and count for 90 s: a shorter absence is safe."""
 RETURN_S = 60.0
@@ -32,8 +34,8 @@ class WorkerSettings:
     """How long an action is held; extended while its handler runs."""
     workers: int = WORKERS
     """How many batches the node handles concurrently, not counting actions with their own concurrency."""
-    unhandled_s: float = 10.0
-    """How long an action may be due without any node that handles it, before it becomes a dead letter."""
+    no_handler_grace_s: float = NO_HANDLER_GRACE_S
+    """How long an action may be due without any node that handles it, before it becomes a dead letter with the reason no_handler."""
 
 
 class ActionWorkers:
@@ -44,6 +46,7 @@ class ActionWorkers:
         worker_pools: Sequence[WorkerPool],
         target: Target,
         pool: Pool,
+        leases: Pool,
         subscription: Subscription,
         stop: asyncio.Event,
         *,
@@ -54,18 +57,15 @@ class ActionWorkers:
     ) -> None:
         self._target = target
         self._stop = stop
-        # Claims are short: a few connections serve many workers.
-        self._lease_pool = lease_pool(target, size=min(4, sum(group.workers for group in worker_pools)) + 1)
-        queue = Queue(self._lease_pool, namespace=namespace, node_id=node_id, lease_s=settings.lease_s)
+        queue = Queue(leases, namespace=namespace, node_id=node_id, lease_s=settings.lease_s)
         self._leases = LeaseExtender(queue)
-        self._sweeper = UnhandledSweeper(queue, unhandled_s=settings.unhandled_s)
+        self._sweeper = UnhandledSweeper(queue, grace_s=settings.no_handler_grace_s)
         subscription.filter = namespace
         self.workers = [
             ActionWorker(group, queue, pool, self._leases, subscription, stop, sources=sources) for group in worker_pools
         ]
 
     async def run(self) -> None:
-        await self._lease_pool.open()
         background = [
             supervise(f"leases of {self._target}", self._leases.run),
             supervise(f"sweep of {self._target}", self._sweeper.run),
@@ -77,7 +77,6 @@ class ActionWorkers:
                 group.create_task(self._stop.wait())
         finally:
             await cancel_tasks(*background)
-            await self._lease_pool.close()
 
 
 class UnhandledSweeper:
@@ -87,9 +86,9 @@ class UnhandledSweeper:
     asleep) finds every heartbeat old; it gives the other nodes time for a new one before it buries anything. Uses the database's
     clock, which goes on while a machine sleeps."""
 
-    def __init__(self, queue: Queue, *, unhandled_s: float) -> None:
+    def __init__(self, queue: Queue, *, grace_s: float) -> None:
         self._queue = queue
-        self._unhandled_s = unhandled_s
+        self._grace_s = grace_s
         self._steps = LoopSteps("sweep")
         self._swept_s: float | None = None
         self._resumes_s = 0.0
@@ -108,4 +107,4 @@ class UnhandledSweeper:
         if self._swept_s is not None and now_s - self._swept_s > AWAY_S:
             self._resumes_s = now_s + RETURN_S
         self._swept_s = now_s
-        return await self._queue.bury_unhandled(self._unhandled_s) if now_s >= self._resumes_s else 0
+        return await self._queue.bury_unhandled(self._grace_s) if now_s >= self._resumes_s else 0

@@ -17,13 +17,17 @@ from headrace.consume import ConsumerRunner
 from headrace.core import HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
+    CONNECTIONS,
+    WAIT_S,
     Listener,
     LoopSteps,
+    PoolShare,
     Target,
     cancel_tasks,
     check_node_database,
     create_loop_pool,
     create_pool,
+    divide_connections,
     error_line,
     fetch_value_async,
     is_transient,
@@ -57,7 +61,7 @@ class Node:
 
     Sequencing, rules, correlators, schedules and maintenance serve every namespace and need the owner's rights. With
     `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
-    `consume` may do that."""
+    `consume` may do that. `connections` is the most that the node has to each of its databases."""
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Node:
         grace_s: float = GRACE_S,
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
+        connections: int = CONNECTIONS,
     ) -> None:
         self.identity = identity or Identity()
         self._stop = asyncio.Event()
@@ -75,7 +80,10 @@ class Node:
         self._monitor = BlockMonitor(handler_codes(app))
         work = work or WorkerSettings()
         self._databases = [
-            DatabaseLoops(app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work) for target in targets
+            DatabaseLoops(
+                app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work, connections=connections
+            )
+            for target in targets
         ]
 
     @property
@@ -159,7 +167,15 @@ class DatabaseLoops:
     """The loops of a node on one database. Sequencer, ticker, rules and correlators run only with `sequencer`."""
 
     def __init__(
-        self, app: Headrace, target: Target, stop: asyncio.Event, *, sequencer: bool, identity: Identity, work: WorkerSettings
+        self,
+        app: Headrace,
+        target: Target,
+        stop: asyncio.Event,
+        *,
+        sequencer: bool,
+        identity: Identity,
+        work: WorkerSettings,
+        connections: int,
     ) -> None:
         self.target = target
         self.started = asyncio.Event()
@@ -170,32 +186,39 @@ class DatabaseLoops:
         self._listener = Listener(target)
         pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
         # Each worker holds one connection while it handles, with the database's own settings: it runs the user's code.
-        workers = sum(consumer.concurrency for consumer in app.consumers) + sum(group.workers for group in pools)
+        consumer_workers = sum(consumer.concurrency for consumer in app.consumers)
+        action_workers = sum(group.workers for group in pools)
+        budget = divide_connections(connections, handlers=consumer_workers + action_workers, sequencer=sequencer)
         settings = {"headrace.node": identity.name}
-        self._pool = create_pool(target, size=workers + 1, settings=settings)
-        # Sequencer, maintenance, ticker and heartbeat need one each, rules two, correlators three.
-        self._loop_pool = pool = create_loop_pool(target, size=9, settings=settings)
-        self._registry = Registry(app, identity, pool, sequencer=sequencer)
+        self._pool = create_pool(target, size=budget.handlers, settings=settings)
+        self._loop_pool = create_loop_pool(target, size=budget.loops, settings=settings)
+        self._long_steps = pool = PoolShare(self._loop_pool, budget.share_of_long_steps(), name="a loop")
+        # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
+        most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
+        of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
+        of_actions = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S)
+        self._registry = Registry(app, identity, self._loop_pool, sequencer=sequencer, connections=budget.total)
         subscribe = self._listener.subscribe
-        self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
+        self.sequencer = Sequencer(self._loop_pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
-        self._sessions = HandlerSessions(app, self._pool, target)
-        sources = self._sessions.sources
+        self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
         self.consumers = [
-            ConsumerRunner(consumer, self._pool, subscribe("headrace_log"), stop, sources=sources) for consumer in app.consumers
+            ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources)
+            for consumer in app.consumers
         ]
         self.actions = ActionWorkers(
             pools,
             target,
-            self._pool,
+            of_actions,
+            self._loop_pool,
             subscribe("headrace_action"),
             stop,
             namespace=app.namespace,
             node_id=identity.node_id,
             settings=work,
-            sources=sources,
+            sources=sessions.action_sources,
         )
 
     def wake(self) -> None:
@@ -282,10 +305,10 @@ class DatabaseLoops:
             logger.warning("%s could not record that this node stops: %s", self.target, error)
 
     async def _run_maintenance(self) -> None:
-        steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._loop_pool) for name in MAINTENANCE}
-        epoch = LoopSteps(f"maintenance of {self.target}: epoch", pool=self._loop_pool)
+        steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._long_steps) for name in MAINTENANCE}
+        epoch = LoopSteps(f"maintenance of {self.target}: epoch", pool=self._long_steps)
         while True:
             await epoch.attempt(self._record_epoch)
             for name, statement in MAINTENANCE.items():
-                await steps[name].attempt(partial(fetch_value_async, self._loop_pool, statement))
+                await steps[name].attempt(partial(fetch_value_async, self._long_steps, statement))
             await asyncio.sleep(MAINTENANCE_S)

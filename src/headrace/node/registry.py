@@ -40,10 +40,13 @@ class Identity:
 class Registry:
     """A node's row in one database."""
 
-    def __init__(self, app: Headrace, identity: Identity, pool: Pool, *, sequencer: bool = False) -> None:
+    def __init__(
+        self, app: Headrace, identity: Identity, pool: Pool, *, sequencer: bool = False, connections: int | None = None
+    ) -> None:
         self._app = app
         self._identity = identity
         self._runs_sequencer = sequencer
+        self._metadata = {**identity.metadata, **({"connections": connections} if connections else {})}
         self._pool = pool
         self._steps = LoopSteps("heartbeat", pool=pool)
 
@@ -51,9 +54,11 @@ class Registry:
         """Registers the node, and creates the rules for its event types."""
         identity = self._identity
         actions = list(self._app.action_handlers)
-        description = (identity.description, encode(identity.metadata), self._app.namespace)
+        description = (identity.description, encode(self._metadata), self._app.namespace)
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_REGISTER, (identity.node_id, identity.name, version("headrace"), actions, *description))
+            consumers = [f"{consumer.topic}/{consumer.name}" for consumer in self._app.consumers]
+            await conn.execute("select headrace.register_consumers(%s, %s::text[])", (identity.node_id, consumers))
             if self._runs_sequencer:
                 await conn.execute("select headrace_internal.mark_sequencer(%s)", (identity.node_id,))
             await self._create_rules(conn)

@@ -16,15 +16,16 @@ __all__ = ["HandlerSessions", "session_kind"]
 class HandlerSessions:
     """The sources of transactions for the handlers of an application."""
 
-    def __init__(self, app: Headrace, pool: Pool, target: Target) -> None:
-        self.sources = Sources(pool, target)
+    def __init__(self, app: Headrace, target: Target, *, consumers_pool: Pool, actions_pool: Pool) -> None:
+        self.consumer_sources, self.action_sources = Sources(consumers_pool, target), Sources(actions_pool, target)
         consumers = [HandlerGroup(handlers=(consumer.handler,), session=consumer.session) for consumer in app.consumers]
         self._groups: list[HandlerGroup] = [*consumers, *app.action_handlers.values()]
 
     async def check(self) -> None:
         """Raises Invalid if an engine or pool of the application leads to another database than the node's."""
         by_identity = {id(group.source): group.source for group in self._groups}
-        await self.sources.check(by_identity.values())
+        await self.consumer_sources.check(by_identity.values())
 
     async def close(self) -> None:
-        await self.sources.close()
+        await self.consumer_sources.close()
+        await self.action_sources.close()

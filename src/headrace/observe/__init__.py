@@ -5,11 +5,20 @@ never a crash."""
 
 from headrace.observe.doctor import Check, Level
 from headrace.observe.doctor.examination import compare_shards, examine
-from headrace.observe.event_history import ActionHistory, CorrelatorOutput, EventHistory, Firing, RuleEvaluation, event_history
+from headrace.observe.event_history import (
+    ActionHistory,
+    ConsumerProgress,
+    CorrelatorOutput,
+    EventHistory,
+    Firing,
+    RuleEvaluation,
+    event_history,
+)
 
 __all__ = [
     "ActionHistory",
     "Check",
+    "ConsumerProgress",
     "CorrelatorOutput",
     "EventHistory",
     "Firing",

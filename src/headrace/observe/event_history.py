@@ -45,7 +45,7 @@ class Firing:
 
 @dataclass(frozen=True)
 class CorrelatorOutput:
-    """A token that a correlator produced on the event, and the action or event it became."""
+    """A token that a correlator produced on the event, or that a timer produced later because of it, and the action or event it became."""
 
     correlation_id: int
     correlator: str
@@ -57,6 +57,8 @@ class CorrelatorOutput:
     output_id: UUID
     evidence: list[int]
     fired_at: datetime
+    timer: bool
+    """A timer produced it later; the event is part of its evidence."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,22 @@ class ActionHistory:
         if self.results[-1].outcome == "done":
             return "done"
         return "discarded" if self.dead_letter_id is None else "dead"
+
+
+@dataclass(frozen=True)
+class ConsumerProgress:
+    """How far a consumer is with the event."""
+
+    consumer: str
+    position: int
+    """Of its cursor, in the event's partition."""
+    nodes: int
+    """How many live nodes run the consumer."""
+    error: str | None
+    retry_at: datetime | None
+    state: str
+    """`handled`, `waiting`, `retrying`, `stopped`, `idle` (no live node runs it), `passed` (the consumer is younger than the event
+    and may have started behind it), or what became of its dead letter."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,8 @@ class EventHistory:
     actions: tuple[ActionHistory, ...]
     obstacles: tuple[Obstacle, ...] = ()
     """Failures of the sequencer, the rules, the correlators and the consumers before or at its position."""
+    consumers: tuple[ConsumerProgress, ...] = ()
+    """The consumers of its topic; empty while the event has no position."""
 
     @property
     def outcome(self) -> str:
@@ -144,13 +164,16 @@ def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
     about = {field: row[field] for field in ("type", "key", "emitted_at")}
     sample = Sample(payload=payload, headers=headers if isinstance(headers, dict) else {}, **about)
     parameters = {"event_id": row["event_id"], "topic_id": row.pop("topic_id"), "position": row["position"]}
+    parameters["appended_at"] = row["appended_at"]
+    place = {field: row[field] for field in ("namespace", "topic", "partition")}
     with conn.cursor(row_factory=class_row(Firing)) as cursor:
         firings = tuple(cursor.execute(query("observe/firings"), parameters).fetchall())
     with conn.cursor(row_factory=class_row(CorrelatorOutput)) as cursor:
         outputs = tuple(cursor.execute(query("observe/outputs"), parameters).fetchall())
     with conn.cursor(row_factory=class_row(Obstacle)) as cursor:
-        place = {field: row[field] for field in ("namespace", "topic", "partition")}
         obstacles = tuple(cursor.execute(query("observe/failures"), parameters | place).fetchall())
+    with conn.cursor(row_factory=class_row(ConsumerProgress)) as cursor:
+        consumers = tuple(cursor.execute(query("observe/consumers"), parameters | place).fetchall())
     fired = {(firing.rule, firing.version) for firing in firings}
     evaluations = []
     for rule, version, event_type, condition, timing in conn.execute(query("observe/rule_versions"), parameters).fetchall():
@@ -158,7 +181,13 @@ def _history(conn: Connection, row: dict[str, Any]) -> EventHistory:
         evaluations.append(RuleEvaluation(rule, version, event_type, condition, timing, answer, (rule, version) in fired))
     actions = _actions(conn, firings, row["namespace"])
     return EventHistory(
-        **row, evaluations=tuple(evaluations), firings=firings, outputs=outputs, actions=actions, obstacles=obstacles
+        **row,
+        evaluations=tuple(evaluations),
+        firings=firings,
+        outputs=outputs,
+        actions=actions,
+        obstacles=obstacles,
+        consumers=consumers,
     )
 
 

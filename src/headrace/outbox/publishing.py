@@ -40,7 +40,10 @@ def publish(
     producer: str | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """Publishes one event in the caller's transaction and returns its id. The same id twice is one event."""
+    """Publishes one event in the caller's transaction and returns its id. The same id twice is one event.
+
+    Without an open transaction, on a connection in autocommit mode, the event is committed at once, whatever becomes of your other
+    statements: open a transaction around them and this call. Without a commit there is no event."""
     id = id or uuid7()
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer

@@ -19,9 +19,24 @@ from cronsim import CronSim, CronSimError
 from headrace.core import CronNeverFires, InvalidCron, InvalidTimeZone
 
 CRON_CHARS_MAX = 200
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+"""The names that crontab(5) has for common expressions. Not @reboot, which is no time."""
 HORIZON = timedelta(days=32)
 TICKS_MAX = 1500
 """More than a day of a schedule that fires every minute; also more than the largest missed_max."""
+
+
+def expand_cron(cron: str) -> str:
+    """The fields of an expression: `0 0 * * *` for `@daily`."""
+    return NICKNAMES.get(cron.strip().lower(), cron)
 
 
 def check_cron(cron: str) -> None:
@@ -29,13 +44,14 @@ def check_cron(cron: str) -> None:
     if len(cron) > CRON_CHARS_MAX:
         raise InvalidCron(f"cron expression has {len(cron)} characters, at most {CRON_CHARS_MAX} are allowed")
     try:
-        CronSim(cron, datetime(2000, 1, 1, tzinfo=UTC))
+        CronSim(expand_cron(cron), datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         fields = len(cron.split())
-        reason = f"it has {fields} fields" if fields not in (5, 6) else str(error)
+        is_nickname = cron.lstrip().startswith("@")
+        reason = "there is no such name" if is_nickname else f"it has {fields} fields" if fields not in (5, 6) else str(error)
         raise InvalidCron(
             f"cron expression {cron!r}: {reason}; write 5 fields (minute hour day-of-month month day-of-week), "
-            "or 6 with seconds first, for example 30 6 * * MON-FRI"
+            f"or 6 with seconds first, for example 30 6 * * MON-FRI, or one of {', '.join(NICKNAMES)}"
         ) from None
 
 
@@ -55,7 +71,7 @@ def ticks(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
     """The moments (in UTC) at which an expression fires after a moment, rising; ends after fifty years without one."""
     check_cron(cron)
     last = after.astimezone(UTC)
-    for local_tick in CronSim(cron, after.astimezone(check_zone(zone))):
+    for local_tick in CronSim(expand_cron(cron), after.astimezone(check_zone(zone))):
         tick = local_tick.astimezone(UTC)
         # In the second pass of an hour that exists twice, cronsim starts with ticks of the first pass, which is over.
         if tick > last:

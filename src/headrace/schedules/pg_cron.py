@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import class_row
 
 from headrace.db import AsyncConnection, Target, connect_loop, query
+from headrace.schedules.cron import expand_cron
 
 EVERY_MINUTE = "* * * * *"
 _minutes = re.compile(r"\d{1,2}(,\d{1,2})*")
@@ -30,27 +31,26 @@ class ActiveSchedule:
 
     def minutes(self, cron_zone: str) -> str:
         """When its job runs. Only plain minute numbers in UTC certainly mean the same to pg_cron."""
-        fields = self.cron.split()
+        fields = expand_cron(self.cron).split()
         is_plain = len(fields) == 5 and _minutes.fullmatch(fields[0])
         return f"{fields[0]} * * * *" if is_plain and self.zone == "UTC" and cron_zone in ("GMT", "UTC") else EVERY_MINUTE
 
     @property
     def has_seconds(self) -> bool:
-        return len(self.cron.split()) != 5
+        return len(expand_cron(self.cron).split()) != 5
 
 
-async def sync_cron_jobs(target: Target) -> int | None:
+async def sync_cron_jobs(conn: AsyncConnection, target: Target) -> int | None:
     """Gives every active schedule of a database its job and removes the others. Returns how many jobs it created, changed and
-    removed; None if pg_cron is not installed."""
-    async with await connect_loop(target) as conn:
-        async with conn.cursor(row_factory=class_row(ActiveSchedule)) as cursor:
-            schedules = await (await cursor.execute(query("schedules/active_schedules"))).fetchall()
-        changes, job_ids = await _compare(conn, target, schedules)
-        for schedule in schedules:
-            # pg_cron runs once a minute: a schedule with seconds is fired by a node, and its job is only a fallback.
-            job_id = None if schedule.has_seconds else job_ids.get(schedule.schedule_id)
-            if job_id != schedule.cron_job_id:
-                await conn.execute(query("schedules/record_job"), {"schedule_id": schedule.schedule_id, "job_id": job_id})
+    removed; None if pg_cron is not installed. `conn` is a connection to the target; pg_cron's database needs another one."""
+    async with conn.cursor(row_factory=class_row(ActiveSchedule)) as cursor:
+        schedules = await (await cursor.execute(query("schedules/active_schedules"))).fetchall()
+    changes, job_ids = await _compare(conn, target, schedules)
+    for schedule in schedules:
+        # pg_cron runs once a minute: a schedule with seconds is fired by a node, and its job is only a fallback.
+        job_id = None if schedule.has_seconds else job_ids.get(schedule.schedule_id)
+        if job_id != schedule.cron_job_id:
+            await conn.execute(query("schedules/record_job"), {"schedule_id": schedule.schedule_id, "job_id": job_id})
     return changes
 
 

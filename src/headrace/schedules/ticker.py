@@ -166,7 +166,8 @@ class Ticker:
         """Updates the jobs of pg_cron. If it is missing, or our role may not use it, this ticker fires everything."""
         self._synced_at = time.monotonic()
         try:
-            await sync_cron_jobs(self._target)
+            async with self._pool.connection() as conn:
+                await sync_cron_jobs(conn, self._target)
         except (HeadraceError, psycopg.Error) as error:
             logger.warning(
                 "the pg_cron jobs of %s could not be updated: %s; nodes fire its schedules", self._target, str(error).strip()

@@ -33,7 +33,7 @@ from headrace.lang.ecl.table import (
     to_json,
 )
 from headrace.lang.ecl.trace import Trace
-from headrace.lang.ecl.tree import Pattern
+from headrace.lang.ecl.tree import Pattern, pushed_tokens
 
 __all__ = [
     "ACTION_SHIFT",
@@ -88,6 +88,7 @@ __all__ = [
     "parse",
     "parse_events",
     "print_pattern",
+    "pushed_tokens",
     "run_case",
     "run_events",
     "shortest_to_output",

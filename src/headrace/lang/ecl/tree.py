@@ -195,6 +195,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
         stack.extend(reversed(children(node)))
 
 
+def pushed_tokens(pattern: Pattern) -> tuple[str, ...]:
+    """The tokens that a pattern can push, each once, in textual order."""
+    return tuple(dict.fromkeys(expr.token for expr in walk(pattern.expr) if isinstance(expr, Push)))
+
+
 def atoms(predicate: Predicate) -> Iterator[Predicate]:
     """The event types, conditions and literals a predicate is made of, in textual order."""
     stack = [predicate]

@@ -106,7 +106,10 @@ def run_node(config: ProcessConfig) -> None:
 
     async def run() -> None:
         node = Node(
-            app, config.targets(), identity=Identity(name=name), work=WorkerSettings(lease_s=config.lease_s, unhandled_s=120)
+            app,
+            config.targets(),
+            identity=Identity(name=name),
+            work=WorkerSettings(lease_s=config.lease_s, no_handler_grace_s=120),
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, node.stop)
         await node.run()

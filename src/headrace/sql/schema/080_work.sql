@@ -23,6 +23,8 @@ create table headrace_internal.node (
     handlers     text[]      not null default '{}',
     -- It also runs the sequencer and the other loops that serve every namespace.
     sequencer    boolean     not null default false,
+    -- The consumers it runs, as topic/consumer.
+    consumers    text[]      not null default '{}',
     constraint node_pkey primary key (node_id),
     constraint node_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
     constraint node_metadata_object check (jsonb_typeof(metadata) = 'object')

@@ -1,9 +1,15 @@
--- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled).
+-- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled); and how many
+-- live nodes run it. Rules and correlators run on any node with a sequencer; on Spark, where nodes is null.
 -- Indexes: log_partition, log_position.
 create or replace view headrace.consumer_lag with (security_barrier) as
 select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.attempts, u.retry_at, u.error, u.traceback,
     behind.events as lag_events,
-    coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s
+    coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s,
+    case when c.consumer not like 'headrace.%' or t.engine = 'database' then (
+        select count(*) from headrace_internal.node n
+        where n.stopped_at is null and n.heartbeat_at > headrace.clock() - interval '90 seconds'
+            and case when c.consumer like 'headrace.%' then n.sequencer
+                else n.namespace = t.namespace and n.consumers @> array[t.topic || '/' || c.consumer] end) end as nodes
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id
 join headrace_internal.cursor u on u.consumer_id = c.consumer_id

@@ -2,7 +2,7 @@
 -- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 create or replace function headrace.bury_unhandled(
-    p_grace_s double precision default 5, p_namespace text default null, p_caller headrace_internal.caller default current_user
+    p_grace_s double precision default 300, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
 security definer
@@ -29,7 +29,8 @@ begin
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace)) using p_grace_s, v_known
     loop
         v_buried := v_buried + headrace.bury_actions(v_row.msg_ids, case when v_row.action is null then 'unreadable' else 'no_handler' end,
-            coalesce(format('no node of namespace %s handles action %s', v_namespace, v_row.action), 'the message is not an action'),
+            coalesce(format('no node of namespace %s handles action %s; run a node with a handler for it, then redrive; or correct the name where it is sent',
+                v_namespace, v_row.action), 'the message is not an action'),
             p_namespace => v_namespace);
     end loop;
     return v_buried;

@@ -20,6 +20,8 @@ begin
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
     perform headrace_internal.check_outputs(new.namespace, new.outputs);
+    -- Only nodes parse patterns; but a token that the text does not contain cannot be pushed.
+    perform headrace_internal.check_output_tokens(new.pattern, new.outputs);
     perform headrace_internal.check_names(new.namespace,
         format('namespace "%s": ', new.namespace) || headrace_internal.unknown_outputs(new.namespace, new.outputs), 'correlator');
     new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;

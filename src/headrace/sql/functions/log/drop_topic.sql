@@ -27,7 +27,7 @@ begin
     from headrace_internal.consumer c where c.topic_id = v_topic_id;
     if v_consumers is not null and not p_force then
         raise exception 'topic "%" has consumers: %', p_topic, v_consumers
-            using errcode = 'HR203', hint = 'Drop them first, or force it.';
+            using errcode = 'HR203', hint = 'Drop them first (headrace consumer drop), or drop everything together (--force, p_force => true).';
     end if;
     select string_agg(regexp_replace(c.captured::text, '^public\.', ''), ', ' order by c.captured::text) into v_captured
     from headrace_internal.capture c where c.topic_id = v_topic_id;

@@ -1,0 +1,140 @@
+"""Connection budget: how a node divides its connections to one database.
+
+Promises: a node never has more connections to a database than its budget, however many consumers and handlers it has. Slow handlers
+never keep the loops waiting; consumers and actions always leave each other one; long steps of the loops (a large batch of
+a correlator) leave some for the short ones: sequencer, leases, heartbeat.
+
+Loops and handlers have a pool each, because their sessions differ: a loop's settings are pinned, a handler finds those of its
+database. One pool would have to set them in every transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.core import Invalid
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from headrace.db.connections import AsyncConnection
+
+    OwnPool: TypeAlias = AsyncConnectionPool[AsyncConnection]
+
+CONNECTIONS = 10
+"""Connections of a node to each of its databases, unless it is told another number."""
+CONNECTIONS_MIN = 5
+LISTENER = 1
+SHORT_STEPS = 2
+"""Connections that long steps of the loops leave for the short ones, if there are more than two."""
+LOOPS_MIN, LOOPS_MAX = 4, 14
+"""Sequencer, schedules, maintenance and heartbeat use one each at a time, rules two, correlators three, leases five."""
+LEASES_MIN, LEASES_MAX = 2, 6
+"""The same for a node that leaves sequencer and rules to others: heartbeat and leases."""
+WAIT_S = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionBudget:
+    """The most connections of a node to one database: one that listens, those of the loops, and those of the handlers."""
+
+    loops: int
+    handlers: int
+
+    @property
+    def total(self) -> int:
+        return LISTENER + self.loops + self.handlers
+
+    def share_of_long_steps(self) -> int:
+        return max(self.loops - SHORT_STEPS, 1)
+
+
+def divide_connections(connections: int, *, handlers: int, sequencer: bool = True) -> ConnectionBudget:
+    """Divides a budget. `handlers`: how many batches the node would handle at once if it had any number of connections.
+
+    Raises Invalid for a budget that is too small."""
+    if connections < CONNECTIONS_MIN:
+        raise Invalid(
+            f"{connections} connections are too few: a node needs at least {CONNECTIONS_MIN}, one to listen, two for its loops and "
+            "two for its handlers; raise --connections"
+        )
+    rest = connections - LISTENER
+    least, most = (LOOPS_MIN, LOOPS_MAX) if sequencer else (LEASES_MIN, LEASES_MAX)
+    loops = max(min(least, (rest + 1) // 2), min(most, rest // 3))
+    handler_connections = max(1, min(handlers, rest - loops))
+    return ConnectionBudget(loops=min(most, rest - handler_connections), handlers=handler_connections)
+
+
+class PoolShare:
+    """Some connections of a pool that others use, too: at most `most` of them at a time, first come, first served."""
+
+    def __init__(self, pool: OwnPool, most: int, *, name: str, wait_s: float | None = None) -> None:
+        """If all have been in use for `wait_s` without a change, who waits gets PoolTimeout; by default nobody does, and only the
+        pool's own limit counts."""
+        self._pool = pool
+        self._most = most
+        self._name = name
+        self._wait_s = wait_s
+        self._most = most
+        self._free = asyncio.Semaphore(most)
+        self._released_at = 0.0
+
+    @property
+    def conninfo(self) -> str:
+        """The address of the pool."""
+        return str(self._pool.conninfo)
+
+    @property
+    def max_size(self) -> int:
+        """How many connections of the pool may be in use through this share."""
+        return self._most
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for the block; what its transaction did is rolled back if the block raises."""
+        await self._acquire()
+        try:
+            async with self._pool.connection() as conn:
+                yield conn
+        finally:
+            self._release()
+
+    async def getconn(self) -> AsyncConnection:
+        """A connection to give back with `putconn`."""
+        await self._acquire()
+        try:
+            return await self._pool.getconn()
+        except BaseException:
+            self._release()
+            raise
+
+    async def putconn(self, conn: AsyncConnection) -> None:
+        self._release()
+        await self._pool.putconn(conn)
+
+    def _release(self) -> None:
+        self._released_at = time.monotonic()
+        self._free.release()
+
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._free.acquire()
+                return
+            except TimeoutError:
+                # A long queue that moves is only a busy node.
+                if self._wait_s is not None and time.monotonic() - self._released_at >= self._wait_s:
+                    raise self._timeout() from None
+
+    def _timeout(self) -> Exception:
+        from psycopg_pool import PoolTimeout
+
+        return PoolTimeout(
+            f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._most}; "
+            "raise --connections, or shorten their transactions"
+        )
