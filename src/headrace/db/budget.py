@@ -79,7 +79,6 @@ class PoolShare:
         self._most = most
         self._name = name
         self._wait_s = wait_s
-        self._most = most
         self._free = asyncio.Semaphore(most)
         self._released_at = 0.0
 
