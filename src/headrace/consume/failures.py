@@ -42,7 +42,11 @@ class HandlerError:
         """What the log shows as a traceback; nothing for an outcome that the handler chose."""
         if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None:
             return None
-        return type(self.error), self.error, _handler_frames(self.error)
+        frames = _handler_frames(self.error)
+        if storable_text(str(self.error)) != str(self.error):
+            # No log can write its message: a stand-in has the readable text.
+            return RuntimeError, RuntimeError(self.summary), frames
+        return type(self.error), self.error, frames
 
 
 def describe_error(error: BaseException) -> HandlerError:
