@@ -16,9 +16,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from headrace.actions import ActionWorker, LeaseExtender, Queue, build_worker_pools, lease_pool
+from headrace.actions import ActionWorker, LeaseExtender, Queue, build_worker_pools
 from headrace.consume import ConsumerRunner, Sources
-from headrace.db import Connection, Subscription, Target, create_pool
+from headrace.db import Connection, Subscription, Target, create_loop_pool, create_pool
 from headrace.node import Headrace
 from tests.integrations.models import CREATE, Effect, django_effect
 
@@ -127,7 +127,7 @@ class Bench:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self) -> None:
-        self.pool, self.leases = create_pool(self.database, size=4), lease_pool(self.database, size=3)
+        self.pool, self.leases = create_pool(self.database, size=4), create_loop_pool(self.database, size=3)
         await self.stack.enter_async_context(self.pool)
         await self.stack.enter_async_context(self.leases)
         self.sources = Sources(self.pool, self.database)
