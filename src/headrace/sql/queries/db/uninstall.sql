@@ -4,7 +4,7 @@ do $$
 begin
     perform pgmq.drop_queue(q.name)
     from headrace_internal.namespace n
-    cross join unnest(array[headrace.queue_name(n.namespace), headrace_internal.dead_letter_queue(n.namespace)]) q (name);
+    cross join unnest(array[headrace.queue_name(n.namespace), headrace_internal.dead_letter_queue(headrace_internal.queue_of(n.namespace))]) q (name);
     drop schema headrace, headrace_internal cascade;
 end
 $$;
