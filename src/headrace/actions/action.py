@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from headrace.core import JSON
 
-    PayloadT = TypeVar("PayloadT", default=JSON)
+    PayloadType = TypeVar("PayloadType", default=JSON)
 else:
     from typing import TypeVar
 
     # msgspec builds a decoder from Action and does not support a recursive alias.
     JSON = Any
-    PayloadT = TypeVar("PayloadT")
+    PayloadType = TypeVar("PayloadType")
 
 
-class Action(msgspec.Struct, Generic[PayloadT], frozen=True, kw_only=True):
+class Action(msgspec.Struct, Generic[PayloadType], frozen=True, kw_only=True):
     """A command, as a handler gets it. A handler that asks for `Action[Order]` gets the payload as an `Order`."""
 
     id: UUID
     action: str
-    payload: PayloadT = None  # type: ignore[assignment]
+    payload: PayloadType = None  # type: ignore[assignment]
     key: str | None = None
     priority: int = 0
     namespace: str | None = None

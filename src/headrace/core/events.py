@@ -37,11 +37,11 @@ from headrace.core.limits import (
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    PayloadT = TypeVar("PayloadT", default=JSON)
+    PayloadType = TypeVar("PayloadType", default=JSON)
 else:
     from typing import TypeVar
 
-    PayloadT = TypeVar("PayloadT")
+    PayloadType = TypeVar("PayloadType")
 
 _type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
 
@@ -59,7 +59,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
 
 
-class LoggedEvent(msgspec.Struct, Generic[PayloadT], frozen=True):
+class LoggedEvent(msgspec.Struct, Generic[PayloadType], frozen=True):
     """An event at its position in a topic's log. A handler that asks for `LoggedEvent[Order]` gets the payload as an `Order`."""
 
     position: int
@@ -68,7 +68,7 @@ class LoggedEvent(msgspec.Struct, Generic[PayloadT], frozen=True):
     topic: str
     type: str
     key: str | None
-    payload: PayloadT
+    payload: PayloadType
     headers: Mapping[str, JSON]
     emitted_at: datetime
     appended_at: datetime
