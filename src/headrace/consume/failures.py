@@ -39,14 +39,12 @@ class HandlerError:
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-        """What the log shows as a traceback; nothing for an outcome that the handler chose."""
+        """What the log shows as a traceback; nothing for an outcome that the handler chose, or for text that no log can encode."""
         if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None:
             return None
-        frames = _handler_frames(self.error)
-        if storable_text(str(self.error)) != str(self.error):
-            # No log can write its message: a stand-in has the readable text.
-            return RuntimeError, RuntimeError(self.summary), frames
-        return type(self.error), self.error, frames
+        if not _is_encodable(self.error):
+            return None
+        return type(self.error), self.error, _handler_frames(self.error)
 
 
 def describe_error(error: BaseException) -> HandlerError:
@@ -75,6 +73,11 @@ def _handler_frames(error: BaseException) -> TracebackType | None:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CALLERS):
         frames = frames.tb_next
     return frames or error.__traceback__
+
+
+def _is_encodable(error: BaseException) -> bool:
+    text = "".join(traceback.format_exception(error))
+    return storable_text(text) == text
 
 
 def first_line(text: str) -> str:

@@ -13,15 +13,20 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from headrace.consume.payloads import Decode, Numbers, mismatch_text, payload_decoder, raw_payload
+from headrace.consume.sessions.cancel import CANCEL_S, Cancel, driver_connection, statement_cancel
 from headrace.consume.signatures import Delivery, HandlerForm, check_handler, handler_name, is_async_callable
 from headrace.core import Bury, HandlerOutcome, HandlerTimeout, Invalid, InvalidHandler, LoggedEvent, PayloadMismatch
 
 logger = logging.getLogger(__name__)
+
+CANCEL_GRACE_S = 0.25
+"""How long a handler may take to end after its statement was cancelled."""
 
 AnyHandler: TypeAlias = Callable[[Any, Any], Awaitable[None]] | Callable[[Any, Any], None]
 
@@ -112,15 +117,54 @@ def _call_async(
         if timeout_s is None:
             await function(argument, session)
             return
-        try:
-            async with asyncio.timeout(timeout_s) as limit:
-                await function(argument, session)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise HandlerTimeout(_timeout_text(function, timeout_s)) from error
+        async with _TimeLimit(function, session, timeout_s):
+            await function(argument, session)
 
     return call
+
+
+class _TimeLimit:
+    """Limits an async function. Its task is cancelled, but not inside a statement of SQLAlchemy: then the statement is."""
+
+    def __init__(self, function: object, session: Any, timeout_s: float) -> None:
+        self._function = function
+        self._timeout_s = timeout_s
+        self._cancel = statement_cancel(session)
+        self._limit = asyncio.timeout(timeout_s if self._cancel is None else None)
+        self._expiry: asyncio.Task[None] | None = None
+        self._is_expired = False
+        self._is_cancel_sent = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        if self._cancel is not None:
+            self._expiry = asyncio.create_task(self._expire(self._cancel))
+
+    async def _expire(self, cancel: Cancel) -> None:
+        await asyncio.sleep(self._timeout_s)
+        self._is_expired = True
+        try:
+            await cancel()
+        except Exception as error:  # noqa: BLE001 - of any driver; the task is cancelled all the same
+            logger.warning("%s, but its statement was not cancelled: %r", _timeout_text(self._function, self._timeout_s), error)
+        finally:
+            self._is_cancel_sent.set()
+        await asyncio.sleep(CANCEL_GRACE_S)
+        self._limit.reschedule(asyncio.get_running_loop().time())
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._expiry is not None:
+            if self._is_expired:
+                # A cancel that comes late would hit a statement of headrace.
+                await self._is_cancel_sent.wait()
+            self._expiry.cancel()
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError as timeout:
+            raise HandlerTimeout(_timeout_text(self._function, self._timeout_s)) from timeout
+        is_cancelled = error is not None and not isinstance(error, Exception)
+        if self._is_expired and not is_cancelled and not isinstance(error, HandlerOutcome):
+            raise HandlerTimeout(_timeout_text(self._function, self._timeout_s)) from error
 
 
 def _needs_wrapper(function: object) -> bool:
@@ -153,6 +197,7 @@ def _watch(function: object, session: Any, timeout_s: float) -> Iterator[None]:
     """Limits a plain function. A thread cannot be stopped, so what can be is: its running statement is cancelled, and when the
     function ends too late, its effects do not count."""
     started = time.monotonic()
+    driver = driver_connection(session)
     lock, is_running = threading.Lock(), True
 
     def expire() -> None:
@@ -163,8 +208,8 @@ def _watch(function: object, session: Any, timeout_s: float) -> Iterator[None]:
             logger.warning(
                 "%s; a plain function cannot be interrupted outside of the database", _timeout_text(function, timeout_s)
             )
-            if callable(cancel := getattr(session, "cancel_safe", None)):
-                cancel(timeout=5)
+            if driver is not None:
+                driver.cancel_safe(timeout=CANCEL_S)
 
     timer = threading.Timer(timeout_s, expire)
     timer.daemon = True

@@ -56,7 +56,7 @@ def check_handler(function: Callable[..., Any], delivery: Delivery) -> HandlerFo
 
     if not callable(function) or isinstance(function, type):
         reject("is a class, not a function" if isinstance(function, type) else "cannot be called")
-    inner = _innermost(function)
+    inner = innermost(function)
     if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (function, inner)):
         reject("has a yield, so a call would not run it")
     is_async = is_async_callable(function)
@@ -73,7 +73,7 @@ def check_handler(function: Callable[..., Any], delivery: Delivery) -> HandlerFo
 
 def handler_name(function: object) -> str:
     """The name of a handler, for messages."""
-    inner = _innermost(function)
+    inner = innermost(function)
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return str(name).replace("<locals>.", "").replace("<lambda>", "handler")
 
@@ -83,7 +83,7 @@ def is_async_callable(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(vars(type(function)).get("__call__"))
 
 
-def _innermost(function: object) -> object:
+def innermost(function: object) -> object:
     """The function that the user wrote, without the decorators that say so and without partial arguments."""
     while True:
         if isinstance(function, partial):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from psycopg.adapt import AdaptersMap
+from psycopg.pq import TransactionStatus
 
 from headrace.consume.sessions.guard import TransactionGuard
 from headrace.consume.sessions.kinds import SessionStep
@@ -52,6 +53,11 @@ async def async_django_on(
             with guard.around(wrapper):
                 yield wrapper
             _check(wrapper, step)
+        except BaseException:
+            # After a timeout, or when the node stops, the thread goes on with its statement, and what follows here waits for it.
+            if conn.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                await conn.cancel_safe(timeout=5)
+            raise
         finally:
             await sync_to_async(_restore)(step, previous)
     after_commit += _on_commit_functions(wrapper)

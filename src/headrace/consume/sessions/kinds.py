@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.consume.signatures import handler_name, innermost
 from headrace.core import Invalid
 
 ASYNC_SESSION, SESSION = "sqlalchemy.AsyncSession", "sqlalchemy.Session"
@@ -78,7 +79,7 @@ class SessionStep:
 
     @property
     def name(self) -> str:
-        return handler_name(self.handler)
+        return qualified_name(self.handler)
 
 
 def session_kind(annotation: object) -> str | None:
@@ -128,7 +129,7 @@ def request_for(handler: Callable[..., Any], app_session: object) -> SessionRequ
         form = "an async function" if is_async else "a plain function"
         other = "a plain function (def)" if is_async else "an async function (async def)"
         raise Invalid(
-            f"handler {handler_name(handler)} is {form} but gets {kind}; {_OTHER_FORM[kind]} in the annotation of its second "
+            f"handler {qualified_name(handler)} is {form} but gets {kind}; {_OTHER_FORM[kind]} in the annotation of its second "
             f"parameter, or make it {other}"
         )
     return SessionRequest(kind, option)
@@ -165,8 +166,9 @@ def _second_annotation(handler: Callable[..., Any]) -> object:
     annotation = parameters[1].annotation
     if not isinstance(annotation, str):
         return annotation
-    function = inspect.unwrap(handler)
+    function: Any = innermost(handler)
     function = getattr(function, "__func__", function)
+    function = function if hasattr(function, "__globals__") else type(function).__call__
     try:
         variables = inspect.getclosurevars(function)
         names = {**getattr(function, "__globals__", {}), **variables.nonlocals}
@@ -175,7 +177,6 @@ def _second_annotation(handler: Callable[..., Any]) -> object:
         return annotation
 
 
-def handler_name(handler: Callable[..., Any]) -> str:
-    """The name of a handler for messages."""
-    name = getattr(handler, "__qualname__", None) or type(handler).__qualname__
-    return f"{getattr(handler, '__module__', '')}.{name}".lstrip(".").replace(".<locals>", "")
+def qualified_name(handler: Callable[..., Any]) -> str:
+    """The name of a handler with its module, for messages."""
+    return f"{getattr(innermost(handler), '__module__', '')}.{handler_name(handler)}".lstrip(".")
