@@ -148,7 +148,7 @@ async def test_payload_that_does_not_fit_fails_clearly_and_follows_the_policy(
     runner = await start(app.consumers[0])
     await runner.handle_once()
     [lag] = consumer_lag(conn)
-    assert (lag.state, lag.attempts, lag.lag_events) == ("running", 1, 1)
+    assert (lag.state, lag.attempts, lag.lag_events) == ("idle", 1, 1)
     error = lag.error or ""
     assert error.startswith("PayloadMismatch: the payload of event ") and "rate" in error and "\n" not in error
     assert f"does not fit {'Model' if handler is to_model else 'Struct'}: " in error and not got
