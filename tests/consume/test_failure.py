@@ -290,7 +290,7 @@ async def test_database_error_does_not_count_as_an_attempt(conn: Connection, sta
     runner = await start(Consumer(topic="orders", name="c", handler=unlucky, failure=Failure.stop()))
     assert await retry_until_connected("test", runner.handle_once)
     assert done == ["cut", 1]
-    assert [(row.state, row.attempts) for row in consumer_lag(conn)] == [("running", 0)]
+    assert [(row.state, row.attempts) for row in consumer_lag(conn)] == [("idle", 0)]
 
 
 @pytest.mark.lane("pg18")
@@ -312,4 +312,4 @@ async def test_handler_that_raises_on_a_lost_connection_is_retried(conn: Connect
         await runner.handle_once()
     await run_dry(runner)
     (row,) = consumer_lag(conn)
-    assert (row.state, row.position) == ("running", 1)
+    assert (row.state, row.position) == ("idle", 1)
