@@ -99,7 +99,7 @@ def test_trace_shows_who_has_handled_the_event_and_who_has_not(cli: Cli, conn: C
     for name, position in (("ahead", 2), ("stopped", 1), ("retrying", 1), ("buried", 1)):
         conn.execute("select headrace.advance(%s, 0, %s)", (ids[name], position))
     for name in ("stopped", "retrying", "buried", "buried", "buried", "buried", "buried"):
-        conn.execute("select headrace.fail(%s, 0, 1, 2, 1, %s)", (ids[name], "Traceback\nValueError: no price"))
+        conn.execute("select headrace.fail(%s, 0, 1, 2, 1, %s)", (ids[name], "ValueError: no price\nsecond line"))
         conn.execute("update headrace_internal.cursor set retry_at = null where consumer_id = %s", (ids["buried"],))
     cli("consumer", "create", "cars", "late", "--start", "latest")
     [history] = cli("trace", str(event.id), "--json").json

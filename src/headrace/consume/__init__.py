@@ -3,7 +3,7 @@
 Owns: how far a consumer has read. Promises: a consumer never skips a position; its cursor moves in the same transaction as its
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
-from headrace.consume.connections import HandlerConnection, PsycopgConnection, TransactionSource
+from headrace.consume.connections import HandlerConnection, PsycopgConnection
 from headrace.consume.consumer import (
     Batch,
     Consumer,
@@ -45,7 +45,6 @@ __all__ = [
     "PsycopgConnection",
     "Seek",
     "Sources",
-    "TransactionSource",
     "call_handlers",
     "check_session_option",
     "consumer_lag",

@@ -12,9 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import psycopg
-
-from headrace.core import DatabaseUnavailable, NotMigrated, SchemaTooNew
+from headrace.core import DatabaseUnavailable, Forbidden, NotMigrated, SchemaTooNew
 from headrace.db import (
     LoopFailure,
     LoopMonitor,
@@ -148,7 +146,7 @@ def require_migrated(target: Target) -> None:
         # During a rolling upgrade the newer release migrates first. The node itself checks whether it can run on that schema.
         logger.warning("%s", error)
         return
-    except psycopg.errors.InsufficientPrivilege:
+    except Forbidden:
         # A role that only handles cannot see the steps; the node checks the release.
         return
     if any(not step.repeatable for step in missing):

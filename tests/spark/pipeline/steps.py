@@ -23,13 +23,14 @@ RULES = {
     "late": "emitted_at < '2026-01-01T00:00:30Z'",
     "never": "object ->> 'nothing' = 'here'",
 }
-OUTPUT = {"alarm": ActionOutput(action="ALARM"), "seen": EventOutput(event="seen", topic="derived")}
+ALARM = {"alarm": ActionOutput(action="ALARM")}
+SEEN = {"seen": EventOutput(event="seen", topic="derived")}
 CORRELATORS = (
-    Correlator(name="pairs", topic="cars", key="key", outputs=OUTPUT, evidence_max=2,
+    Correlator(name="pairs", topic="cars", key="key", outputs=ALARM, evidence_max=2,
         pattern="repeat {push(alarm) {do {sequential {NEW_CAR, SOLD}} unless {STOLEN}}}"),
-    Correlator(name="slow", topic="cars", key="object ->> 'color'", outputs=OUTPUT,
+    Correlator(name="slow", topic="cars", key="object ->> 'color'", outputs=SEEN,
         pattern="repeat {sequential {SOLD, push(seen) {after 20 s}}}"),
-    Correlator(name="all", topic="cars", outputs=OUTPUT, forget_after=timedelta(days=1),
+    Correlator(name="all", topic="cars", outputs=SEEN, forget_after=timedelta(days=1),
         pattern="repeat {push(seen) {sequential {STOLEN, SOLD}}}"),
 )  # fmt: skip
 TYPES = ("NEW_CAR", "NEW_CAR", "SOLD", "STOLEN", "WASHED")
