@@ -27,13 +27,19 @@ def django_effect(dsn: str) -> Any:
     import django
     from django.apps import apps
     from django.conf import settings
+    from django.db import connections
     from psycopg.conninfo import conninfo_to_dict
 
     if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True)
+    if dsn:
+        # Other tests of this process may have configured Django before.
         parts = conninfo_to_dict(dsn)
         names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
         database = {name: str(parts.get(part) or "") for name, part in names.items()}
-        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", **database}}, USE_TZ=True)
+        connections.settings = connections.configure_settings(
+            {"default": {"ENGINE": "django.db.backends.postgresql", **database}}
+        )
     if not apps.ready:
         django.setup()
     if "effect" in apps.all_models["shop"]:
