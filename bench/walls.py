@@ -124,7 +124,7 @@ def _publish(conn: Connection, publishes: int) -> Round:
 
 
 def _work(tenant: Connection, owner: Connection, seconds: float, per_s: float | None = None) -> Round:
-    """Publishes for a time, then waits until the rule has fired on each event; the rate counts both. `per_s`: at most so many."""
+    """Publishes for a time, then waits until the rule has fired on each event; the rate counts both. `per_s` is the highest rate."""
     fired = _fired(owner)
     started, cpu = time.perf_counter(), time.process_time()
     for published in itertools.count(1):

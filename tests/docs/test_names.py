@@ -16,18 +16,18 @@ _python = re.compile(r"^```python(?: run)?\n(.*?)^```$", re.MULTILINE | re.DOTAL
 
 
 def unexplained(text: str) -> Iterator[tuple[int, str]]:
-    """The line of each block, and a name that it uses without making it, or saying in a comment how it is made."""
+    """The line of each block, and a name that it uses without assigning it, or saying in a comment where it comes from."""
     for block in _python.finditer(text):
         nodes = list(ast.walk(compile(block[1], "", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
         names = [node for node in nodes if isinstance(node, ast.Name)]
-        made = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        made |= {
+        assigned = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        assigned |= {
             argument.arg
             for node in nodes
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for argument in node.args.args
         }
-        for name in sorted({name.id for name in names} & PROVIDED - made):
+        for name in sorted({name.id for name in names} & PROVIDED - assigned):
             if not re.search(rf"^# {name} = ", block[1], re.MULTILINE):
                 yield text.count("\n", 0, block.start()) + 1, name
 

@@ -135,9 +135,9 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
         conn.execute("select headrace.publish('cars', 'NEW_CAR', %s)", (Jsonb({"model": f"r{number + 100}", "hp": 1001}),))
     conn.execute("select headrace.sequence()")
     before = reads(conn)
-    found = conn.execute("select sum(cardinality(m)) from headrace_internal.match_events(1, 'after', 0, 100) m").fetchone()
+    hits = conn.execute("select sum(cardinality(m)) from headrace_internal.match_events(1, 'after', 0, 100) m").fetchone()
     scanned, by_index = (after - earlier for after, earlier in zip(reads(conn), before, strict=True))
-    assert found == (100,)
+    assert hits == (100,)
     assert scanned == 0
     assert by_index == 100
 

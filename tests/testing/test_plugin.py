@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -115,9 +116,9 @@ def run(project: Path, *words: str, **environment: str) -> subprocess.CompletedP
 
 
 def seconds_per_database(output: str) -> list[float]:
-    found = re.search(r"seconds per database: \[(.*)\]", output)
-    assert found, output
-    return [float(number) for number in found[1].split(",")]
+    match = re.search(r"seconds per database: \[(.*)\]", output)
+    assert match, output
+    return [float(number) for number in match[1].split(",")]
 
 
 def test_project_runs_on_an_embedded_server_that_leaves_nothing_behind(project: Path) -> None:
@@ -196,5 +197,26 @@ def test_server_of_a_killed_session_is_removed_by_the_next_one(project: Path) ->
     folders = [folder for parent in (project.parent, Path("/dev/shm")) for folder in parent.glob("headrace-pytest-*")]
     orphans = [folder for folder in folders if not Path(f"/proc/{folder.name.split('-')[2]}").exists()]
     assert orphans
-    assert run(project, "test_next.py", **memory).returncode == 0
+    following = run(project, "test_next.py", **memory)
+    assert following.returncode == 0, following.stdout
     assert not any(orphan.exists() for orphan in orphans)
+
+
+def test_sessions_that_start_together_remove_a_killed_server_together(project: Path) -> None:
+    write(
+        project,
+        test_kill="""
+            import os, signal
+
+            def test_it(headrace_server):
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        test_next="""
+            def test_it(headrace_server):
+                pass
+        """,
+    )
+    assert run(project, "test_kill.py").returncode == -9
+    with ThreadPoolExecutor(4) as pool:
+        sessions = list(pool.map(lambda _: run(project, "test_next.py"), range(4)))
+    assert [session.returncode for session in sessions] == [0] * 4, [session.stdout for session in sessions]

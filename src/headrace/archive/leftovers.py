@@ -40,9 +40,9 @@ def reject_leftovers(folder: Path, path: Path, first: int, last: int, origin: Or
 
     `path` is the file about to be written, whose name holds a checksum of its content; `recorded` are the catalog's files."""
     leftovers = sorted(set(_files_with(folder, first, last)) - {path} - set(recorded))
-    found = {leftover: epoch for leftover in leftovers if (epoch := _epoch_of(leftover, origin)) is not None}
-    if found:
-        names = ", ".join(f"{leftover} (epoch {epoch})" for leftover, epoch in found.items())
+    epochs = {leftover: epoch for leftover in leftovers if (epoch := _epoch_of(leftover, origin)) is not None}
+    if epochs:
+        names = ", ".join(f"{leftover} (epoch {epoch})" for leftover, epoch in epochs.items())
         raise LogWentBack(
             f"positions {first} to {last} are in files that the catalog does not name and whose events differ from the log: {names}. "
             f"The log went back since they were written (epoch {origin.epoch} now): a failover or a restore lost events, which only "

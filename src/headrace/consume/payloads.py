@@ -48,9 +48,9 @@ def raw_payload(payload: object) -> RawJSON:
 def mismatch_text(error: Exception) -> str:
     """What does not fit, in one line."""
     if callable(errors := getattr(error, "errors", None)):  # pydantic's
-        found = [f"{'.'.join(map(str, entry['loc'])) or 'payload'}: {entry['msg']}" for entry in errors()]
-        more = [f"and {len(found) - ERRORS_MAX} more"] if len(found) > ERRORS_MAX else []
-        return ", ".join(found[:ERRORS_MAX] + more)
+        problems = [f"{'.'.join(map(str, entry['loc'])) or 'payload'}: {entry['msg']}" for entry in errors()]
+        more = [f"and {len(problems) - ERRORS_MAX} more"] if len(problems) > ERRORS_MAX else []
+        return ", ".join(problems[:ERRORS_MAX] + more)
     return " ".join(str(error).split())
 
 

@@ -127,7 +127,7 @@ class Server:
             shutil.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
 
-    def _launch(self) -> None:
+    def _launch(self, retries: int = 3) -> None:
         # The same port again, so that clients find the server after a restart, unless another program uses it now.
         file = self.folder / "port"
         port = self.port if file.exists() and is_free(self.port) else free_port()
@@ -135,7 +135,13 @@ class Server:
         options = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", **self._settings}
         flags = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         log = str(self.data / "server.log")
-        self._run("pg_ctl", "-D", str(self.data), "-l", log, "-o", flags, "-w", "-t", str(_START_TIMEOUT_S), "start")
+        try:
+            self._run("pg_ctl", "-D", str(self.data), "-l", log, "-o", flags, "-w", "-t", str(_START_TIMEOUT_S), "start")
+        except DatabaseUnavailable:
+            # Somebody took the port between the look and the start: another one, once more.
+            if is_free(port) or retries == 0:
+                raise
+            self._launch(retries - 1)
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S

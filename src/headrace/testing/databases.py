@@ -9,14 +9,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.core import Forbidden
+from headrace.core import Forbidden, HeadraceError
 from headrace.db import Connection, Server, Target, connect, fetch_value, migrate, schema_checksum
 
 ENVIRONMENT = "HEADRACE_TEST_DSN"
@@ -142,14 +142,16 @@ def _embedded_server() -> Iterator[Server]:
 def _remove_orphans(parent: Path) -> None:
     """Ends and deletes servers whose test session was killed. Only folders of this user, whose process has ended."""
     for folder in parent.glob(f"{PREFIX}*"):
-        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not pid.isdigit() or _is_alive(int(pid)):
-            continue
-        server = Server(folder / "pg18")
-        try:
-            server.stop()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        # Another session may be removing the same folder: whatever is missing or does not work here is left to it, or to the next.
+        with suppress(OSError, HeadraceError):
+            if _is_orphan(folder):
+                Server(folder / "pg18").stop()
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_orphan(folder: Path) -> bool:
+    pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+    return pid.isdigit() and not folder.is_symlink() and folder.stat().st_uid == os.getuid() and not _is_alive(int(pid))
 
 
 def _is_alive(pid: int) -> bool:

@@ -57,10 +57,10 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
     events = frame(spark, EVENTS).selectExpr("*", "if(`offset` % 5 = 0, 'other', topic) as t2").drop("topic")
     df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
     correlator = plain(TYPES, topic="t", since_offset=40)
-    found = output_rows(correlate(df, correlator))
+    by_tasks = output_rows(correlate(df, correlator))
     monkeypatch.setattr(driver, "stream_of", lambda *_: None)
-    assert found == output_rows(correlate(df, correlator))
-    assert found
+    assert by_tasks == output_rows(correlate(df, correlator))
+    assert by_tasks
 
 
 def test_overlapping_files_are_left_to_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +131,9 @@ def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
     by_spark = output_rows(correlate(df.where("true or type = ''").union(df.limit(0)), correlator))
     with monkeypatch.context() as patch:
         let_only_tasks_read(patch)
-        found = correlate(df, correlator)
+        outputs = correlate(df, correlator)
     publish_numbers(conn, 2, first=31)
     publish_numbers(conn, 1, type="paid", first=33)
     drain(conn)
-    assert output_rows(found) == by_spark
+    assert output_rows(outputs) == by_spark
     assert len(by_spark) == 10

@@ -94,11 +94,11 @@ def session_kind(annotation: object) -> str | None:
     return _kind_of_class(origin)
 
 
-def _kind_of_class(kind: type) -> str | None:
+def _kind_of_class(annotation: type) -> str | None:
     # A subclass of the application's counts as the class it inherits from.
-    for base in kind.__mro__:
-        if found := _BY_CLASS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
-            return found
+    for base in annotation.__mro__:
+        if kind := _BY_CLASS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
+            return kind
     return None
 
 

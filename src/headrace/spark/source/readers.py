@@ -47,7 +47,7 @@ class EventReader(DataSourceReader):
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. Its offset is {"next": positions, "last": event ids, "epoch": epochs}: the last two tell whether the log is still
-    the one that was read, and older offsets lack them. The first end offset also holds where the stream began ("from").
+    the one that was read, and older offsets lack them. The first end offset also holds where the stream started ("from").
 
     Spark asks for the initial offset again when it restarts within the first batch; "latest" would then skip events. The end
     offset is stored before a batch runs, so the beginning is taken from there."""
