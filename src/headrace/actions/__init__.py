@@ -25,7 +25,16 @@ from headrace.actions.handlers import (
     WorkerPool,
     build_worker_pools,
 )
+from headrace.actions.pauses import Pause, PauseKind, list_pauses, pause, resume
 from headrace.actions.queue import LEASE_S, LeaseExtender, Queue, lease_pool
+from headrace.actions.queued import (
+    ActionState,
+    QueuedAction,
+    cancel_actions,
+    list_queued,
+    run_actions_now,
+    set_action_priority,
+)
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
@@ -35,19 +44,24 @@ __all__ = [
     "Action",
     "ActionHandler",
     "ActionHandlers",
+    "ActionState",
     "ActionWorker",
     "Attempt",
     "DeadLetter",
     "DeadLetterGroup",
     "DeadLetterId",
     "LeaseExtender",
+    "Pause",
+    "PauseKind",
     "PendingAction",
     "Policy",
     "Queue",
     "QueueState",
+    "QueuedAction",
     "Result",
     "WorkerPool",
     "build_worker_pools",
+    "cancel_actions",
     "deliver_pending",
     "discard",
     "edit_dead_letter",
@@ -56,10 +70,16 @@ __all__ = [
     "lease_pool",
     "list_attempts",
     "list_dead_letters",
+    "list_pauses",
+    "list_queued",
     "list_results",
+    "pause",
     "queue_state",
     "redrive",
+    "resume",
+    "run_actions_now",
     "send_action",
     "send_action_async",
     "send_pending",
+    "set_action_priority",
 ]

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 HOLD_S = 10
 
+_SEND_PENDING = "select s, headrace.is_paused(%s, %s) from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s"
+
 
 @dataclass(frozen=True)
 class PendingAction:
@@ -33,6 +35,8 @@ class PendingAction:
 
     claim: Claim
     namespace: str | None
+    paused: bool = False
+    """The action was paused when it was sent: only the queue may deliver it, after the pause."""
 
     @property
     def id(self) -> UUID:
@@ -62,11 +66,11 @@ async def send_pending(
         cause={},
         attempt=0,
     )
-    parameters = (namespace, msgspec.json.encode(envelope).decode(), hold_s)
+    parameters = (action, namespace, namespace, msgspec.json.encode(envelope).decode(), hold_s)
     with map_database_errors():
-        cursor = await conn.execute("select s from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s", parameters)
-        [(msg_id,)] = await cursor.fetchall()
-    return PendingAction(Claim(msg_id, 0, envelope), namespace)
+        cursor = await conn.execute(_SEND_PENDING, parameters)
+        [(msg_id, is_paused)] = await cursor.fetchall()
+    return PendingAction(Claim(msg_id, 0, envelope), namespace, is_paused)
 
 
 async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
@@ -76,7 +80,7 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
             "direct delivery needs a connection without an open transaction; commit the one that sent the action first"
         )
     group = handlers.get(pending.claim.action.action)
-    if group is None:
+    if group is None or pending.paused:
         return False
     started = time.perf_counter()
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -94,6 +95,7 @@ class ActionWorker:
         self._rests = self._steps("rest")
         self.handled = 0
         """How many actions this worker has handled."""
+        self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
         self.failures = 0
 
     async def run(self) -> None:
@@ -272,6 +274,7 @@ class ActionWorker:
             durations_s = await call_action_handlers(self._worker_pool.handlers, claims, conn)
             await self._queue.ack(conn, claims, durations_s)
         self.handled += len(claims)
+        self.handled_by_action.update(claim.action.action for claim in claims)
 
     @asynccontextmanager
     async def _connection(self, claims: Sequence[Claim]) -> AsyncIterator[AsyncConnection]:

@@ -142,8 +142,8 @@ def consumer_lag(
 
 
 def resume_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> int:
-    """Lets stopped and retrying partitions try again at once; returns how many there were."""
-    return int(fetch_value(conn, "select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)))
+    """Lets paused, stopped and retrying partitions go on at once; returns how many there were."""
+    return int(fetch_value(conn, "select headrace.resume('consumer', %s, %s)", (f"{topic}/{consumer}", namespace)))
 
 
 def seek_consumer(

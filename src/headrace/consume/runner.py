@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 import traceback
+from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ class ConsumerRunner:
         self._holds_keys = consumer.failure.then == "dead_letter" and consumer.failure.key_order == "hold"
         self.handled = 0
         """How many events this runner has handled."""
+        self.handled_by_partition: Counter[int] = Counter()
+        """How many events of each partition; -1 for the cursor over the whole topic."""
         self.failures = 0
         self._redrive_checked_at = 0.0
         self._redrives = self._steps("dead letters")
@@ -100,6 +103,10 @@ class ConsumerRunner:
     def _steps(self, kind: str) -> LoopSteps:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
         return LoopSteps(f"{self.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+
+    @property
+    def consumer(self) -> Consumer:
+        return self._consumer
 
     @property
     def name(self) -> str:
@@ -206,7 +213,9 @@ class ConsumerRunner:
                     # The commit rejected what the handler wrote, for example by a deferred constraint.
                     failure, moved_to = HandlerFailure(claim, _error_text(conn, error)), claim.position
                     await conn.rollback()
-            self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
+            handled = sum(event.position <= moved_to for event in events) if failure else len(events)
+            self.handled += handled
+            self.handled_by_partition[claim.partition] += handled
             if failure:
                 await self._fail(conn, failure)
         return claim.events

@@ -4,7 +4,7 @@ from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
-from headrace.node.registry import Identity, NodeState, list_nodes
+from headrace.node.registry import Identity, NodeState, forget_nodes, list_nodes
 
 __all__ = [
     "Headrace",
@@ -12,6 +12,7 @@ __all__ = [
     "Node",
     "NodeState",
     "WorkerSettings",
+    "forget_nodes",
     "list_nodes",
     "new_loop",
     "run_loop",

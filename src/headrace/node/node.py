@@ -30,6 +30,7 @@ from headrace.db import (
 )
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
+from headrace.node.activity import Activity
 from headrace.node.app import Headrace
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
@@ -142,7 +143,6 @@ class DatabaseLoops:
         self._pool = create_pool(target, size=workers + 1, settings=settings)
         # Sequencer, maintenance, ticker and heartbeat need one each, rules two, correlators three.
         self._loop_pool = pool = create_loop_pool(target, size=9, settings=settings)
-        self._registry = Registry(app, identity, pool, sequencer=sequencer)
         subscribe = self._listener.subscribe
         self.sequencer = Sequencer(pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
@@ -159,6 +159,8 @@ class DatabaseLoops:
             node_id=identity.node_id,
             settings=work,
         )
+        activity = Activity(self.consumers, self.actions.workers)
+        self._registry = Registry(app, identity, pool, sequencer=sequencer, report=activity.report)
 
     def wake(self) -> None:
         """Wakes all loops, so that they see the stop signal."""

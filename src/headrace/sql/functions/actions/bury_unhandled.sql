@@ -1,5 +1,5 @@
 -- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
--- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
+-- stopped counts: it may be restarting). Paused actions are held instead. Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 create or replace function headrace.bury_unhandled(
     p_grace_s double precision default 5, p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -14,6 +14,10 @@ declare
     v_row       record;
     v_buried    integer := 0;
 begin
+    if exists (select from headrace_internal.pause p where p.namespace = v_namespace and p.kind = 'queue') then
+        return 0;
+    end if;
+    perform headrace_internal.hold_paused_actions(v_namespace);
     select coalesce(array_agg(distinct h.action), '{}') into v_known
     from headrace_internal.node n cross join unnest(n.handlers) h (action)
     where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds';
@@ -24,9 +28,9 @@ begin
             where q.vt <= headrace.clock() - make_interval(secs => $1)
             order by q.msg_id limit 10000
             for update skip locked) d
-        where d.action is null or d.action <> all ($2)
+        where d.action is null or d.action <> all ($2) and headrace_internal.unpaused_actions($3, array[d.action]) <> '{}'
         group by d.action
-        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known
+        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known, v_namespace
     loop
         v_buried := v_buried + headrace.bury_actions(v_row.msg_ids, case when v_row.action is null then 'unreadable' else 'no_handler' end,
             coalesce(format('no node of namespace %s handles action %s', v_namespace, v_row.action), 'the message is not an action'),

@@ -34,9 +34,11 @@ begin
     if v_message is null then
         return null;
     end if;
-    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at)
+    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at,
+        attempts_max)
     values ((v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
-        left(p_error, 2000), left(p_traceback, 20000), case when v_retry_at is null then 'dead' else 'retry' end, v_retry_at);
+        left(p_error, 2000), left(p_traceback, 20000), case when v_retry_at is null then 'dead' else 'retry' end, v_retry_at,
+        p_attempts_max);
     if v_retry_at is not null then
         return 'retry';
     end if;
