@@ -150,7 +150,8 @@ def discard_(
 ) -> None:
     """Give dead letters up: by LETTER, or actions by name, by kind of error, or all.
 
-    To give up an action that is still in the queue: `headrace action cancel`. Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled.
+    Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled. To give up an
+    action that is still in the queue, use `headrace action cancel`.
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven
     """

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 from psycopg.types.json import set_json_loads
@@ -20,7 +20,7 @@ from headrace.cli.terminal import safe_json, safe_line
 from headrace.consume import seek_position
 from headrace.core import LoggedEvent, to_cloudevent
 from headrace.db import Connection, Target, connect
-from headrace.lang.condition import Evaluate, decode_json, parse, to_python
+from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
 from headrace.log import follow_log, get_topic, read_log
 
 group = Typer()
@@ -48,7 +48,7 @@ class Reading:
         return (
             (not self.types or event.type in self.types)
             and (self.key is None or event.key == self.key)
-            and (self.condition is None or self.condition(event) is True)
+            and (self.condition is None or self.condition(cast("Subject", event)) is True)
         )
 
 
@@ -110,7 +110,8 @@ def _follow_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Targe
 def _read_shard(target: Target, reading: Reading) -> Iterator[LoggedEvent]:
     with connect(target) as conn:
         if reading.condition:
-            set_json_loads(decode_json, conn)  # A condition compares exact numbers.
+            # A condition compares exact numbers.
+            set_json_loads(lambda data: decode_json(data if isinstance(data, str) else data.decode()), conn)
         if reading.start is None:
             after = get_topic(conn, reading.topic, namespace=reading.namespace).last_position
             yield from _newest(conn, reading, after)
