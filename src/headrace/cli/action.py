@@ -13,7 +13,7 @@ from typer import Argument, BadParameter, Option, Typer
 from headrace import actions
 from headrace.actions import ActionState, QueuedAction
 from headrace.cli.options import Yes
-from headrace.cli.output import Column, table
+from headrace.cli.output import Column, format_span, table
 from headrace.cli.publish import raw_json
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import Conflict, UnknownAction
@@ -140,11 +140,15 @@ def queue(
         return
     session.show(["due", "in_flight", "retrying", "delayed", "held", "dead", "oldest_due_s", "paused"], states)
     if queued:
-        place: list[Column] = [("id", "action_id"), "action", "key", "state", ("tries", _tries), ("due", _due)]
+        place: list[Column] = [("id", "action_id"), "action", "key", ("state", _state), ("due", _due)]
         session.show(place, queued)
     errors = [(target, one) for target, one in queued if one.error]
     if errors:
         session.show([("failed action", "action_id"), ("last error", lambda one: (one.error or "").splitlines()[0])], errors)
+
+
+def _state(action: QueuedAction) -> str:
+    return f"{action.state} {_tries(action)}" if action.attempts else action.state
 
 
 def _tries(action: QueuedAction) -> str:
@@ -156,8 +160,7 @@ def _due(action: QueuedAction) -> str:
     if action.due_at is None:
         return "paused"
     seconds = (action.due_at - datetime.now(UTC)).total_seconds()
-    span = str(timedelta(seconds=round(abs(seconds))))
-    return f"in {span}" if seconds > 0 else f"{span} ago"
+    return f"in {format_span(seconds)}" if seconds > 0 else f"{format_span(-seconds)} ago"
 
 
 @command(group, "show")

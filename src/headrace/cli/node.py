@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from rich.table import Table
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.actions import LEASE_S, WORKERS
-from headrace.cli.output import Column, table
+from headrace.cli.output import Column, format_span, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import DatabaseUnavailable, Invalid, NotFound, NotMigrated, SchemaTooNew, UnknownNode
@@ -40,15 +40,15 @@ def list_(
 ) -> None:
     """List nodes with what they handle, and how many events and actions per minute.
 
-    A node is alive, or lost when it has sent no heartbeat for 90 seconds. Lost nodes are forgotten after a day. `node show` tells
+    A node is alive, or lost when it has sent no heartbeat for 90 seconds; the time is that of its last heartbeat. Lost nodes are forgotten after a day. `node show` tells
     more of one node.
     """
     nodes = session.collect(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
     consumers: Column = ("consumers", lambda node: _names(f"{one['topic']}/{one['consumer']}" for one in _consumers(node)))
     handles: Column = ("handles", lambda node: _names(node.handlers))
-    events: Column = ("events/min", lambda node: sum(one["events_per_min"] for one in _consumers(node)))
-    done: Column = ("actions/min", lambda node: sum(one["per_min"] for one in _actions(node)))
-    session.show([("node", "name"), "state", ("heartbeat", _heartbeat_age), consumers, handles, events, done], nodes)
+    events: Column = ("events\nper min", lambda node: sum(one["events_per_min"] for one in _consumers(node)))
+    done: Column = ("actions\nper min", lambda node: sum(one["per_min"] for one in _actions(node)))
+    session.show([("node", "name"), ("state", _state), consumers, handles, events, done], nodes)
 
 
 def _names(names: Iterable[str]) -> str | None:
@@ -65,9 +65,9 @@ def _actions(node: NodeState) -> list[Any]:
     return list(actions) if isinstance(actions, list) else []
 
 
-def _heartbeat_age(node: NodeState) -> str:
-    age_s = max((datetime.now(UTC) - node.heartbeat_at).total_seconds(), 0)
-    return f"{timedelta(seconds=round(age_s))} ago"
+def _state(node: NodeState) -> str:
+    """The state, and how long ago the last heartbeat was."""
+    return f"{node.state}\n{format_span((datetime.now(UTC) - node.heartbeat_at).total_seconds())} ago"
 
 
 @command(group, "show")
