@@ -42,8 +42,9 @@ create table headrace_internal.action_result (
     namespace  text        not null,
     action     text        not null,
     outcome    text        not null,
-    -- The event that caused it, if one did: leads to its firing, since the action itself is gone.
-    event_id   uuid,
+    -- The event that caused it, if one did: leads to its firing, since the action itself is gone. As text: a cause may hold anything,
+    -- and checking it here would cost every ack 6 µs of CPU, a fifth of it (measured). The view shows a uuid.
+    event_id   text,
     constraint action_result_outcome_known check (outcome in ('done', 'dead', 'cancelled'))
 );
 create index action_result_action on headrace_internal.action_result (action_id);

@@ -26,7 +26,7 @@ begin
         insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome,
             event_id)
         select headrace.clock(), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done',
-            headrace_internal.uuid_or_null(g.message -> 'cause' ->> 'event_id')
+            left(g.message -> 'cause' ->> 'event_id', 36)
         from gone g
         $sql$, 'q_' || headrace.queue_name(v_namespace))
     using p_msg_ids, p_attempts, p_durations_s, p_node_id, v_namespace;

@@ -31,7 +31,7 @@ begin
     insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome, event_id)
     select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
         v_namespace, l.letter -> 'action' ->> 'action', 'dead',
-        headrace_internal.uuid_or_null(l.letter -> 'action' -> 'cause' ->> 'event_id')
+        left(l.letter -> 'action' -> 'cause' ->> 'event_id', 36)
     from unnest(v_letters) l (letter)
     where headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id') is not null and l.letter -> 'action' ->> 'action' is not null;
     return cardinality(v_letters);

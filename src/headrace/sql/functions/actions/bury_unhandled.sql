@@ -19,8 +19,11 @@ begin
     end if;
     perform headrace_internal.hold_paused_actions(v_namespace);
     select coalesce(array_agg(distinct h.action), '{}') into v_known
-    from headrace_internal.node n cross join unnest(n.handlers) h (action)
-    where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds';
+    from (
+        select h.action from headrace_internal.node n cross join unnest(n.handlers) h (action)
+        where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds'
+        union all
+        select p.name from headrace_internal.pause p where p.namespace = v_namespace and p.kind = 'action') h;
     for v_row in execute format($sql$
         select d.action, array_agg(d.msg_id) as msg_ids
         from (
@@ -28,9 +31,9 @@ begin
             where q.vt <= headrace.clock() - make_interval(secs => $1)
             order by q.msg_id limit 10000
             for update skip locked) d
-        where d.action is null or d.action <> all ($2) and headrace_internal.unpaused_actions($3, array[d.action]) <> '{}'
+        where d.action is null or d.action <> all ($2)
         group by d.action
-        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known, v_namespace
+        $sql$, 'q_' || headrace.queue_name(v_namespace)) using p_grace_s, v_known
     loop
         v_buried := v_buried + headrace.bury_actions(v_row.msg_ids, case when v_row.action is null then 'unreadable' else 'no_handler' end,
             coalesce(format('no node of namespace %s handles action %s', v_namespace, v_row.action), 'the message is not an action'),

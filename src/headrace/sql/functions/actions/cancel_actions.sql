@@ -32,7 +32,7 @@ begin
     end if;
     insert into headrace_internal.action_result (ended_at, action_id, attempts, namespace, action, outcome, event_id)
     select headrace.clock(), headrace_internal.uuid_or_null(m.message ->> 'id'), (m.message ->> 'attempts')::integer, v_namespace,
-        m.message ->> 'action', 'cancelled', headrace_internal.uuid_or_null(m.message -> 'cause' ->> 'event_id')
+        m.message ->> 'action', 'cancelled', left(m.message -> 'cause' ->> 'event_id', 36)
     from unnest(v_messages) m (message)
     where headrace_internal.uuid_or_null(m.message ->> 'id') is not null and m.message ->> 'action' is not null;
     -- What was cancelled does not keep a new one with its unique key away.

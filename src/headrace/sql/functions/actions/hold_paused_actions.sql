@@ -3,6 +3,8 @@
 -- finds what we hold. Indexes: pause_pkey, q_<queue>_vt_idx.
 create or replace function headrace_internal.hold_paused_actions(p_namespace text) returns void
 language plpgsql volatile
+-- Otherwise the planner may compare every row of the queue with every ctid.
+set enable_seqscan = off
 as $$
 declare
     v_paused text[];

@@ -22,7 +22,8 @@ begin
         cross join lateral (
             -- Most rows are decided here; the function is for those that were claimed.
             select case when q.vt <= headrace.clock() then 'due'
-                when q.read_ct = 0 and q.vt <= headrace.clock() + interval '25 years' then 'delayed'
+                when q.vt > headrace.clock() + interval '25 years' then 'held'
+                when q.read_ct = 0 then 'delayed'
                 else headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') end) s (state)
         $sql$, 'q_' || headrace_internal.dead_letter_queue(v_namespace), 'q_' || headrace.queue_name(v_namespace))
     using v_namespace;

@@ -46,7 +46,8 @@ begin
             cross join lateral (
                 -- Most rows are decided here; the function is for those that were claimed.
                 select case when q.vt <= headrace.clock() then 'due'
-                    when q.read_ct = 0 and q.vt <= headrace.clock() + interval '25 years' then 'delayed'
+                    when q.vt > headrace.clock() + interval '25 years' then 'held'
+                    when q.read_ct = 0 then 'delayed'
                     else headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') end) s (state)
             where %s
             order by q.msg_id
