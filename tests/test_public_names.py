@@ -14,7 +14,7 @@ SOURCE = Path(headrace.__file__).parent
 SUBROOMS = {"spark", "lang"}
 """Rooms whose sub-packages are rooms of their own."""
 FOR_USERS: dict[str, set[str]] = {
-    "actions": {"QueueState"},
+    "actions": {"Pause", "QueueState"},
     "archive": {
         "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "replay",
     },

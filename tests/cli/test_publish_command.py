@@ -110,6 +110,24 @@ def test_tail_begins_where_told(cli: Cli, conn: Connection) -> None:
     assert len(cli("tail", "orders", "--from", "48", "-n", "3", "--json").lines) == 3, "following ends after -n events"
 
 
+def test_tail_shows_the_event_id_and_filters_by_a_condition_with_exact_numbers(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    for payload in ('{"n": 1}', '{"n": 0.123456789012345671}', '{"n": 0.123456789012345672}', "{}"):
+        conn.execute("select headrace.publish('orders', 'placed', %s)", (payload,))
+    drain(conn)
+    [row] = conn.execute("select event_id from headrace.log where position = 2").fetchall()
+    condition = "(object -> 'n')::numeric = 0.123456789012345671"
+    [event] = cli("tail", "orders", "--no-follow", "--where", condition, "--json").lines
+    assert event["id"] == str(row[0])
+    [line] = cli("tail", "orders", "--no-follow", "--where", condition).out.splitlines()
+    assert str(row[0]) in line and "0.123456789012345671" in line
+    assert cli("tail", "orders", "--no-follow", "--where", "(object -> 'n')::int > ").code == 5
+    assert (
+        len(cli("tail", "orders", "--from", "earliest", "--where", "(object -> 'n')::numeric < 1", "-n", "2", "--json").lines)
+        == 2
+    )
+
+
 def test_tail_filters_and_looks_back_far_enough(cli: Cli, conn: Connection) -> None:
     topic(conn)
     conn.execute("select headrace.publish('orders', 'rare', '1', p_key => 'x')")
@@ -134,7 +152,8 @@ def test_tail_for_people_is_one_line_per_event(cli: Cli, conn: Connection) -> No
     conn.execute("""select headrace.publish('orders', 'placed', '{"note": "[bold]x[/]"}', p_key => 'k')""")
     drain(conn)
     [line] = cli("tail", "orders", "--no-follow").out.splitlines()
-    assert line.endswith('0/1  placed  k  {"note":"[bold]x[/]"}')
+    [(event_id,)] = conn.execute("select event_id from headrace.log").fetchall()
+    assert line.endswith(f'0/1  {event_id}  placed  k  {{"note":"[bold]x[/]"}}')
 
 
 def test_events_find_their_shard(server: Server) -> None:

@@ -6,19 +6,20 @@ from headrace.namespaces import Level
 
 # What every level may call and read.
 ANY = """
-clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wake_queue send_action send_actions copy_route event_within_limits
+clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wake_queue send_action send_actions is_paused copy_route event_within_limits
 time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
 """
 FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch",
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
-redrive discard seek seek_position resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
-action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node register_consumers heartbeat
+redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
+queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
 bury_lost_action bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions
+cancel_actions run_actions_now set_action_priority forget_nodes
 """,
     "admin": """
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
@@ -33,7 +34,7 @@ VIEWS: dict[str, str] = {
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
-rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure
+rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure pause
 """,
 }
 WRITABLE = "rule correlator schedule event_type action"

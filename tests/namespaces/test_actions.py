@@ -62,11 +62,51 @@ def test_queue_of_another_namespace_is_closed(owner_conn: Connection, sign_in: S
         f"select pgmq.drop_queue('{queue}')",
         f"select pgmq.purge_queue('{queue}')",
         "select headrace.queue_name('b')",
+        "select headrace.queued_actions(p_namespace => 'b')",
+        "select headrace.cancel_actions(p_action => 'NOTIFY', p_namespace => 'b')",
+        "select headrace.run_actions_now(p_action => 'NOTIFY', p_namespace => 'b')",
+        "select headrace.set_action_priority(1, p_action => 'NOTIFY', p_namespace => 'b')",
+        "select headrace.is_paused('NOTIFY', 'b')",
+        "select headrace.pause('action', 'NOTIFY', p_namespace => 'b')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             role.execute(call)
     if level != "publish":
         assert role.execute("select from headrace.action_result").fetchall() == []
+
+
+PAUSES = {
+    "consumer": "select headrace.pause('consumer', 'orders/mailer', p_namespace => 'a')",
+    "queue": "select headrace.pause('queue', p_namespace => 'a')",
+    "action": "select headrace.pause('action', 'NOTIFY', p_namespace => 'a')",
+    "rules": "select headrace.pause('consumer', 'orders/headrace.rules', p_namespace => 'a')",
+    "rule": "select headrace.pause('rule', 'r', p_namespace => 'a')",
+}
+
+
+@pytest.mark.parametrize(
+    ("level", "allowed"),
+    [
+        ("publish", set()),
+        ("consume", {"consumer"}),
+        ("work", {"consumer", "queue", "action"}),
+        ("admin", {"consumer", "queue", "action", "rules", "rule"}),
+    ],
+)
+def test_level_decides_what_a_role_may_pause(owner_conn: Connection, sign_in: SignIn, level: str, allowed: set[str]) -> None:
+    owner_conn.execute("select headrace.create_consumer('orders', 'mailer', p_namespace => 'a')")
+    owner_conn.execute(
+        "insert into headrace.rule (namespace, rule, topic, event_type, action) values ('a', 'r', 'orders', 'placed', 'NOTIFY')"
+    )
+    role = sign_in(a=level)
+    for kind, statement in PAUSES.items():
+        if kind in allowed:
+            assert role.execute(statement).fetchone() == (True,)
+        else:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                role.execute(statement)
+    if allowed:
+        assert role.execute("select count(*) from headrace.pause").fetchone() == (len(allowed),)
 
 
 def test_publisher_does_not_read_the_queue(owner_conn: Connection, sign_in: SignIn) -> None:

@@ -179,7 +179,7 @@ def test_securing_again_restores_what_somebody_granted(owner_conn: Connection, s
 
 
 UNCHECKED_CLAIM = """
-create or replace function headrace.resume(p_topic text, p_consumer text, p_namespace text default null,
+create or replace function headrace.resume(p_kind text, p_name text default '', p_namespace text default null,
     p_caller headrace_internal.caller default current_user) returns integer
 language sql security definer set search_path = pg_catalog, pg_temp as 'select 1'"""
 

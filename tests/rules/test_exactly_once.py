@@ -86,7 +86,7 @@ async def test_batch_rejected_by_the_queue_is_retried_and_loses_nothing(hundred:
     assert held is not None and held[0] == 49 and "full_up" in held[1]
 
     hundred.execute("alter table public.sent drop constraint full_up")
-    hundred.execute("select headrace.resume('cars', 'headrace.rules')")
+    hundred.execute("select headrace.resume('consumer', 'cars/headrace.rules')")
     await settle(reactor, hundred)
     assert_once_each(hundred)
 

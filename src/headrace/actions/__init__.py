@@ -27,7 +27,16 @@ from headrace.actions.handlers import (
     build_worker_pools,
     prepare_handlers,
 )
+from headrace.actions.pauses import Pause, PauseKind, list_pauses, pause, resume
 from headrace.actions.queue import LEASE_S, LeaseExtender, Queue
+from headrace.actions.queued import (
+    ActionState,
+    QueuedAction,
+    cancel_actions,
+    list_queued,
+    run_actions_now,
+    set_action_priority,
+)
 from headrace.actions.results import Attempt, QueueState, Result, list_attempts, list_results, queue_state
 from headrace.actions.worker import ActionWorker
 
@@ -37,6 +46,7 @@ __all__ = [
     "Action",
     "ActionHandler",
     "ActionHandlers",
+    "ActionState",
     "ActionWorker",
     "AfterCommit",
     "Attempt",
@@ -45,13 +55,17 @@ __all__ = [
     "DeadLetterGroup",
     "DeadLetterId",
     "LeaseExtender",
+    "Pause",
+    "PauseKind",
     "PendingAction",
     "Policy",
     "Queue",
     "QueueState",
+    "QueuedAction",
     "Result",
     "WorkerPool",
     "build_worker_pools",
+    "cancel_actions",
     "deliver_pending",
     "discard",
     "edit_dead_letter",
@@ -59,11 +73,17 @@ __all__ = [
     "group_dead_letters",
     "list_attempts",
     "list_dead_letters",
+    "list_pauses",
+    "list_queued",
     "list_results",
+    "pause",
     "prepare_handlers",
     "queue_state",
     "redrive",
+    "resume",
+    "run_actions_now",
     "send_action",
     "send_action_async",
     "send_pending",
+    "set_action_priority",
 ]

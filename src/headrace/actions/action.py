@@ -59,7 +59,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 _SEND_ACTION = """select headrace.send_action(
     %(action)s, %(payload)s::jsonb, p_key => %(key)s, p_priority => %(priority)s, p_delay => %(delay)s, p_namespace => %(namespace)s,
-    p_id => %(id)s, p_event_type => %(event_type)s, p_producer => %(producer)s)"""
+    p_id => %(id)s, p_event_type => %(event_type)s, p_producer => %(producer)s,
+    p_unique_key => %(unique_key)s, p_unique_for => %(unique_for)s)"""
 
 
 def send_action(
@@ -73,11 +74,26 @@ def send_action(
     id: UUID | None = None,
     event_type: str | None = None,
     producer: str | None = None,
+    unique_key: str | None = None,
+    unique_for: timedelta | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """Sends an action in the caller's transaction and returns its id. Higher priorities are delivered first."""
+    """Sends an action in the caller's transaction and returns its id. Higher priorities are delivered first.
+
+    While an action of this name with the same `unique_key` is in the queue, or was sent less than its `unique_for` ago, nothing is
+    sent, and the id of that action is returned. A concurrent sender of the same key waits until the first transaction ends."""
     parameters = _parameters(
-        action, payload, key, priority=priority, delay=delay, id=id, event_type=event_type, producer=producer, namespace=namespace
+        action,
+        payload,
+        key,
+        priority=priority,
+        delay=delay,
+        id=id,
+        event_type=event_type,
+        producer=producer,
+        unique_key=unique_key,
+        unique_for=unique_for,
+        namespace=namespace,
     )
     return UUID(str(fetch_value(conn, _SEND_ACTION, parameters)))
 
@@ -93,11 +109,23 @@ async def send_action_async(
     id: UUID | None = None,
     event_type: str | None = None,
     producer: str | None = None,
+    unique_key: str | None = None,
+    unique_for: timedelta | None = None,
     namespace: str | None = None,
 ) -> UUID:
     """Like `send_action`, on an async connection."""
     parameters = _parameters(
-        action, payload, key, priority=priority, delay=delay, id=id, event_type=event_type, producer=producer, namespace=namespace
+        action,
+        payload,
+        key,
+        priority=priority,
+        delay=delay,
+        id=id,
+        event_type=event_type,
+        producer=producer,
+        unique_key=unique_key,
+        unique_for=unique_for,
+        namespace=namespace,
     )
     with map_database_errors():
         [(action_id,)] = await (await conn.execute(_SEND_ACTION, parameters)).fetchall()

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 HOLD_S = 10
 
+_SEND_PENDING = "select s, headrace.is_paused(%s, %s) from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s"
+
 
 @dataclass(frozen=True)
 class PendingAction:
@@ -34,6 +36,8 @@ class PendingAction:
 
     claim: Claim
     namespace: str | None
+    paused: bool = False
+    """The action was paused when it was sent: only the queue may deliver it, after the pause."""
 
     @property
     def id(self) -> UUID:
@@ -65,11 +69,11 @@ async def send_pending(
     )
     # The payload's own text: through Python values a number could lose digits.
     text = msgspec.json.encode(msgspec.structs.replace(envelope, payload=msgspec.Raw(event.payload.encode()))).decode()
-    parameters = (namespace, text, hold_s)
+    parameters = (action, namespace, namespace, text, hold_s)
     with map_database_errors():
-        cursor = await conn.execute("select s from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s", parameters)
-        [(msg_id,)] = await cursor.fetchall()
-    return PendingAction(Claim(msg_id, 0, envelope, text), namespace)
+        cursor = await conn.execute(_SEND_PENDING, parameters)
+        [(msg_id, is_paused)] = await cursor.fetchall()
+    return PendingAction(Claim(msg_id, 0, envelope, text), namespace, is_paused)
 
 
 async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
@@ -79,7 +83,7 @@ async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handler
             "direct delivery needs a connection without an open transaction; commit the one that sent the action first"
         )
     group = handlers.get(pending.claim.action.action)
-    if group is None or group.source == ASYNCPG:
+    if group is None or group.source == ASYNCPG or pending.paused:
         return False
     started = time.perf_counter()
     connection = PsycopgConnection(conn)

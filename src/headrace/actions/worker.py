@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -97,6 +98,7 @@ class ActionWorker:
         self._rests = self._steps("rest")
         self.handled = 0
         """How many actions this worker has handled."""
+        self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
         self.failures = 0
 
     async def run(self) -> None:
@@ -289,6 +291,7 @@ class ActionWorker:
         await self._queue.ack(conn, claims, durations_s)
         await conn.commit()
         self.handled += len(claims)
+        self.handled_by_action.update(claim.action.action for claim in claims)
         await run_after_commit(conn)
 
     async def _roll_back(self, conn: HandlerConnection, claims: Sequence[Claim], error: Exception) -> None:

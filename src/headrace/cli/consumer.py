@@ -46,8 +46,9 @@ def list_(session: Session, topic: OptionalTopic = None) -> None:
 def _summary(cursors: Sequence[consume.ConsumerLag]) -> dict[str, object]:
     stopped = sum(cursor.state == "stopped" for cursor in cursors)
     retrying = sum(cursor.retry_at is not None and cursor.state == "running" for cursor in cursors)
-    states = [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
-    states += [IDLE] * (cursors[0].nodes == 0)
+    paused = cursors[0].state == "paused"
+    states = ["paused"] if paused else [f"{stopped} stopped"] * bool(stopped) + [f"{retrying} retrying"] * bool(retrying)
+    states += [IDLE] * (cursors[0].nodes == 0 and not paused)
     return {
         "topic": cursors[0].topic,
         "consumer": cursors[0].consumer,
@@ -128,7 +129,8 @@ def seek_(
 ) -> None:
     """Move the cursors of a consumer, after showing how many events that is.
 
-    Moving back handles events again; moving forward skips events. It waits until running handlers have finished.
+    Moving back handles events again; moving forward skips events. It waits until running handlers have finished. Only this
+    consumer is affected: `headrace replay` publishes past events again, as new events for everybody.
 
     Examples: headrace consumer seek orders billing 2026-01-31T12:00:00Z · headrace consumer seek orders billing latest --yes
     """
@@ -166,7 +168,7 @@ def _print_seek(session: Session, moves: list[tuple[Target, consume.Seek]], *, m
 
 @command(group, "resume")
 def resume_(session: Session, topic: TopicName, name: Name) -> None:
-    """Retry partitions that have stopped, or wait for a retry, at once."""
+    """Let a paused consumer go on, and retry partitions that have stopped, or wait for a retry, at once."""
     count = sum(session.on_every_shard(lambda conn: consume.resume_consumer(conn, topic, name, namespace=session.namespace)))
     session.done(f"{count} partitions of {name} resumed", {"topic": topic, "consumer": name, "resumed": count})
 

@@ -121,7 +121,7 @@ def edit(
 def redrive_(
     session: Session, letters: SomeLetters = None, action: OfAction = None, error: OfError = None, all_: All = False
 ) -> None:
-    """Send dead letters to their handlers again, and keep the originals.
+    """Send dead letters to their handlers again, and keep the originals. The opposite is `discard`.
 
     Choose them by LETTER, or actions by name or kind of error. An event is redriven with those that wait behind it, in order.
 
@@ -150,7 +150,8 @@ def discard_(
 ) -> None:
     """Give dead letters up: by LETTER, or actions by name, by kind of error, or all.
 
-    Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled.
+    Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled. To give up an
+    action that is still in the queue, use `headrace action cancel`.
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven
     """

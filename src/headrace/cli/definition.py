@@ -21,7 +21,8 @@ def state_facts(state: State) -> dict[str, object]:
 
 def _status(state: State) -> str:
     definition = state.rule if isinstance(state, RuleState) else state.correlator
-    return state.status if definition.active else f"{state.status}, not active"
+    status = f"{state.status}, paused" if state.paused else state.status
+    return status if definition.active else f"{status}, not active"
 
 
 STATE_COLUMNS: list[Column] = [

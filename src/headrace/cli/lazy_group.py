@@ -19,12 +19,12 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     "Get started": ("demo", "server", "migrate", "doctor"),
     "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type"),
     "Reactions": ("plan", "apply", "rule", "condition", "correlator", "ecl", "action", "dead-letter", "schedule"),
-    "Processes": ("node", "pipeline"),
+    "Processes": ("node", "pipeline", "pause", "resume"),
     "History": ("archive", "replay", "backtest"),
     "Administration": ("namespace", "prove"),
 }
 """The commands of `headrace`, by the panel of the help they are in."""
-MODULES: Mapping[str, str] = {"apply": "plan"}
+MODULES: Mapping[str, str] = {"apply": "plan", "resume": "pause"}
 """Modules that are not named like their command."""
 
 

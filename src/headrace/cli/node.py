@@ -7,24 +7,39 @@ import importlib
 import logging
 import signal
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
+import msgspec
 import structlog
-from typer import Argument, Option, Typer
+from rich.table import Table
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace.actions import LEASE_S, WORKERS
-from headrace.cli.output import Column
-from headrace.cli.session import Session, command
+from headrace.cli.output import Column, format_span, table
+from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
-from headrace.core import Invalid, NotFound
-from headrace.db import CONNECTIONS, CONNECTIONS_MIN, Target
+from headrace.core import Invalid, NotFound, UnknownNode
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, Connection, Target
 from headrace.namespaces import grant_node, revoke_node
-from headrace.node import NO_HANDLER_GRACE_S, Headrace, Identity, Node, WorkerSettings, list_nodes, require_migrated, run_loop
+from headrace.node import (
+    NO_HANDLER_GRACE_S,
+    Headrace,
+    Identity,
+    Node,
+    NodeState,
+    WorkerSettings,
+    forget_nodes,
+    list_nodes,
+    require_migrated,
+    run_loop,
+)
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 
+NodeName = Annotated[str, Argument(metavar="NODE", help="Name or id of the node.", show_default=False)]
 Role = Annotated[str, Argument(metavar="ROLE", help="Database role.", show_default=False)]
 
 logger = logging.getLogger("headrace.node")
@@ -35,14 +50,95 @@ def list_(
     session: Session,
     stopped: Annotated[bool, Option("--stopped", help="Include nodes that have stopped.")] = False,
 ) -> None:
-    """List nodes with the actions they handle.
+    """List nodes with what they handle, and how many events and actions per minute.
 
-    A node is alive, or lost when it has sent no heartbeat for 90 seconds.
+    A node is alive, or lost when it has sent no heartbeat for 90 seconds; the time is that of its last heartbeat. Lost nodes are forgotten after a day. `node show` tells
+    more of one node.
     """
     nodes = session.collect(lambda conn: list_nodes(conn, stopped=stopped, namespace=session.namespace))
-    handles = ("handles", lambda node: ", ".join(node.handlers) or None)
-    times: list[Column] = ["started_at", "heartbeat_at"]
-    session.show([("node", "name"), "state", "version", *times, handles, "description", ("id", "node_id")], nodes)
+    consumers: Column = ("consumers", lambda node: _names(f"{one['topic']}/{one['consumer']}" for one in _consumers(node)))
+    handles: Column = ("handles", lambda node: _names(node.handlers))
+    events: Column = ("events\nper min", lambda node: sum(one["events_per_min"] for one in _consumers(node)))
+    done: Column = ("actions\nper min", lambda node: sum(one["per_min"] for one in _actions(node)))
+    session.show([("node", "name"), ("state", _state), consumers, handles, events, done], nodes)
+
+
+def _names(names: Iterable[str]) -> str | None:
+    return "\n".join(names) or None
+
+
+def _consumers(node: NodeState) -> list[Any]:
+    consumers = node.report.get("consumers")
+    return list(consumers) if isinstance(consumers, list) else []
+
+
+def _actions(node: NodeState) -> list[Any]:
+    actions = node.report.get("actions")
+    return list(actions) if isinstance(actions, list) else []
+
+
+def _state(node: NodeState) -> str:
+    """The state, and how long ago the last heartbeat was."""
+    return f"{node.state}\n{format_span((datetime.now(UTC) - node.heartbeat_at).total_seconds())} ago"
+
+
+@command(group, "show")
+def show(session: Session, node: NodeName) -> None:
+    """Show one node: the consumers it runs with the partitions it handled, and its rates, as of its last heartbeat.
+
+    A partition is held only while a batch is handled, so several nodes may have handled the same one in turn.
+    """
+    nodes = [
+        (target, state)
+        for target, state in session.collect(lambda conn: list_nodes(conn, stopped=True, namespace=session.namespace))
+        if node in (state.name, str(state.node_id))
+    ]
+    if not nodes:
+        raise UnknownNode(f"there is no node {node!r}; see: headrace node list --stopped")
+    tables = [part for target, state in nodes for part in _node_tables(target, state)]
+    session.print([{"shard": target.name} | msgspec.to_builtins(state) for target, state in nodes], *tables)
+
+
+def _node_tables(target: Target, node: NodeState) -> Iterator[Table]:
+    fields = ("state", "description", "version", "started_at", "heartbeat_at", "stopped_at", "sequencer", "metadata", "node_id")
+    yield facts_table(f"node {node.name}", target, {field: getattr(node, field) for field in fields})
+    if consumers := _consumers(node):
+        partitions: Column = ("partitions", lambda one: _partitions(one["partitions"]))
+        yield table([("runs consumer", "consumer"), "topic", partitions, ("events/min", "events_per_min")], consumers)
+    rates = dict.fromkeys(node.handlers, 0.0) | {one["action"]: one["per_min"] for one in _actions(node)}
+    if rates:
+        yield table([("handles action", ""), ("per min", "")], sorted(rates.items()))
+
+
+def _partitions(partitions: list[int]) -> str | None:
+    return "all" if partitions == [-1] else ", ".join(map(str, partitions)) or None
+
+
+@command(group, "forget")
+def forget(
+    session: Session,
+    node: Annotated[str | None, Argument(metavar="NODE", help="Name or id of the node.", show_default=False)] = None,
+    lost: Annotated[bool, Option("--lost", help="All lost nodes.")] = False,
+) -> None:
+    """Forget a node that is lost or has stopped, or all lost ones. Without it, they are forgotten after a day.
+
+    A forgotten node that comes back registers again.
+
+    Examples: headrace node forget web-3 · headrace node forget --lost
+    """
+    if (node is None) != lost:
+        raise BadParameter("name a node, or choose --lost", param_hint="NODE")
+    count = sum(_forget(session, conn, node) for _, conn in session.shards())
+    if node is not None and not count:
+        raise UnknownNode(f"there is no node {node!r}; see: headrace node list --stopped")
+    session.done(f"{count} nodes forgotten", {"forgotten": count})
+
+
+def _forget(session: Session, conn: Connection, node: str | None) -> int:
+    try:
+        return forget_nodes(conn, node, namespace=session.namespace)
+    except UnknownNode:
+        return 0  # It may be registered on another shard only.
 
 
 @command(group, "run", common=("dsn", "json"))

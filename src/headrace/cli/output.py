@@ -74,13 +74,15 @@ def to_json(value: object) -> str:
 
 
 def table(columns: Sequence[Column], values: Iterable[object], *, title: str | None = None) -> Table:
-    """A table with a row for each value: an object, a mapping, or the cells themselves. Numbers are aligned to the right."""
+    """A table with a row for each value: an object, a mapping, or the cells themselves. Numbers are aligned to the right.
+
+    An id is never broken: people copy it."""
     rows = [cells(columns, value) for value in values]
     result = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
         heading = re.sub(r"_(s|ms|events)$", r" (\1)", column).replace("_", " ") if isinstance(column, str) else column[0]
-        result.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        result.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=heading == "id")
     for row in rows:
         # As Text, not as markup: a payload may contain square brackets.
         result.add_row(*(value if isinstance(value, Text) else Text(safe_lines(format_value(value))) for value in row))
@@ -102,6 +104,15 @@ def format_value(value: object) -> str:
         if isinstance(value, kind):
             return to_text(value)
     return str(value)
+
+
+def format_span(seconds: float) -> str:
+    """A span of time in its largest unit, for narrow columns."""
+    left = max(seconds, 0)
+    for unit, size, most in (("s", 1, 100), ("min", 60, 6_000), ("h", 3600, 172_800)):
+        if left < most:
+            return f"{left / size:.0f} {unit}"
+    return f"{left / 86_400:.0f} d"
 
 
 _FORMATS: tuple[tuple[type, Callable[..., str]], ...] = (

@@ -36,7 +36,8 @@ def replay_(
     """Publish past events again, in order, from the archive and the log.
 
     They keep type, key, payload and time, get new ids, and carry the header `headrace-replay` with topic and position of the
-    original. Rules, correlators and consumers of the topic handle them like any other event.
+    original. Rules, correlators and consumers of the topic handle them like any other event. To let one consumer handle past
+    events again, without new events: `headrace consumer seek`.
 
     Example: headrace replay orders --into orders.test --from 2026-01-01 --to 2026-02-01 --dry-run
     """

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
+from psycopg.types.json import set_json_loads
 from typer import Option, Typer
 
 from headrace.cli.options import TopicName, Types
@@ -19,6 +20,7 @@ from headrace.cli.terminal import safe_json, safe_line
 from headrace.consume import seek_position
 from headrace.core import LoggedEvent, to_cloudevent
 from headrace.db import Connection, Target, connect
+from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
 from headrace.log import follow_log, get_topic, read_log
 
 group = Typer()
@@ -39,10 +41,15 @@ class Reading:
     follow: bool
     types: tuple[str, ...]
     key: str | None
+    condition: Evaluate | None
     namespace: str | None
 
     def passes(self, event: LoggedEvent) -> bool:
-        return (not self.types or event.type in self.types) and (self.key is None or event.key == self.key)
+        return (
+            (not self.types or event.type in self.types)
+            and (self.key is None or event.key == self.key)
+            and (self.condition is None or self.condition(cast("Subject", event)) is True)
+        )
 
 
 @command(group, "tail")
@@ -56,15 +63,20 @@ def tail_(
     count: Annotated[int | None, Option("-n", min=1, help="With --from: stop after this many; else: how many newest.")] = None,
     types: Types = None,
     key: Annotated[str | None, Option(help="Only events with this key.")] = None,
+    where: Annotated[
+        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
+    ] = None,
     cloudevent: Annotated[bool, Option("--cloudevent", help="Print CloudEvents 1.0, one per line.")] = False,
 ) -> None:
-    """Show the events of a topic, and follow it.
+    """Show the events of a topic with their ids, and follow it.
 
-    With --json it prints one event per line.
+    A line is: time, partition/position, event id, type, key, payload. With --json it prints one event per line.
 
-    Examples: headrace tail orders · headrace tail orders --from 2026-01-31 --no-follow --type order.placed --json
+    Examples: headrace tail orders · headrace tail orders --where "(object -> 'total')::int > 100" ·
+    headrace tail orders --from 2026-01-31 --no-follow --type order.placed --json
     """
-    reading = Reading(topic, start, count or NEWEST, follow, tuple(types or ()), key, session.namespace)
+    condition = to_python(parse(where)) if where is not None else None
+    reading = Reading(topic, start, count or NEWEST, follow, tuple(types or ()), key, condition, session.namespace)
     targets = session.targets
     one_by_one = ((target, event) for target in targets for event in _read_shard(target, reading))
     events = _follow_all(targets, reading) if follow and len(targets) > 1 else one_by_one
@@ -97,6 +109,9 @@ def _follow_all(targets: list[Target], reading: Reading) -> Iterator[tuple[Targe
 
 def _read_shard(target: Target, reading: Reading) -> Iterator[LoggedEvent]:
     with connect(target) as conn:
+        if reading.condition:
+            # A condition compares exact numbers.
+            set_json_loads(lambda data: decode_json(data if isinstance(data, str) else data.decode()), conn)
         if reading.start is None:
             after = get_topic(conn, reading.topic, namespace=reading.namespace).last_position
             yield from _newest(conn, reading, after)
@@ -130,5 +145,5 @@ def _print(session: Session, target: Target, event: LoggedEvent, *, cloudevent: 
         shard = f"{target.name} " if len(session.targets) > 1 else ""
         time = event.emitted_at.isoformat(sep=" ", timespec="milliseconds")
         place = f"{shard}{event.partition}/{event.position}"
-        line = f"{time}  {place:>12}  {event.type}  {event.key or '–'}  {to_json(event.payload)}"
+        line = f"{time}  {place:>12}  {event.id}  {event.type}  {event.key or '–'}  {to_json(event.payload)}"
         console().print(safe_line(line), markup=False, soft_wrap=True)

@@ -122,8 +122,8 @@ class ConsumerLag:
     consumer: str
     partition: int
     position: int
-    state: Literal["running", "idle", "stopped"]
-    """`idle`: no live node runs it. `stopped`: its failure policy stopped it."""
+    state: Literal["running", "idle", "paused", "stopped"]
+    """`idle`: no live node runs it. `paused`: by an operator. `stopped`: its failure policy stopped it."""
     attempts: int
     retry_at: datetime | None
     error: str | None
@@ -176,8 +176,8 @@ def consumer_lag(
 
 
 def resume_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> int:
-    """Lets stopped and retrying partitions try again at once; returns how many there were."""
-    return int(fetch_value(conn, "select headrace.resume(%s, %s, %s)", (topic, consumer, namespace)))
+    """Lets paused, stopped and retrying partitions go on at once; returns how many there were."""
+    return int(fetch_value(conn, "select headrace.resume('consumer', %s, %s)", (f"{topic}/{consumer}", namespace)))
 
 
 def seek_consumer(

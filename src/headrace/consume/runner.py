@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -95,6 +96,8 @@ class ConsumerRunner:
         self._holds_keys = consumer.failure.then == "dead_letter" and consumer.failure.key_order == "hold"
         self.handled = 0
         """How many events this runner has handled."""
+        self.handled_by_partition: Counter[int] = Counter()
+        """How many events of each partition; -1 for the cursor over the whole topic."""
         self.failures = 0
         self._redrive_checked_at = 0.0
         self._redrives = self._steps("dead letters")
@@ -109,6 +112,10 @@ class ConsumerRunner:
     def _steps(self, kind: str) -> LoopSteps:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
         return LoopSteps(f"{self.name}: {kind}", self._stop, pool=self._pool, unit=unit)
+
+    @property
+    def consumer(self) -> Consumer:
+        return self._consumer
 
     @property
     def name(self) -> str:
@@ -205,7 +212,9 @@ class ConsumerRunner:
                     await conn.rollback()
                 else:
                     await run_after_commit(conn)
-        self.handled += sum(event.position <= moved_to for event in events) if failure else len(events)
+        handled = sum(event.position <= moved_to for event in events) if failure else len(events)
+        self.handled += handled
+        self.handled_by_partition[claim.partition] += handled
         if failure:
             await self._fail(failure)
         return claim.events

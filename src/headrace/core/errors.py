@@ -59,11 +59,13 @@ __all__ = [
     "TopicExists",
     "TopicInUse",
     "TransactionPooler",
+    "UnknownAction",
     "UnknownConsumer",
     "UnknownCorrelator",
     "UnknownDeadLetter",
     "UnknownEvent",
     "UnknownNamespace",
+    "UnknownNode",
     "UnknownRole",
     "UnknownRule",
     "UnknownSchedule",
@@ -101,6 +103,14 @@ class UnknownConsumer(NotFound, sqlstate="HR102"):
 
 class UnknownDeadLetter(NotFound, sqlstate="HR103"):
     """The namespace has no dead letter with this number. List the dead letters; it may have been redriven or deleted."""
+
+
+class UnknownAction(NotFound, sqlstate="HR104"):
+    """No action with this id is in the namespace's queue or among its results. Check the id; results are kept for 30 days."""
+
+
+class UnknownNode(NotFound, sqlstate="HR105"):
+    """The namespace has no node with this name or id. List the nodes; it may have been forgotten."""
 
 
 class UnknownRule(NotFound, sqlstate="HR120"):

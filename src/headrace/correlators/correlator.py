@@ -66,6 +66,7 @@ class CorrelatorState:
     restarted: int | None
     written_at: datetime
     written_by: str
+    paused: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from headrace.node.action_workers import NO_HANDLER_GRACE_S, WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
-from headrace.node.registry import Identity, NodeState, Registry, list_nodes
+from headrace.node.registry import Identity, NodeState, Registry, forget_nodes, list_nodes
 from headrace.node.running import Health, RunningNode, require_migrated
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Registry",
     "RunningNode",
     "WorkerSettings",
+    "forget_nodes",
     "list_nodes",
     "new_loop",
     "require_migrated",

@@ -35,6 +35,7 @@ from headrace.db import (
 )
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
+from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.loops import supervise
@@ -197,7 +198,6 @@ class DatabaseLoops:
         most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
         of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
         of_actions = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S)
-        self._registry = Registry(app, identity, self._loop_pool, sequencer=sequencer, connections=budget.total)
         subscribe = self._listener.subscribe
         self.sequencer = Sequencer(self._loop_pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
@@ -219,6 +219,10 @@ class DatabaseLoops:
             node_id=identity.node_id,
             settings=work,
             sources=sessions.action_sources,
+        )
+        activity = Activity(self.consumers, self.actions.workers)
+        self._registry = Registry(
+            app, identity, self._loop_pool, sequencer=sequencer, connections=budget.total, report=activity.report
         )
 
     def wake(self) -> None:

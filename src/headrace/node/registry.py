@@ -1,6 +1,6 @@
 """Registry: a node registers with a database what it handles, and sends heartbeats; and the list of nodes.
 
-Owns: the node's row. Promises: a heartbeat every 30 s; after an outage, or if its row was deleted meanwhile, the node registers
+Owns: the node's row. Promises: a heartbeat every 30 s with a report of what the node did; after an outage, or if its row was deleted meanwhile, the node registers
 again; the rules for the event types it handles directly exist, also for topics created later."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -18,12 +18,13 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from headrace.core import JSON, encode
-from headrace.db import AsyncConnection, Connection, LoopSteps, Pool, fetch_rows, fetch_value_async, query
+from headrace.db import AsyncConnection, Connection, LoopSteps, Pool, fetch_rows, fetch_value, fetch_value_async, query
 from headrace.node.app import Headrace
 
 HEARTBEAT_S = 30.0
 
 _HANDLE = "select headrace.handle_event_type(%s, %s, %s, %s)"
+_HEARTBEAT = "select headrace.heartbeat(%s, %s::jsonb)"
 _REGISTER = "select headrace.register_node(%s, %s, %s, %s::text[], %s, %s::jsonb, %s)"
 
 
@@ -41,13 +42,21 @@ class Registry:
     """A node's row in one database."""
 
     def __init__(
-        self, app: Headrace, identity: Identity, pool: Pool, *, sequencer: bool = False, connections: int | None = None
+        self,
+        app: Headrace,
+        identity: Identity,
+        pool: Pool,
+        *,
+        sequencer: bool = False,
+        connections: int | None = None,
+        report: Callable[[], Mapping[str, JSON]] = dict,
     ) -> None:
         self._app = app
         self._identity = identity
         self._runs_sequencer = sequencer
         self._metadata = {**identity.metadata, **({"connections": connections} if connections else {})}
         self._pool = pool
+        self._report = report
         self._steps = LoopSteps("heartbeat", pool=pool)
 
     async def register(self) -> None:
@@ -61,12 +70,14 @@ class Registry:
             await conn.execute("select headrace.register_consumers(%s, %s::text[])", (identity.node_id, consumers))
             if self._runs_sequencer:
                 await conn.execute("select headrace_internal.mark_sequencer(%s)", (identity.node_id,))
+            await conn.execute(_HEARTBEAT, (identity.node_id, encode(self._report())))
             await self._create_rules(conn)
 
     async def heartbeat(self) -> None:
         """Sends a heartbeat; a node that the database does not know registers again."""
         async with self._pool.connection() as conn:
-            row = await (await conn.execute("select headrace.heartbeat(%s)", (self._identity.node_id,))).fetchone()
+            parameters = (self._identity.node_id, encode(self._report()))
+            row = await (await conn.execute(_HEARTBEAT, parameters)).fetchone()
             if row == (True,):
                 await self._create_rules(conn)
                 return
@@ -103,8 +114,18 @@ class NodeState:
     started_at: datetime
     heartbeat_at: datetime
     stopped_at: datetime | None
+    sequencer: bool = False
+    """It also runs the sequencer, rules, correlators and schedules."""
+    report: Mapping[str, JSON] = field(default_factory=dict)
+    """What it did between its last two heartbeats: consumers with the partitions they handled, and rates per minute."""
 
 
 def list_nodes(conn: Connection, *, stopped: bool = False, namespace: str | None = None) -> list[NodeState]:
     """The nodes of a namespace, alive ones first; with `stopped` also those that have stopped."""
     return fetch_rows(conn, NodeState, query("node/nodes"), {"all": stopped, "namespace": namespace})
+
+
+def forget_nodes(conn: Connection, node: str | None = None, *, namespace: str | None = None) -> int:
+    """Deletes the row of a node that is lost or has stopped, by its name or id, or of all lost nodes; returns how many. Raises Conflict
+    for a node that is alive."""
+    return int(fetch_value(conn, "select headrace.forget_nodes(%s, %s)", (node, namespace)))

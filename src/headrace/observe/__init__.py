@@ -1,8 +1,9 @@
-"""Observe: the history of an event, and checks of a database.
+"""Observe: the history of an event or action, and checks of a database.
 
-Owns: event histories and the checks of the doctor. Promises: it only reads; a check that cannot be made is itself a finding,
+Owns: event histories, action overviews and the checks of the doctor. Promises: it only reads; a check that cannot be made is itself a finding,
 never a crash."""
 
+from headrace.observe.action_overview import ActionOverview, action_overview
 from headrace.observe.doctor import Check, Level
 from headrace.observe.doctor.examination import compare_shards, examine
 from headrace.observe.event_history import (
@@ -17,6 +18,7 @@ from headrace.observe.event_history import (
 
 __all__ = [
     "ActionHistory",
+    "ActionOverview",
     "Check",
     "ConsumerProgress",
     "CorrelatorOutput",
@@ -24,6 +26,7 @@ __all__ = [
     "Firing",
     "Level",
     "RuleEvaluation",
+    "action_overview",
     "compare_shards",
     "event_history",
     "examine",

@@ -73,14 +73,14 @@ class ActionHistory:
     """Its newest dead letter was redriven, and the action has no result since."""
 
     @property
-    def state(self) -> Literal["waiting", "retrying", "done", "dead", "redriven", "discarded"]:
+    def state(self) -> Literal["waiting", "retrying", "done", "dead", "cancelled", "redriven", "discarded"]:
         """`discarded`: its dead letter was deleted."""
         if self.redriven:
             return "redriven"
         if not self.results:
             return "retrying" if self.attempts else "waiting"
-        if self.results[-1].outcome == "done":
-            return "done"
+        if self.results[-1].outcome != "dead":
+            return self.results[-1].outcome
         return "discarded" if self.dead_letter_id is None else "dead"
 
 

@@ -46,6 +46,7 @@ class RuleState:
     since_position: int | None
     written_at: datetime
     written_by: str
+    paused: bool = False
 
 
 @dataclass(frozen=True)

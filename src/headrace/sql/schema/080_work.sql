@@ -25,12 +25,16 @@ create table headrace_internal.node (
     sequencer    boolean     not null default false,
     -- The consumers it runs, as topic/consumer.
     consumers    text[]      not null default '{}',
+    -- What it did since the heartbeat before: which partitions of which consumers, how many events and actions per minute.
+    report       jsonb       not null default '{}',
     constraint node_pkey primary key (node_id),
     constraint node_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
-    constraint node_metadata_object check (jsonb_typeof(metadata) = 'object')
+    constraint node_metadata_object check (jsonb_typeof(metadata) = 'object'),
+    constraint node_report_object check (jsonb_typeof(report) = 'object')
 ) with (fillfactor = 50);
 
--- Results of actions: 'done', 'dead' (there is a dead letter), or 'discarded' (its handler gave it up). An action that was redriven has one row per result.
+-- Results of actions: 'done', 'dead' (there is a dead letter), 'discarded' (its handler gave it up) or 'cancelled' (by an operator).
+-- An action that was redriven has one row per result.
 -- Written in the transaction that deletes the action from the queue; deleted by age.
 create table headrace_internal.action_result (
     ended_at   timestamptz not null,
@@ -41,7 +45,10 @@ create table headrace_internal.action_result (
     namespace  text        not null,
     action     text        not null,
     outcome    text        not null,
-    constraint action_result_outcome_known check (outcome in ('done', 'dead', 'discarded'))
+    -- The event that caused it, if one did: leads to its firing, since the action itself is gone. As text: a cause may hold anything,
+    -- and checking it here would cost every ack 6 µs of CPU, a fifth of it (measured). The view shows a uuid.
+    event_id   text,
+    constraint action_result_outcome_known check (outcome in ('done', 'dead', 'discarded', 'cancelled'))
 );
 create index action_result_action on headrace_internal.action_result (action_id);
 
@@ -61,10 +68,28 @@ create table headrace_internal.attempt (
     traceback  text,
     follows    text        not null,
     retry_at   timestamptz,
+    -- How many attempts the handler's policy allows.
+    attempts_max integer,
     constraint attempt_follows_known check (follows in ('retry', 'dead', 'discarded'))
 );
 create index attempt_action on headrace_internal.attempt (action_id);
 create index attempt_age on headrace_internal.attempt (failed_at);
+
+-- The newest action sent with each unique key. A second one is not sent while the first is in the queue, or before unique_until.
+-- Rows of actions that are gone are deleted by headrace_internal.trim_unique_actions.
+create table headrace_internal.unique_action (
+    namespace    text        not null,
+    action       text        not null,
+    unique_key   text        not null,
+    action_id    uuid        not null,
+    -- Its message in the queue.
+    msg_id       bigint,
+    unique_until timestamptz not null,
+    constraint unique_action_pkey primary key (namespace, action, unique_key),
+    constraint unique_action_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
+    constraint unique_action_key_1_to_500 check (char_length(unique_key) between 1 and 500)
+) with (fillfactor = 50);
+create index unique_action_until on headrace_internal.unique_action (unique_until);
 
 create trigger namespace_queues after insert or delete on headrace_internal.namespace
 for each row execute function headrace_internal.follow_namespace();

@@ -2,7 +2,8 @@
 -- live nodes run it. Rules and correlators run on any node with a sequencer; on Spark, where nodes is null.
 -- Indexes: log_partition, log_position.
 create or replace view headrace.consumer_lag with (security_barrier) as
-select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.attempts, u.retry_at, u.error, u.traceback,
+select t.namespace, t.topic, c.consumer, u.partition, u.position,
+    case when p.consumer_id is null then u.state else 'paused' end as state, u.attempts, u.retry_at, u.error, u.traceback,
     behind.events as lag_events,
     coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s,
     case when c.consumer not like 'headrace.%' or t.engine = 'database' then (
@@ -13,6 +14,7 @@ select t.namespace, t.topic, c.consumer, u.partition, u.position, u.state, u.att
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id
 join headrace_internal.cursor u on u.consumer_id = c.consumer_id
+left join headrace_internal.pause p on p.consumer_id = c.consumer_id
 cross join lateral (
     select count(*) as events, min(l.appended_at) as oldest_at
     from headrace_internal.log l

@@ -4,7 +4,8 @@ select c.correlator_id, c.namespace, c.correlator, c.topic, c.key, c.pattern, c.
     c.allow_feedback, c.source, v.version_id, v.version, v.status, v.error, v.since_position, v.since_at, v.written_at, v.written_by,
     v.carried, v.restarted, t.simple,
     nullif(concat_ws('; ', v.warning, case when n.unknown_names <> 'allow' then u.names end), '')
-        as warning
+        as warning,
+    exists (select from headrace_internal.pause p where p.namespace = c.namespace and p.kind = 'correlator' and p.name = c.correlator) as paused
 from headrace_internal.correlator c
 join headrace_internal.namespace n on n.namespace = c.namespace
 join headrace_internal.correlator_version v on v.correlator_id = c.correlator_id and v.version = c.version

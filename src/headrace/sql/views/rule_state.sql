@@ -8,7 +8,8 @@ select r.rule_id, r.namespace, r.rule, r.topic, r.event_type, r.condition, r.act
         then format('event type "%s" is not registered', r.event_type) end,
         case when n.unknown_names <> 'allow' and not exists (
             select from headrace_internal.action a where a.namespace = r.namespace and a.action = r.action)
-        then format('action "%s" is not registered', r.action) end), '') as warning
+        then format('action "%s" is not registered', r.action) end), '') as warning,
+    exists (select from headrace_internal.pause p where p.rule_id = r.rule_id) as paused
 from headrace_internal.rule r
 join headrace_internal.namespace n on n.namespace = r.namespace
 join headrace_internal.rule_version v on v.rule_id = r.rule_id and v.version = r.version

@@ -23,8 +23,10 @@ begin
             using unnest($1, $2, $3) h (msg_id, attempt, duration_s)
             where q.msg_id = h.msg_id and q.read_ct = h.attempt
             returning q.message, h.attempt, h.duration_s)
-        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome)
-        select headrace.clock(), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done'
+        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome,
+            event_id)
+        select headrace.clock(), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done',
+            left(g.message -> 'cause' ->> 'event_id', 36)
         from gone g
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
     using p_msg_ids, p_attempts, p_durations_s, p_node_id, v_namespace;

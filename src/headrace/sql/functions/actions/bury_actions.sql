@@ -28,9 +28,10 @@ begin
         return 0;
     end if;
     perform pgmq.send_batch(headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)), v_letters, null::jsonb[], headrace.clock());
-    insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome)
+    insert into headrace_internal.action_result (ended_at, action_id, node_id, attempts, namespace, action, outcome, event_id)
     select headrace.clock(), headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id'), p_node_id, (l.letter ->> 'attempts')::integer,
-        v_namespace, l.letter -> 'action' ->> 'action', 'dead'
+        v_namespace, l.letter -> 'action' ->> 'action', 'dead',
+        left(l.letter -> 'action' -> 'cause' ->> 'event_id', 36)
     from unnest(v_letters) l (letter)
     where headrace_internal.uuid_or_null(l.letter -> 'action' ->> 'id') is not null and l.letter -> 'action' ->> 'action' is not null;
     return cardinality(v_letters);

@@ -1,5 +1,5 @@
 -- Buries actions that have been due for p_grace_s and that no node handles which was alive within 90 seconds (a node that has just
--- stopped counts: it may be restarting). Returns how many. Checks the 10000 oldest.
+-- stopped counts: it may be restarting). Paused actions are held instead. Returns how many. Checks the 10000 oldest.
 -- Locks: the rows, skip locked. Index: q_<queue>_pkey.
 create or replace function headrace.bury_unhandled(
     p_grace_s double precision default 300, p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -14,9 +14,16 @@ declare
     v_row       record;
     v_buried    integer := 0;
 begin
+    if exists (select from headrace_internal.pause p where p.namespace = v_namespace and p.kind = 'queue') then
+        return 0;
+    end if;
+    perform headrace_internal.hold_paused_actions(v_namespace);
     select coalesce(array_agg(distinct h.action), '{}') into v_known
-    from headrace_internal.node n cross join unnest(n.handlers) h (action)
-    where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds';
+    from (
+        select h.action from headrace_internal.node n cross join unnest(n.handlers) h (action)
+        where n.namespace = v_namespace and n.heartbeat_at > headrace.clock() - interval '90 seconds'
+        union all
+        select p.name from headrace_internal.pause p where p.namespace = v_namespace and p.kind = 'action') h;
     for v_row in execute format($sql$
         select d.action, array_agg(d.msg_id) as msg_ids
         from (

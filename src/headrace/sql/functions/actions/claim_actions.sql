@@ -1,4 +1,4 @@
--- Claims due actions of the given names that were never claimed before: high priorities first, then ordinary ones, then low ones.
+-- Claims due actions of the given names that are not paused and were never claimed before: high priorities first, then ordinary ones, then low ones.
 -- The branches are lazy: later ones are not read while the first ones give enough rows.
 -- Ordinary actions come in two parts. First those after a message id, by age, so that a busy worker does not walk again over what
 -- it has just claimed. Then those up to it, by due time, so that actions with a later due time are never read.
@@ -25,6 +25,10 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
+    p_actions := headrace_internal.unpaused_actions(v_namespace, p_actions);
+    if p_actions = '{}' then
+        return;
+    end if;
     return query execute format($sql$
         with claimed as (
             update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = headrace.clock() + make_interval(secs => $3)

@@ -24,6 +24,9 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
+    if headrace_internal.unpaused_actions(v_namespace, array[p_action]) = '{}' then
+        return;
+    end if;
     perform headrace_internal.take_lock(format('actions %s %s', v_namespace, p_action));
     return query execute format($sql$
         with due as materialized (

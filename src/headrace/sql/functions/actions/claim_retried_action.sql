@@ -20,6 +20,10 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
 begin
+    p_actions := headrace_internal.unpaused_actions(v_namespace, p_actions);
+    if p_actions = '{}' then
+        return;
+    end if;
     return query execute format($sql$
         update pgmq.%1$I c set read_ct = least(c.read_ct, 2147483646) + 1, vt = headrace.clock() + make_interval(secs => $3)
         where c.ctid = any (array(

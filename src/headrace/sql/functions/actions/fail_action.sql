@@ -39,17 +39,18 @@ begin
     if v_message is null then
         return null;
     end if;
-    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at)
+    insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at,
+        attempts_max)
     values ((v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
-        left(p_error, 2000), left(p_traceback, 20000), v_follows, v_retry_at);
+        left(p_error, 2000), left(p_traceback, 20000), v_follows, v_retry_at, p_attempts_max);
     if v_follows = 'dead' then
         perform headrace.bury_actions(array[p_msg_id], case p_verdict when 'bury' then 'buried' else 'failed' end, p_error, p_traceback,
             p_node_id, v_namespace);
     elsif v_follows = 'discarded' then
-        execute format('delete from pgmq.%I q where q.msg_id = $1', 'q_' || headrace.queue_name(v_namespace)) using p_msg_id;
-        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome)
+        execute format('delete from pgmq.%I q where q.msg_id = $1', 'q_' || headrace_internal.queue_of(v_namespace)) using p_msg_id;
+        insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome, event_id)
         values (headrace.clock(), (v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',
-            'discarded');
+            'discarded', left(v_message -> 'cause' ->> 'event_id', 36));
     end if;
     return v_follows;
 end

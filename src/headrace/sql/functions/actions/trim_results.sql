@@ -1,5 +1,5 @@
 -- Deletes results and failed attempts older than p_keep, oldest first, in pieces of p_piece rows. Stops after the first piece that
--- ends later than p_most; the next call continues. Returns the number of rows.
+-- ends later than p_most; the next call continues. Also deletes unique keys that nothing holds. Returns the number of rows.
 -- Locks: the rows, skip locked: another node deletes them. Indexes: action_result_age, attempt_age, whatever the statistics say.
 create or replace function headrace_internal.trim_results(
     p_keep  interval default '30 days',
@@ -30,6 +30,6 @@ begin
         v_trimmed := v_trimmed + v_results + v_piece;
         exit when greatest(v_results, v_piece) < p_piece or clock_timestamp() > v_end;
     end loop;
-    return v_trimmed;
+    return v_trimmed + headrace_internal.trim_unique_actions();
 end
 $$;

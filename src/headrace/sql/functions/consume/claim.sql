@@ -1,5 +1,5 @@
 -- Claims partitions of a consumer that have events due and returns which events: those after "position" up to "upto".
--- No row: nothing is due. At most p_partitions and p_max events in total, the partitions longest unmoved first; fewer than p_min
+-- No row: nothing is due, or the consumer is paused. At most p_partitions and p_max events in total, the partitions longest unmoved first; fewer than p_min
 -- events of a partition only when the oldest has waited p_wait_s seconds.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing.
 -- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
@@ -31,6 +31,9 @@ declare
     v_claimed  integer := 0;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    if exists (select from headrace_internal.pause p where p.consumer_id = p_consumer_id) then
+        return;
+    end if;
     select c.topic_id into v_topic_id from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     v_bound := headrace_internal.consumer_bound(p_consumer_id, v_topic_id);
     -- One partition after the other: under load the first one has events.

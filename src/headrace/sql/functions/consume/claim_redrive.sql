@@ -16,6 +16,7 @@ begin
     from headrace_internal.dead_letter d
     join headrace_internal.cursor c on c.consumer_id = d.consumer_id and c.partition = d.partition
     where d.consumer_id = p_consumer_id and d.state = 'redrive' and d.position <= c.position
+        and not exists (select from headrace_internal.pause p where p.consumer_id = p_consumer_id)
         and not exists (select from headrace_internal.dead_letter e
             where e.consumer_id = d.consumer_id and e.key = d.key and e.position < d.position
                 and e.state in ('dead', 'behind', 'redrive'))

@@ -18,6 +18,7 @@ begin
     join headrace_internal.cursor u on u.consumer_id = t.consumer_id and u.partition = -1
     where t.correlator_id = p_correlator_id
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
+        and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
     for no key update of u skip locked;
     -- Checked while the cursor is locked: moving a topic to another engine and compiling lock it as well.
     if not found or (select t.engine from headrace_internal.topic t where t.topic_id = claim_correlator.topic_id) <> 'database' then

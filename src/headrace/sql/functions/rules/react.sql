@@ -1,6 +1,6 @@
 -- Evaluates the rules of a topic on its next events: one batch, one transaction with firings, actions and cursor.
--- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the topic runs
--- on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
+-- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the rules of
+-- the topic are paused, when it runs on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
 -- rule is active.
 -- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also match_events.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
@@ -22,6 +22,7 @@ begin
     join headrace_internal.cursor u on u.consumer_id = c.consumer_id and u.partition = -1
     where c.topic_id = p_topic_id and c.consumer = 'headrace.rules'
         and u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock())
+        and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
     for no key update of u skip locked;
     -- Checked while the cursor is locked: moving a topic to another engine locks it as well.
     if not found or (select t.engine from headrace_internal.topic t where t.topic_id = p_topic_id) <> 'database' then

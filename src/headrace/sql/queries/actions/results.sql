@@ -1,5 +1,6 @@
 -- The results of some actions, oldest first. Index: action_result_action.
-select r.action_id, r.action, r.outcome, r.attempts, r.duration_s, r.node_id, r.ended_at
+select r.action_id, r.action, r.outcome, r.attempts, r.duration_s, r.node_id, r.ended_at, r.event_id
 from headrace.action_result r
 where r.action_id = any (%(action_ids)s::uuid[])
+    and (%(namespace)s::text is null or r.namespace = %(namespace)s)
 order by r.ended_at;

@@ -5,7 +5,7 @@ select
     orders.head - ledger.lag as consumed,
     coalesce((select max(e.seq) from headrace_prove.effect e), 0) as effects,
     ledger.lag,
-    (select q.due + q.in_flight + q.delayed from headrace.queue_state() q) as queue
+    (select q.due + q.in_flight + q.delayed + q.retrying + q.held from headrace.queue_state() q) as queue
 from (
     select coalesce(sum(h.position), 0) as head
     from headrace_internal.topic t cross join lateral headrace.log_head(t.topic_id) h

@@ -4,6 +4,7 @@
 select c.consumer_id, t.correlator_id, coalesce(t.version_id, r.version_id) as version_id, u.position, u.single_to, u.xmin::text as mark,
     coalesce(t.simple, false) as simple,
     u.state = 'running' and (u.retry_at is null or u.retry_at <= headrace.clock()) and not coalesce(t.halted, false)
+        and not exists (select from headrace_internal.pause p where p.consumer_id = c.consumer_id)
         and not exists (
             select from headrace_internal.rule_version v
             where t.correlator_id is null and v.topic_id = c.topic_id and v.status = 'pending')
