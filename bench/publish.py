@@ -1,16 +1,26 @@
-"""Single-event publish by pgbench against a bare INSERT of the same row, while the sequencer runs.
+"""Single-event publish against a bare INSERT of the same row, while the sequencer runs: in SQL by pgbench, and in Python by
+each driver. The figures are ratios of the CPU time that publishers take, client and backend; how fast the sequencer is, other
+benchmarks say. The rates are in the details.
 
 The bare table has the two indexes that such a table needs to promise as much: its order, and one event per id."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
 
 from bench.child import Child, child
+from bench.drivers import ASYNC, SYNC, AsyncSession, Session, configure_django
 from bench.lab import Lab, settle, surroundings
 from bench.pgbench import Protocol, pgbench
-from bench.result import Figure, Round, Side, ratio, report
+from bench.result import Figure, Round, Side, cpu_ratio, report
 from headrace.db import Connection, Target, connect
 
 BARE_TABLE = """
@@ -28,10 +38,12 @@ class Plan:
     clients: tuple[int, ...]
     rounds: int
     seconds: float
+    driver_rounds: int
+    driver_events: int
 
 
-FULL = Plan((1, 8, 32), rounds=3, seconds=6)
-QUICK = Plan((1, 8, 32), rounds=2, seconds=2)
+FULL = Plan((1, 8, 32), rounds=5, seconds=4, driver_rounds=15, driver_events=400)
+QUICK = Plan((1, 8, 32), rounds=3, seconds=2, driver_rounds=7, driver_events=200)
 
 
 def run(lab: Lab, *, quick: bool) -> None:
@@ -45,31 +57,114 @@ def run(lab: Lab, *, quick: bool) -> None:
         child("bench.node", target.dsn, "none") as node,
     ):
         conn.execute(BARE_TABLE)
+        _measure_drivers(target, conn, node, plan, figures, raw)
         for protocol in PROTOCOLS:
             for clients in plan.clients:
                 ours, theirs = Side("publish", []), Side("bare insert", [])
                 for _ in range(plan.rounds):
-                    theirs.rounds.append(_bare(lab, target, conn, protocol, clients, plan.seconds))
-                    ours.rounds.append(_publish(lab, target, conn, node, protocol, clients, plan.seconds))
-                figures.append(ratio(f"publish : insert, {clients} clients, {protocol}", ours, theirs, 0.8))
+                    theirs.rounds.append(_pgbench(lab, target, conn, node, BARE, protocol, clients, plan.seconds))
+                    ours.rounds.append(_pgbench(lab, target, conn, node, PUBLISH, protocol, clients, plan.seconds))
+                target_ratio = 0.85 if protocol == "prepared" else 0.8
+                figures.append(cpu_ratio(f"publish : INSERT, SQL, {clients} clients, {protocol}", ours, theirs, target_ratio))
                 raw[f"{protocol} {clients}"] = {"ours": ours, "theirs": theirs}
     report("publish", facts, figures, raw)
 
 
-def _bare(lab: Lab, target: Target, conn: Connection, protocol: Protocol, clients: int, seconds: float) -> Round:
+def _pgbench(
+    lab: Lab, target: Target, conn: Connection, node: Child, statement: str, protocol: Protocol, clients: int, seconds: float
+) -> Round:
     settle(conn)
-    before = lab.cpu_s()
-    done = pgbench(lab, target, BARE, protocol=protocol, clients=clients, seconds=seconds)
-    return Round(done.tps, 1e6 * (lab.cpu_s() - before + done.cpu_s) / done.transactions)
+    sequenced = node.ask()["sequenced"]
+    before = _ended_backends_s(lab)
+    done = pgbench(lab, target, statement, protocol=protocol, clients=clients, seconds=seconds)
+    # pgbench has ended, and so have its backends; the sequencer's go on and are not counted.
+    cpu_us = 1e6 * (_ended_backends_s(lab) - before + done.cpu_s) / done.transactions
+    notes: dict[str, float] = {}
+    if statement is PUBLISH:
+        notes["sequenced_meanwhile"] = (node.ask()["sequenced"] - sequenced) / done.transactions
+        # Nothing is put off at the expense of the next round.
+        _wait_for(node, sequenced + done.transactions)
+    return Round(done.tps, cpu_us, notes)
 
 
-def _publish(lab: Lab, target: Target, conn: Connection, node: Child, protocol: Protocol, clients: int, seconds: float) -> Round:
-    settle(conn)
-    before, sequenced = lab.cpu_s([node.pid]), node.ask()["sequenced"]
-    done = pgbench(lab, target, PUBLISH, protocol=protocol, clients=clients, seconds=seconds)
-    sequenced_meanwhile = node.ask()["sequenced"] - sequenced
-    # The CPU time counts until the last event has its position: nothing is put off at the expense of the next round.
-    while node.ask()["sequenced"] - sequenced < done.transactions:
+def _ended_backends_s(lab: Lab) -> float:
+    assert lab.server.pid is not None
+    times = psutil.Process(lab.server.pid).cpu_times()
+    return float(times.children_user + times.children_system)
+
+
+def _wait_for(node: Child, sequenced: int) -> None:
+    while node.ask()["sequenced"] < sequenced:
         time.sleep(0.01)
-    cpu_us = 1e6 * (lab.cpu_s([node.pid]) - before + done.cpu_s) / done.transactions
-    return Round(done.tps, cpu_us, {"sequenced_meanwhile": sequenced_meanwhile / done.transactions})
+
+
+def _measure_drivers(
+    target: Target, conn: Connection, node: Child, plan: Plan, figures: list[Figure], raw: dict[str, object]
+) -> None:
+    configure_django(target.dsn)
+    for autocommit in (False, True):
+        mode = "autocommit" if autocommit else "in a transaction"
+        for driver in (*SYNC, *ASYNC):
+            ours, theirs = Side("publish", []), Side("insert", [])
+            settle(conn)
+            if driver in SYNC:
+                with SYNC[driver](target.dsn, autocommit) as session:
+                    _run_sync(session, plan, ours, theirs)
+            else:
+                asyncio.run(_run_async(ASYNC[driver](target.dsn, autocommit), plan, ours, theirs))
+            figures.append(cpu_ratio(f"publish() : INSERT, {driver}, {mode}", ours, theirs, 0.8))
+            raw[f"{driver} {mode}"] = {"ours": ours, "theirs": theirs}
+
+
+def _run_sync(session: Session, plan: Plan, ours: Side, theirs: Side) -> None:
+    def repeat(act: Callable[[], Any]) -> None:
+        with session.transaction():
+            for _ in range(plan.driver_events):
+                act()
+
+    for number in range(plan.driver_rounds + 1):
+        for side, act in ((theirs, session.insert), (ours, session.publish)):
+            before = _Clocks.read(session.backend_pid)
+            repeat(act)
+            # The first round prepares the statements.
+            if number:
+                side.rounds.append(before.round(session.backend_pid, plan.driver_events))
+
+
+async def _run_async(opening: AbstractAsyncContextManager[AsyncSession], plan: Plan, ours: Side, theirs: Side) -> None:
+    async with opening as session:
+
+        async def repeat(act: Callable[[], Awaitable[Any]]) -> None:
+            async with session.transaction():
+                for _ in range(plan.driver_events):
+                    await act()
+
+        for number in range(plan.driver_rounds + 1):
+            for side, act in ((theirs, session.insert), (ours, session.publish)):
+                before = _Clocks.read(session.backend_pid)
+                await repeat(act)
+                if number:
+                    side.rounds.append(before.round(session.backend_pid, plan.driver_events))
+
+
+@dataclass(frozen=True)
+class _Clocks:
+    """The time, and the CPU time of this process and of a backend."""
+
+    wall_s: float
+    client_s: float
+    backend_s: float
+
+    @classmethod
+    def read(cls, backend_pid: int) -> _Clocks:
+        # Nanoseconds on a CPU; the times that psutil reads have steps of 10 ms.
+        on_cpu_ns = int(Path(f"/proc/{backend_pid}/schedstat").read_text().split()[0])
+        return cls(time.perf_counter(), time.process_time(), on_cpu_ns / 1e9)
+
+    def round(self, backend_pid: int, events: int) -> Round:
+        now = _Clocks.read(backend_pid)
+        client_us = 1e6 * (now.client_s - self.client_s) / events
+        backend_us = 1e6 * (now.backend_s - self.backend_s) / events
+        return Round(
+            events / (now.wall_s - self.wall_s), client_us + backend_us, {"client_us": client_us, "backend_us": backend_us}
+        )

@@ -66,6 +66,16 @@ def ratio(name: str, ours: Side, theirs: Side, target: float) -> Figure:
     return Figure(name, median(pairs), target, detail=detail)
 
 
+def cpu_ratio(name: str, ours: Side, theirs: Side, target: float) -> Figure:
+    """Their CPU time per event over ours, the median over pairs of rounds as in `ratio`: other work on the machine hardly shows."""
+    pairs = [b.cpu_us / a.cpu_us for a, b in zip(ours.rounds, theirs.rounds, strict=True)]
+    detail = (
+        f"CPU {ours.cpu_us:.0f} : {theirs.cpu_us:.0f} µs, pairs {min(pairs):.2f}–{max(pairs):.2f}, "
+        f"{ours.rate:,.0f}/s : {theirs.rate:,.0f}/s = {ours.rate / theirs.rate:.2f}"
+    )
+    return Figure(name, median(pairs), target, detail=detail)
+
+
 def report(name: str, surroundings: dict[str, object], figures: list[Figure], raw: dict[str, object]) -> None:
     """Prints the table and writes results/<name>.json."""
     table = Table(title=f"{name} ({surroundings['cpus']} CPUs, load {os.getloadavg()[0]:.1f})")

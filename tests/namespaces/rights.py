@@ -10,7 +10,8 @@ clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wak
 time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
 """
 FUNCTIONS: dict[str, str] = {
-    "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch",
+    "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
+    " wake_sequencer outbox_slot",
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
@@ -30,7 +31,7 @@ handle_event_type
 }
 VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action",
-    "publish": "capture",
+    "publish": "capture direct_topic",
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
@@ -38,10 +39,12 @@ rule_state event_history event_unmatched correlator_state correlation_history no
 """,
 }
 WRITABLE = "rule correlator schedule event_type action"
+# Rejects every row of these roles; the library needs it not to raise an error, see headrace.direct_outbox.
+INSERTABLE = "direct_outbox"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
     "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules "
-    "error_group"
+    "error_group wake_sequencer outbox_slot"
 )
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],
@@ -62,5 +65,6 @@ def expected_rights(level: Level) -> set[tuple[str, str]]:
         functions
         | {(f"view headrace.{view}", "select") for view in views}
         | (writes if level == "admin" else set())
+        | ({(f"view headrace.{INSERTABLE}", "insert")} if "publish" in INCLUDES[level] else set())
         | {("schema headrace", "usage")}
     )

@@ -52,6 +52,9 @@ _SUPPORTED = (
     "asyncpg Connection, and Django's django.db.connection"
 )
 
+_classes: dict[tuple[type, bool], Any] = {}
+"""Adapter classes by class of connection: a search through its base classes takes microseconds."""
+
 
 class Adapter(Protocol):
     """Runs statements on one connection of the caller."""
@@ -64,6 +67,12 @@ class Adapter(Protocol):
 
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
 
+    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        """Runs an INSERT of one event, if the role of this session had the right at last; see headrace.outbox.direct. False if it
+        has inserted nothing."""
+
+    def remember_right(self, may_insert: bool) -> None: ...
+
     def copy(self, chunks: Iterator[bytes]) -> bool:
         """Sends a COPY into the outbox. Returns False, and sends nothing, if this connection cannot COPY now."""
 
@@ -74,6 +83,8 @@ class AsyncAdapter(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
     def savepoint(self) -> AbstractAsyncContextManager[object]: ...
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
+    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool: ...
+    async def remember_right(self, may_insert: bool) -> None: ...
     async def copy(self, chunks: Iterator[bytes]) -> bool: ...
 
 
@@ -95,6 +106,13 @@ def is_async_connection(conn: SyncConnection | AsyncConnection) -> bool:
 
 
 def _adapter_class(connection_class: type, is_async: bool) -> Any:
+    adapter_class = _classes.get((connection_class, is_async))
+    if adapter_class is None:
+        adapter_class = _classes[connection_class, is_async] = _find_adapter_class(connection_class, is_async)
+    return adapter_class
+
+
+def _find_adapter_class(connection_class: type, is_async: bool) -> Any:
     # A subclass of the caller's counts as the class it inherits from.
     for base in connection_class.__mro__:
         name = f"{base.__module__.partition('.')[0]}.{base.__name__}"

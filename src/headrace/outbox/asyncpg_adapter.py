@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, LiteralString
 
 from headrace.outbox.binary_copy import COLUMNS
+from headrace.outbox.direct import may_go_direct, remember_right
 from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ class AsyncpgAdapter:
 
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         return [tuple(row) for row in await self._conn.fetch(number_parameters(statement), *parameters)]
+
+    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        if not may_go_direct(self._session()):
+            return False
+        return str(await self._conn.execute(number_parameters(statement), *parameters)) != "INSERT 0 0"
+
+    async def remember_right(self, may_insert: bool) -> None:
+        remember_right(self._session(), may_insert)
+
+    def _session(self) -> object:
+        # A pool hands out a new proxy each time, around the same connection.
+        return getattr(self._conn, "_con", self._conn)
 
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         await self._conn.copy_to_table(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, LiteralString
 
+from headrace.outbox.direct import may_go_direct, remember_right
 from headrace.outbox.statements import Parameters, Rows
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ class DjangoAdapter:
         with self._conn.cursor() as cursor:
             cursor.execute(statement, parameters)
             return [tuple(row) for row in cursor.fetchall()]
+
+    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        if not may_go_direct(self._conn.connection):
+            return False
+        with self._conn.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return bool(cursor.rowcount > 0)
+
+    def remember_right(self, may_insert: bool) -> None:
+        remember_right(self._conn.connection, may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = self._conn.connection

@@ -11,6 +11,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from headrace.outbox.binary_copy import COPY
+from headrace.outbox.direct import may_go_direct, remember_right
 from headrace.outbox.statements import Parameters, Rows
 
 
@@ -30,6 +31,16 @@ class PsycopgAdapter:
         # Not conn.cursor(): the caller may have set other row and cursor factories.
         with psycopg.Cursor(self._conn, row_factory=tuple_row) as cursor:
             return cursor.execute(statement, parameters).fetchall()
+
+    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        # In pipeline mode the number of rows is not known yet.
+        if not may_go_direct(self._conn) or self._conn.pgconn.pipeline_status:
+            return False
+        cursor = psycopg.Cursor(self._conn, row_factory=tuple_row).execute(statement, parameters)
+        return cursor.rowcount > 0
+
+    def remember_right(self, may_insert: bool) -> None:
+        remember_right(self._conn, may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         if _is_in_pipeline(self._conn):
@@ -55,6 +66,16 @@ class AsyncPsycopgAdapter:
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         async with psycopg.AsyncCursor(self._conn, row_factory=tuple_row) as cursor:
             return await (await cursor.execute(statement, parameters)).fetchall()
+
+    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        # In pipeline mode the number of rows is not known yet.
+        if not may_go_direct(self._conn) or self._conn.pgconn.pipeline_status:
+            return False
+        cursor = await psycopg.AsyncCursor(self._conn, row_factory=tuple_row).execute(statement, parameters)
+        return cursor.rowcount > 0
+
+    async def remember_right(self, may_insert: bool) -> None:
+        remember_right(self._conn, may_insert)
 
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         if _is_in_pipeline(self._conn):

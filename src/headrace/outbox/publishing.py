@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 from headrace.core import JSON, Event, Payload, ValidatedEvent, map_database_errors, validate_event
 from headrace.outbox.adapters import async_adapter, sync_adapter
 from headrace.outbox.binary_copy import binary_rows
+from headrace.outbox.direct import insert_statement
 from headrace.outbox.statements import (
     COPY_ROUTE,
     PUBLISH,
@@ -19,6 +20,7 @@ from headrace.outbox.statements import (
     PUBLISH_MANY_STRICT,
     PUBLISH_STRICT,
     WAKE_TOPICS,
+    Parameters,
     json_array,
     publish_parameters,
 )
@@ -48,13 +50,20 @@ def publish(
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    parameters = publish_parameters(validate_event(event), namespace)
+    validated = validate_event(event)
     adapter = sync_adapter(conn)
     with map_database_errors():
-        if adapter.execute(PUBLISH, parameters)[0][0] is None:
-            with adapter.savepoint():
-                adapter.execute(PUBLISH_STRICT, parameters)
+        if not adapter.insert(*insert_statement(validated, namespace)):
+            _publish_by_function(adapter, publish_parameters(validated, namespace))
     return id
+
+
+def _publish_by_function(adapter: Adapter, parameters: Parameters) -> None:
+    event_id, may_insert = adapter.execute(PUBLISH, parameters)[0]
+    adapter.remember_right(may_insert)
+    if event_id is None:
+        with adapter.savepoint():
+            adapter.execute(PUBLISH_STRICT, parameters)
 
 
 async def publish_async(
@@ -75,13 +84,20 @@ async def publish_async(
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    parameters = publish_parameters(validate_event(event), namespace)
+    validated = validate_event(event)
     adapter = async_adapter(conn)
     with map_database_errors():
-        if (await adapter.execute(PUBLISH, parameters))[0][0] is None:
-            async with adapter.savepoint():
-                await adapter.execute(PUBLISH_STRICT, parameters)
+        if not await adapter.insert(*insert_statement(validated, namespace)):
+            await _publish_by_function_async(adapter, publish_parameters(validated, namespace))
     return id
+
+
+async def _publish_by_function_async(adapter: AsyncAdapter, parameters: Parameters) -> None:
+    event_id, may_insert = (await adapter.execute(PUBLISH, parameters))[0]
+    await adapter.remember_right(may_insert)
+    if event_id is None:
+        async with adapter.savepoint():
+            await adapter.execute(PUBLISH_STRICT, parameters)
 
 
 def publish_many(conn: SyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:

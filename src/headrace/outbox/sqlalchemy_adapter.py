@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, LiteralString
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
+from headrace.outbox.direct import may_go_direct, remember_right
 from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ class SQLAlchemyAdapter:
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         conn = self._connection()
         return [tuple(row) for row in conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
+
+    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        conn = self._connection()
+        if not may_go_direct(conn.connection.driver_connection):
+            return False
+        return conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters)).rowcount > 0
+
+    def remember_right(self, may_insert: bool) -> None:
+        remember_right(self._connection().connection.driver_connection, may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = self._connection().connection.driver_connection
@@ -70,6 +80,13 @@ class AsyncSQLAlchemyAdapter:
         conn = await self._connection()
         return [tuple(row) for row in await conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
 
+    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+        # One switch into SQLAlchemy's synchronous side instead of one per call of it.
+        return await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).insert(statement, parameters))
+
+    async def remember_right(self, may_insert: bool) -> None:
+        await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).remember_right(may_insert))
+
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = (await (await self._connection()).get_raw_connection()).driver_connection
         if driver_conn is not None and _class_name(driver_conn) == "psycopg.AsyncConnection" and not driver_conn.autocommit:
@@ -81,6 +98,10 @@ class AsyncSQLAlchemyAdapter:
 
             return await AsyncpgAdapter(driver_conn).copy(chunks)
         return False
+
+    def _session(self) -> AsyncSession | AsyncConnection:
+        conn = self._session_or_connection
+        return conn() if isinstance(conn, async_scoped_session) else conn
 
     async def _connection(self) -> AsyncConnection:
         conn = self._session_or_connection

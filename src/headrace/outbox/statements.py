@@ -35,7 +35,8 @@ _PUBLISH_MANY: LiteralString = """select count(*) from headrace.publish_many(
 _MISSING_OK: LiteralString = ", p_missing_ok => true)"
 # These report an unknown topic by their result, null or 0, since an error would abort the caller's transaction. The strict ones
 # raise the error: they run in a savepoint, and only after the others have found no topic.
-PUBLISH = _PUBLISH + _MISSING_OK
+PUBLISH = _PUBLISH + _MISSING_OK + ", has_schema_privilege('headrace_internal', 'usage')"
+"""The event's id, and whether the role is one that may insert into the outbox itself."""
 PUBLISH_STRICT = _PUBLISH + ")"
 PUBLISH_MANY = _PUBLISH_MANY + _MISSING_OK
 PUBLISH_MANY_STRICT = _PUBLISH_MANY + ")"
@@ -52,10 +53,10 @@ def publish_parameters(event: ValidatedEvent, namespace: str | None) -> tuple[st
     return (
         event.topic,
         event.type,
-        _ascii_json(event.payload),
+        ascii_json(event.payload),
         event.key,
-        _ascii_json(event.headers),
-        str(event.id),
+        ascii_json(event.headers),
+        event.id.hex,
         event.emitted_at.isoformat() if event.emitted_at else None,
         event.producer,
         namespace,
@@ -83,10 +84,10 @@ def json_array(events: Sequence[ValidatedEvent]) -> str:
         raise Invalid(
             f"the batch has {len(text)} bytes, at most {ARRAY_BYTES_MAX} are possible without COPY; publish smaller batches"
         )
-    return _ascii_json(text.decode())
+    return ascii_json(text.decode())
 
 
-def _ascii_json(text: str) -> str:
+def ascii_json(text: str) -> str:
     """The same JSON in ASCII, which a client of any encoding can send."""
     return text if text.isascii() else _beyond_ascii.sub(lambda match: json.dumps(match[0])[1:-1], text)
 

@@ -8,7 +8,7 @@ as $$
             event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
             readable_event_types,readable_actions}'::text[]),
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
-            commit_spark_batch}'),
+            commit_spark_batch,wake_sequencer,outbox_slot}'),
         ('consume', '{log_head,log_clock,is_archived,archived_from,
             create_consumer,drop_consumer,claim,advance,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
             schedule_id,next_ticks,readable_rules,readable_correlators,readable_schedules,queue_state,pause,queued_actions,

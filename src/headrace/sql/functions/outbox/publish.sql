@@ -1,8 +1,8 @@
 -- Publishes one event in the caller's transaction and returns its id. Raises HR101 for an unknown topic; with p_missing_ok it returns
 -- null instead, which leaves the transaction usable.
 -- Locks nothing. Index: topic_name_unique. The same event id twice is one event: the sequencer drops the second.
--- The first condition alone clears small, ordinary events (256 bytes hold neither 129 levels nor 309 digits). It and the values
--- are outside the statement, where PL/pgSQL evaluates them without an executor: 30 µs per call instead of 37.
+-- One condition clears small, ordinary events (256 bytes hold neither 129 levels nor 309 digits): PL/pgSQL sets up every expression
+-- once per transaction, and a publisher often has one event in it. Outside the statement it needs no executor.
 -- Runs with the caller's rights and hands over to headrace.publish_as_role where these do not suffice: with the owner's rights and
 -- a pinned search_path, as the other functions have them, the owner's own publish would take 8 µs longer on PostgreSQL 15.
 create or replace function headrace.publish(
@@ -20,31 +20,31 @@ create or replace function headrace.publish(
 language plpgsql volatile
 as $$
 begin
-    if not has_schema_privilege('headrace_internal', 'usage') then
-        return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace,
-            p_missing_ok);
-    end if;
-    if (octet_length(p_payload::text) <= 256 and p_headers = '{}'
+    if (has_schema_privilege('headrace_internal', 'usage') and p_headers = '{}' and p_emitted_at is null
+            and octet_length(p_payload::text) <= 256
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
             and (p_key is null or octet_length(p_key) between 1 and 1024)
             and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
+        if not has_schema_privilege('headrace_internal', 'usage') then
+            return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer,
+                p_namespace, p_missing_ok);
+        end if;
         perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
-    end if;
-    if p_emitted_at is not null then
         perform headrace.time_within_limits(p_emitted_at);
+        p_headers := coalesce(p_headers, '{}');
     end if;
-    if p_event_id is null then
-        p_event_id := headrace.uuid_v7();
-    end if;
+    p_event_id := coalesce(p_event_id, headrace.uuid_v7());
     insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-    select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
-        p_producer
+    select t.topic_id, p_event_id, p_type, p_key, p_payload, p_headers, coalesce(p_emitted_at, headrace.clock()), p_producer
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and (not t.asleep or headrace_internal.wake_sequencer());
-    if not found and not p_missing_ok then
+    if found then
+        return p_event_id;
+    end if;
+    if not p_missing_ok then
         perform headrace_internal.raise_unknown_topic(p_topic, p_namespace);
     end if;
-    return case when found then p_event_id end;
+    return null;
 end
 $$;

@@ -19,20 +19,17 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if (octet_length(p_payload::text) <= 256 and p_headers = '{}'
+    if (p_headers = '{}' and p_emitted_at is null and octet_length(p_payload::text) <= 256
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
             and (p_key is null or octet_length(p_key) between 1 and 1024)
             and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
         perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
-    end if;
-    if p_emitted_at is not null then
         perform headrace.time_within_limits(p_emitted_at);
+        p_headers := coalesce(p_headers, '{}');
     end if;
-    if p_event_id is null then
-        p_event_id := headrace.uuid_v7();
-    end if;
+    p_event_id := coalesce(p_event_id, headrace.uuid_v7());
     insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-    select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
+    select t.topic_id, p_event_id, p_type, p_key, p_payload, p_headers, coalesce(p_emitted_at, headrace.clock()),
         p_producer
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
