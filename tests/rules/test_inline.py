@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from headrace import outbox
 from headrace.db import Connection
 from headrace.rules import RuleEngine
 from headrace.rules.programs import SHARED_MIN
@@ -40,6 +41,13 @@ async def test_event_and_action_commit_together(cars: Connection, second: Connec
         assert rules_sent(cars) == ["within"]
         assert rules_sent(second) == []
     assert rules_sent(second) == ["within"]
+
+
+async def test_direct_inserts_of_the_library_fire_too(cars: Connection) -> None:
+    """From the second event on a connection of the owner, publish() writes to the outbox without the function."""
+    for hp in (150, 160, 50):
+        outbox.publish(cars, "cars", "NEW_CAR", {"hp": hp})
+    assert rules_sent(cars) == ["within", "within"]
 
 
 async def test_event_and_action_roll_back_together(cars: Connection, reactor: RuleEngine) -> None:

@@ -1,0 +1,177 @@
+"""The direct way into the outbox: the same rows as by the function, on every driver, and safe for roles that may not use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headrace.core import Event, UnknownTopic
+from headrace.db import Connection, Server, Target, connect
+from headrace.log import create_topic
+from headrace.namespaces import create_namespace, grant_namespace, grant_node
+from headrace.outbox import direct, publish, publishing
+from tests.builders import drain, numbers, own_database
+from tests.outbox.callers import CALLERS
+from tests.outbox.test_publish import expected, full_event, stored
+
+# In pipeline mode the number of inserted rows is not known yet, so the function is used.
+DIRECT_CALLERS = {name: caller for name, caller in CALLERS.items() if "pipeline" not in name}
+
+
+@pytest.fixture(scope="module")
+def database(server: Server) -> Iterator[Target]:
+    """One for all tests of this file: each begins with an empty outbox."""
+    with own_database(server, template="headrace_template") as target:
+        with connect(target) as conn:
+            for namespace in ("shop", "bank"):
+                create_namespace(conn, namespace)
+                create_topic(conn, "orders", namespace=namespace)
+            create_topic(conn, "orders")
+        yield target
+
+
+@pytest.fixture
+def conn(database: Target) -> Iterator[Connection]:
+    with connect(database) as connection:
+        drain(connection)
+        yield connection
+
+
+@pytest.fixture
+def tenant(conn: Connection) -> Iterator[str]:
+    """A role that may publish in the namespace shop."""
+    role = f"role_{uuid4().hex[:12]}"
+    conn.execute(f"create role {role} login")
+    grant_namespace(conn, role, "shop", "publish")
+    yield role
+    conn.execute("reset role")
+    conn.execute(f"drop owned by {role}")
+    conn.execute(f"drop role {role}")
+
+
+@pytest.fixture
+def no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After this, publishing by the function fails."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was published by the function")
+
+    monkeypatch.setattr(publishing, "_publish_by_function", fail)
+    monkeypatch.setattr(publishing, "_publish_by_function_async", fail)
+
+
+@pytest.mark.parametrize("name", DIRECT_CALLERS)
+async def test_direct_insert_writes_the_same_row_as_the_function(
+    name: str, database: Target, conn: Connection, request: pytest.FixtureRequest
+) -> None:
+    short = Event(topic="orders", type="order.paid", payload={"n": 1, "note": "ünï"}, id=uuid4())
+    async with DIRECT_CALLERS[name](database.dsn) as caller:
+        by_function, by_insert = full_event(1), full_event(2)
+        await caller.one(by_function)
+        await caller.one(short)
+        request.getfixturevalue("no_function")
+        await caller.one(by_insert)
+        again = Event(topic="orders", type="order.paid", payload={"n": 1, "note": "ünï"}, id=uuid4())
+        await caller.one(again)
+        await caller.finish(True)
+    rows = stored(conn)
+    assert rows[0] == expected(by_function) and rows[2] == expected(by_insert)
+    # All but the id and the time, which the database sets.
+    assert [value for place, value in enumerate(rows[1]) if place not in (0, 5)] == [
+        value for place, value in enumerate(rows[3]) if place not in (0, 5)
+    ]
+    assert rows[3][0] == again.id
+
+
+def test_role_that_is_set_in_the_transaction_publishes_with_its_own_rights(conn: Connection, tenant: str) -> None:
+    """The session knows the direct way from its first role. The second one may not insert, and its transaction goes on."""
+    publish(conn, "orders", "a", 1)
+    publish(conn, "orders", "a", 2)
+    with conn.transaction():
+        publish(conn, "orders", "a", 3)
+        conn.execute(f"set local role {tenant}")
+        publish(conn, "orders", "a", 4, namespace="shop")
+        with pytest.raises(UnknownTopic):
+            publish(conn, "none", "a", namespace="shop")
+        publish(conn, "orders", "a", 5, namespace="shop")
+    publish(conn, "orders", "a", 6)
+    publish(conn, "orders", "a", 7)
+    assert [row[3] for row in stored(conn)] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_tenant_cannot_insert_directly_and_sees_no_topic(conn: Connection, database: Target, tenant: str) -> None:
+    (bank,) = conn.execute("select topic_id from headrace.topic where namespace = 'bank'").fetchone() or ()
+    (shop,) = conn.execute("select topic_id from headrace.topic where namespace = 'shop'").fetchone() or ()
+    with psycopg.connect(make_conninfo(database.dsn, user=tenant), autocommit=True) as session:
+        assert session.execute("select count(*) from headrace.direct_topic").fetchone() == (0,)
+        for topic_id in (bank, shop):
+            with pytest.raises(psycopg.Error):
+                session.execute(
+                    "insert into headrace.direct_outbox (slot, topic_id, event_id, type, payload) values (0, %s, %s, 'a', '1')",
+                    (topic_id, uuid4()),
+                )
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("select count(*) from headrace.direct_outbox")
+    assert stored(conn) == []
+
+
+def test_check_option_rejects_a_role_that_gained_the_sequence(conn: Connection, database: Target, tenant: str) -> None:
+    """The wall is the check, not the rights that an insert happens to need besides."""
+    conn.execute(f"grant usage on sequence headrace_internal.outbox_id_seq to {tenant}")
+    (shop,) = conn.execute("select topic_id from headrace.topic where namespace = 'shop'").fetchone() or ()
+    with (
+        psycopg.connect(make_conninfo(database.dsn, user=tenant), autocommit=True) as session,
+        pytest.raises(psycopg.errors.WithCheckOptionViolation),
+    ):
+        session.execute(
+            "insert into headrace.direct_outbox (slot, topic_id, event_id, type, payload) values (0, %s, %s, 'a', '1')",
+            (shop, uuid4()),
+        )
+
+
+def test_node_role_goes_direct(conn: Connection, database: Target, request: pytest.FixtureRequest) -> None:
+    role = f"node_{uuid4().hex[:12]}"
+    conn.execute(f"create role {role} login")
+    grant_node(conn, role)
+    with psycopg.connect(make_conninfo(database.dsn, user=role), autocommit=True) as session:
+        publish(session, "orders", "a", 1)
+        request.getfixturevalue("no_function")
+        publish(session, "orders", "a", 2)
+    assert [row[3] for row in stored(conn)] == [1, 2]
+    conn.execute(f"drop owned by {role}")
+    conn.execute(f"drop role {role}")
+
+
+def test_direct_insert_wakes_a_sleeping_sequencer(conn: Connection, database: Target, request: pytest.FixtureRequest) -> None:
+    publish(conn, "orders", "a", 1)
+    drain(conn)
+    conn.execute("set headrace.notify = on")
+    request.getfixturevalue("no_function")
+    with connect(database) as listener:
+        listener.execute("listen headrace_outbox")
+        publish(conn, "orders", "a", 2)
+        assert list(listener.notifies(timeout=0.2)) == []
+        conn.execute("update headrace_internal.topic set asleep = true")
+        publish(conn, "orders", "a", 3)
+        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+
+
+def test_wrong_clock_of_a_publisher_loses_no_event(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Its slot may be one that is over: it is trimmed only when it is empty."""
+    create_topic(conn, "skewed")
+    publish(conn, "skewed", "a", 0)
+    request.getfixturevalue("no_function")
+    now = direct.time()
+    for n in range(1, 9):
+        monkeypatch.setattr(direct, "time", lambda n=n: now - 8 * n)
+        publish(conn, "skewed", "a", n)
+        conn.execute("select headrace_internal.trim_outbox()")
+    assert {row[0] for row in conn.execute("select slot from headrace_internal.outbox").fetchall()} == set(range(8))
+    drain(conn)
+    assert numbers(conn, "skewed") == list(range(9))
