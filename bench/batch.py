@@ -1,8 +1,7 @@
-"""Batch publish (COPY path) against a bare binary COPY of the same rows, one transaction each."""
+"""Batch publish (COPY path) against a bare binary COPY of the same rows, one transaction each: CPU time of client and backend."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,10 +10,11 @@ from functools import partial
 import msgspec
 from psycopg.types.json import set_json_dumps
 
+from bench.clocks import Clocks
 from bench.lab import Lab, settle, surroundings
 from bench.pgbench import PAYLOAD
 from bench.publish import BARE_TABLE
-from bench.result import Figure, Round, Side, ratio, report
+from bench.result import Figure, Round, Side, cpu_ratio, report
 from headrace.core import Event
 from headrace.db import Connection, connect
 from headrace.outbox import publish_many
@@ -31,8 +31,8 @@ class Plan:
     """How often a batch is written per round."""
 
 
-FULL = Plan((1_000, 10_000, 50_000), rounds=9, repeats=1)
-QUICK = Plan((1_000, 10_000), rounds=3, repeats=1)
+FULL = Plan((100, 1_000, 10_000, 50_000), rounds=9, repeats=1)
+QUICK = Plan((100, 1_000, 10_000), rounds=5, repeats=1)
 
 
 def run(lab: Lab, *, quick: bool) -> None:
@@ -47,23 +47,21 @@ def run(lab: Lab, *, quick: bool) -> None:
             ours, theirs = Side("publish_many", []), Side("bare copy", [])
             events = _events(size)
             for _ in range(plan.rounds):
-                conn.execute("truncate bare, headrace.outbox")
+                conn.execute("truncate bare, headrace_internal.outbox")
                 settle(conn)
-                theirs.rounds.append(_round(size, plan.repeats, partial(_copy, conn, events)))
+                theirs.rounds.append(_round(conn, size, plan.repeats, partial(_copy, conn, events)))
                 settle(conn)
-                ours.rounds.append(_round(size, plan.repeats, partial(_publish, conn, events)))
-            figures.append(ratio(f"publish_many : COPY, {size:,} events", ours, theirs, 0.7))
+                ours.rounds.append(_round(conn, size, plan.repeats, partial(_publish, conn, events)))
+            figures.append(cpu_ratio(f"publish_many : COPY, {size:,} events", ours, theirs, 0.8))
             raw[str(size)] = {"ours": ours, "theirs": theirs}
     report("batch", facts, figures, raw)
 
 
-def _round(size: int, repeats: int, write: Callable[[], None]) -> Round:
-    start, cpu = time.perf_counter(), time.process_time()
+def _round(conn: Connection, size: int, repeats: int, write: Callable[[], None]) -> Round:
+    before = Clocks.read(conn.info.backend_pid)
     for _ in range(repeats):
         write()
-    events = size * repeats
-    # CPU of the client alone: the server's is too short for its clock here.
-    return Round(events / (time.perf_counter() - start), 1e6 * (time.process_time() - cpu) / events)
+    return before.round(size * repeats)
 
 
 def _events(size: int) -> list[Event]:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.child import Child, child
+from bench.clocks import Clocks
 from bench.drivers import ASYNC, SYNC, AsyncSession, Session, configure_django
 from bench.lab import Lab, settle, surroundings
 from bench.pgbench import Protocol, pgbench
@@ -77,7 +77,8 @@ def _pgbench(
     sequenced = node.ask()["sequenced"]
     before = _ended_backends_s(lab)
     done = pgbench(lab, target, statement, protocol=protocol, clients=clients, seconds=seconds)
-    # pgbench has ended, and so have its backends; the sequencer's go on and are not counted.
+    # The backends of pgbench have ended; those of the sequencer go on and are not counted.
+    _wait_for_end(conn)
     cpu_us = 1e6 * (_ended_backends_s(lab) - before + done.cpu_s) / done.transactions
     notes: dict[str, float] = {}
     if statement is PUBLISH:
@@ -85,6 +86,13 @@ def _pgbench(
         # Nothing is put off at the expense of the next round.
         _wait_for(node, sequenced + done.transactions)
     return Round(done.tps, cpu_us, notes)
+
+
+def _wait_for_end(conn: Connection) -> None:
+    while conn.execute("select from pg_stat_activity where application_name = 'pgbench'").fetchone() is not None:
+        time.sleep(0.01)
+    # The postmaster counts the CPU time of a backend when it collects the process, a moment after that.
+    time.sleep(0.2)
 
 
 def _ended_backends_s(lab: Lab) -> float:
@@ -124,11 +132,11 @@ def _run_sync(session: Session, plan: Plan, ours: Side, theirs: Side) -> None:
 
     for number in range(plan.driver_rounds + 1):
         for side, act in ((theirs, session.insert), (ours, session.publish)):
-            before = _Clocks.read(session.backend_pid)
+            before = Clocks.read(session.backend_pid)
             repeat(act)
             # The first round prepares the statements.
             if number:
-                side.rounds.append(before.round(session.backend_pid, plan.driver_events))
+                side.rounds.append(before.round(plan.driver_events))
 
 
 async def _run_async(opening: AbstractAsyncContextManager[AsyncSession], plan: Plan, ours: Side, theirs: Side) -> None:
@@ -141,30 +149,7 @@ async def _run_async(opening: AbstractAsyncContextManager[AsyncSession], plan: P
 
         for number in range(plan.driver_rounds + 1):
             for side, act in ((theirs, session.insert), (ours, session.publish)):
-                before = _Clocks.read(session.backend_pid)
+                before = Clocks.read(session.backend_pid)
                 await repeat(act)
                 if number:
-                    side.rounds.append(before.round(session.backend_pid, plan.driver_events))
-
-
-@dataclass(frozen=True)
-class _Clocks:
-    """The time, and the CPU time of this process and of a backend."""
-
-    wall_s: float
-    client_s: float
-    backend_s: float
-
-    @classmethod
-    def read(cls, backend_pid: int) -> _Clocks:
-        # Nanoseconds on a CPU; the times that psutil reads have steps of 10 ms.
-        on_cpu_ns = int(Path(f"/proc/{backend_pid}/schedstat").read_text().split()[0])
-        return cls(time.perf_counter(), time.process_time(), on_cpu_ns / 1e9)
-
-    def round(self, backend_pid: int, events: int) -> Round:
-        now = _Clocks.read(backend_pid)
-        client_us = 1e6 * (now.client_s - self.client_s) / events
-        backend_us = 1e6 * (now.backend_s - self.backend_s) / events
-        return Round(
-            events / (now.wall_s - self.wall_s), client_us + backend_us, {"client_us": client_us, "backend_us": backend_us}
-        )
+                    side.rounds.append(before.round(plan.driver_events))

@@ -81,7 +81,8 @@ def test_what_a_level_calls_checks_the_level_or_names_nothing_internal(conn: Con
         source = conn.execute("select prosrc from pg_proc where proname = %s and not prosecdef", (function,)).fetchone()
         assert source is not None
         gate, _, rest = str(source[0]).partition("if not has_schema_privilege('headrace_internal', 'usage')")
-        assert "headrace_internal" in rest and "headrace_internal" not in gate, function
+        assert "headrace_internal" in rest, function
+        assert "headrace_internal" not in gate.replace("has_schema_privilege('headrace_internal', 'usage')", ""), function
 
 
 @pytest.mark.parametrize("level", LEVELS)

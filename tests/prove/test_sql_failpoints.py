@@ -90,7 +90,7 @@ PREPARATIONS = {
 }
 NOT_REACHED_MAX = {
     "ack_actions": 1, "bury_actions": 1, "claim": 2, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
-    "fail": 7, "fail_action": 4, "fire": 1, "publish": 3, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
+    "fail": 7, "fail_action": 4, "fire": 1, "publish": 4, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
     "sequence_topics": 9, "sequence_topic": 9,
 }  # fmt: skip
 """How many statements are on branches that the call does not take: errors, other policies, an empty batch."""

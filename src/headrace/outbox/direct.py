@@ -17,7 +17,7 @@ _VALUES: LiteralString = """select cast(cast(%s as text) as smallint), t.topic_i
     cast(%s as text), cast(cast(%s as text) as jsonb)"""
 _FROM: LiteralString = """
 from headrace.direct_topic t
-where t.namespace = headrace.current_namespace(cast(%s as text)) and t.topic = cast(%s as text)"""
+where t.namespace = (select headrace.current_namespace(cast(%s as text))) and t.topic = cast(%s as text)"""
 # Most events have no headers, time or producer of their own; every parameter costs the driver and the server a microsecond.
 _SHORT = _INSERT + ")\n" + _VALUES + _FROM
 _FULL = (

@@ -19,7 +19,6 @@ from headrace.outbox.statements import (
     PUBLISH_MANY,
     PUBLISH_MANY_STRICT,
     PUBLISH_STRICT,
-    WAKE_TOPICS,
     Parameters,
     json_array,
     publish_parameters,
@@ -121,7 +120,6 @@ def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | No
     with adapter.transaction():
         route = adapter.execute(COPY_ROUTE, (topics, namespace))
         if route and adapter.copy(binary_rows(batch, topics, route)):
-            adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
             return True
         return adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]
 
@@ -142,6 +140,5 @@ async def _send_async(adapter: AsyncAdapter, batch: Sequence[ValidatedEvent], na
     async with adapter.transaction():
         route = await adapter.execute(COPY_ROUTE, (topics, namespace))
         if route and await adapter.copy(binary_rows(batch, topics, route)):
-            await adapter.execute(WAKE_TOPICS, ([topic_id for topic_id, _, _ in route],))
             return True
         return await adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]

@@ -15,7 +15,7 @@ import msgspec
 from headrace.core import Invalid, ValidatedEvent
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Parameters: TypeAlias = Sequence[str | None | list[str] | list[int]]
+Parameters: TypeAlias = Sequence[str | None | list[str]]
 
 ARRAY_BYTES_MAX = 200_000_000
 """jsonb holds 256 MB in one array."""
@@ -40,10 +40,10 @@ PUBLISH = _PUBLISH + _MISSING_OK + ", has_schema_privilege('headrace_internal', 
 PUBLISH_STRICT = _PUBLISH + ")"
 PUBLISH_MANY = _PUBLISH_MANY + _MISSING_OK
 PUBLISH_MANY_STRICT = _PUBLISH_MANY + ")"
-# One row per topic, in their order; no row if this role or session may not COPY into the outbox, or a topic is unknown.
+# One row per topic, in their order, and the sequencer wakes at commit. No row if this role or session may not COPY into the outbox,
+# or a topic is unknown.
 COPY_ROUTE = """select r.topic_id, r.clock_us, r.slot from headrace.copy_route(
     cast(%s as text[]), cast(%s as text)) r"""
-WAKE_TOPICS = "select headrace_internal.wake_topics(cast(%s as integer[]))"
 
 _beyond_ascii = re.compile(r"[^\x00-\x7f]+")
 

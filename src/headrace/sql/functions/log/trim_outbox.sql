@@ -12,7 +12,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_now     smallint := headrace_internal.outbox_slot();
+    v_now     smallint := headrace_internal.outbox_slot(headrace.clock());
     v_slot    record;
     v_waits   text;
     v_found   boolean;

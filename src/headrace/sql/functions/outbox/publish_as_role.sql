@@ -19,10 +19,9 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if (p_headers = '{}' and p_emitted_at is null and octet_length(p_payload::text) <= 256
-            and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
-            and (p_key is null or octet_length(p_key) between 1 and 1024)
-            and (p_producer is null or octet_length(p_producer) <= 1024)) is not true then
+    if (p_headers = '{}' and p_emitted_at is null and p_payload is not null
+            and octet_length(concat(p_payload, p_key, p_producer)) <= 256 and (p_key = '') is not true
+            and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$') is not true then
         perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
         perform headrace.time_within_limits(p_emitted_at);
         p_headers := coalesce(p_headers, '{}');
