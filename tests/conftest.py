@@ -36,7 +36,8 @@ ROOT = Path(__file__).parents[1]
 PG15 = Path("/usr/lib/postgresql/15")
 PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
 # A kill -9 of a process loses nothing without fsync; only a crash of the machine would, and no test makes one.
-FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB"}
+# Without the compiler of PostgreSQL 15, which takes longer than any query of a test; the embedded server has none.
+FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", "jit": "off"}
 CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres", "cron.use_background_workers": "on"}
 
 # What passed once passes again: the same examples every time. `--hypothesis-profile explore` looks for new ones.
