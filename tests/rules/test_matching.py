@@ -146,6 +146,6 @@ def reads(conn: Connection) -> tuple[int, int]:
     """Rows of rule_match read so far by scans of the table, and by index."""
     conn.execute("select pg_stat_force_next_flush()")
     conn.execute("select pg_stat_clear_snapshot()")
-    found = conn.execute("select seq_tup_read, idx_tup_fetch from pg_stat_user_tables where relname = 'rule_match'").fetchone()
-    assert found is not None
-    return found
+    row = conn.execute("select seq_tup_read, idx_tup_fetch from pg_stat_user_tables where relname = 'rule_match'").fetchone()
+    assert row is not None
+    return row

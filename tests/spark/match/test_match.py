@@ -122,9 +122,9 @@ def test_rules_of_one_shape_are_probed_and_find_the_same(spark: Any) -> None:
         *(rule(f"f{n}", f"object ->> 'color' = '{('red', 'its', '=')[n % 3]}'") for n in few),
     ]
     assert {entry.shape for entry in plan(rules).entries} == {1, 2, 3, 4, 5, 6}
-    found = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in found} == set("abcdef")
-    assert hits(match(frame(spark, SAMPLES), rules)) == found
+    matches = expected(rules, SAMPLES)
+    assert {name[0] for name, _ in matches} == set("abcdef")
+    assert hits(match(frame(spark, SAMPLES), rules)) == matches
 
 
 def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -> None:
@@ -153,8 +153,8 @@ def test_rule_of_another_topic_or_a_later_position_does_not_fire(spark: Any) -> 
         rule("here", "true", topic="orders", since_offset=39),
         rule("elsewhere", "true", topic="returns"),
     ]
-    found = hits(match(frame(spark, SAMPLES), rules))
-    assert found == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
+    matches = hits(match(frame(spark, SAMPLES), rules))
+    assert matches == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
 
 
 def test_stream_finds_what_batch_finds(spark: Any, tmp_path: Path) -> None:
