@@ -17,6 +17,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as events
 	$(BIN)/headrace demo
 
+# Tests start hundreds of processes: where bytecode is not written, each of them compiles headrace first.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test: style  ## everything but the slow marks; mypy runs beside the tests and reports after them
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & mypy=$$!; \
 	$(BIN)/pytest -n 2 --max-worker-restart 1; tests=$$?; \

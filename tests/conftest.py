@@ -140,10 +140,25 @@ def lane(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(lane: str) -> Iterator[Server]:
+def servers() -> Iterator[dict[str, Server]]:
+    """The servers by lane. They outlive a change of the lane, so that tests may come in any order."""
+    running: dict[str, Server] = {}
+    yield running
+    for server in running.values():
+        remove_server(server)
+
+
+@pytest.fixture(scope="session")
+def server(lane: str, servers: dict[str, Server]) -> Server:
     """The lane's server, with a migrated template database."""
-    if lane == "pg15":
-        install_pg15()
+    if lane not in servers:
+        if lane == "pg15":
+            install_pg15()
+        servers[lane] = start_server(lane)
+    return servers[lane]
+
+
+def start_server(lane: str) -> Server:
     folder = temporary_folder(in_memory=True)
     running = Server(folder, bin_dir=PG15 / "bin" if lane == "pg15" else None, settings=FAST | (CRON if lane == "pg15" else {}))
     running.start()
@@ -154,10 +169,15 @@ def server(lane: str) -> Iterator[Server]:
             if lane == "pg15":
                 conn.execute("create schema partman; create extension pg_partman schema partman")
             migrate(conn)
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder)
+    except BaseException:
+        remove_server(running)
+        raise
+    return running
+
+
+def remove_server(server: Server) -> None:
+    server.stop()
+    shutil.rmtree(server.folder)
 
 
 @pytest.fixture(scope="session")
