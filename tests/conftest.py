@@ -102,6 +102,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("lane", list(marker.args) if marker else default, indirect=True, scope="session")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The short tests of PostgreSQL 15 come last, so that at the end no worker waits long for another."""
+    items.sort(key=_comes_last)
+
+
+def _comes_last(item: pytest.Item) -> bool:
+    """Tests with a time limit of their own are the long ones."""
+    return item.name.partition("[")[2].startswith("pg15") and item.get_closest_marker("timeout") is None
+
+
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 * 1024**3
 
