@@ -128,8 +128,8 @@ async def test_ten_thousand_rules_are_found_by_the_index(conn: Connection, react
                    priority, delay_s, timing, active, status)
                select n, 1, 'default', 'r' || n, v.topic_id, v.event_type, v.condition, v.action, 0, 0, 'after', true, 'valid'
                from headrace.rule_version v, generate_series(100, 10099) n where v.rule = 'r0' returning version_id, rule)
-           insert into headrace_internal.rule_match (shape_id, version_id, since_position, event_type, key, integers)
-           select s.shape_id, m.version_id, 1, 'NEW_CAR', m.rule, '{1000}' from more m, headrace_internal.rule_shape s"""
+           insert into headrace_internal.rule_match (shape_id, version_id, since_position, event_type, key, bound, integers)
+           select s.shape_id, m.version_id, 1, 'NEW_CAR', m.rule, 1000, '{1000}' from more m, headrace_internal.rule_shape s"""
     )
     for number in range(100):
         conn.execute("select headrace.publish('cars', 'NEW_CAR', %s)", (Jsonb({"model": f"r{number + 100}", "hp": 1001}),))
