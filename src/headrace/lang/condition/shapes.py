@@ -108,7 +108,7 @@ def shape_to_spark(condition: Condition, columns: Mapping[Field, str], prefix: s
 def bound_to_spark(bound: Bound, columns: Mapping[Field, str]) -> str:
     """The event's value that is compared with a bound, as Spark SQL."""
     access = _SparkAccess(columns)
-    return access.text(bound.field) if isinstance(bound.value, str) else access.double(bound.field)
+    return f"left({access.text(bound.field)}, {BOUND_CHARS_MAX})" if isinstance(bound.value, str) else access.double(bound.field)
 
 
 def _postgres_bound(bound: Bound, columns: Mapping[Field, str], row: str) -> str:
