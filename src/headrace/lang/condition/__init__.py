@@ -5,6 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
+from headrace.lang.condition.access import AccessPath, Bound, find_access
 from headrace.lang.condition.condition import Condition, parse, parse_scalar
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
@@ -23,7 +24,7 @@ from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
-from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres, shape_to_spark
+from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
@@ -32,6 +33,8 @@ from headrace.lang.condition.tree import Field, Node, Type, fields_of
 
 __all__ = [
     "NUMERIC_SCALE",
+    "AccessPath",
+    "Bound",
     "ClauseValue",
     "Condition",
     "ConditionError",
@@ -48,6 +51,7 @@ __all__ = [
     "Subject",
     "TruthTable",
     "Type",
+    "bound_to_spark",
     "decode_json",
     "evaluate_pairs",
     "evaluate_sql",
@@ -55,6 +59,7 @@ __all__ = [
     "field_to_postgres",
     "field_to_spark",
     "fields_of",
+    "find_access",
     "jsonb_text",
     "load_corpus",
     "micros_of",
