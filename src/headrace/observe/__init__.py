@@ -15,7 +15,7 @@ from headrace.observe.event_history import (
     RuleEvaluation,
     event_history,
 )
-from headrace.observe.metrics import CONTENT_TYPE, DatabaseMetrics, Family, Sample, metric_family, read_metrics, render
+from headrace.observe.metrics import CONTENT_TYPE, DatabaseMetrics, Sample, metric_family, read_metrics, render
 
 __all__ = [
     "CONTENT_TYPE",
@@ -26,7 +26,6 @@ __all__ = [
     "CorrelatorOutput",
     "DatabaseMetrics",
     "EventHistory",
-    "Family",
     "Firing",
     "Level",
     "RuleEvaluation",
