@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AddressInUse",
     "ArchiveBusy",
     "ArchiveMismatch",
     "Conflict",
@@ -216,6 +217,10 @@ class ArchiveMismatch(Conflict, sqlstate="HR251"):
 class LogWentBack(Conflict, sqlstate="HR252"):
     """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
     message for the positions, and docs/operations.md, Failover."""
+
+
+class AddressInUse(Conflict):
+    """Another process listens on this address already. Stop it, or choose another port."""
 
 
 class NotIdle(HeadraceError):
