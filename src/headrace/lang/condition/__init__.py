@@ -23,6 +23,7 @@ from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
+from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
@@ -43,6 +44,8 @@ __all__ = [
     "Json",
     "Node",
     "Outcome",
+    "RegexDialect",
+    "RegexError",
     "Sample",
     "SqlDialect",
     "Subject",
@@ -65,6 +68,7 @@ __all__ = [
     "postgres_literal",
     "python_engine",
     "read_sample",
+    "regex_text",
     "run_cases",
     "sample_rows",
     "shape_to_postgres",
