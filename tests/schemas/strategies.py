@@ -44,7 +44,8 @@ def _leaf(draw: st.DrawFn) -> Any:
     if kind == "const":
         return {"const": draw(scalars)}
     if kind == "types":
-        return {"type": draw(st.lists(st.sampled_from(["null", "integer", "number", "string", "array", "object"]), min_size=1, max_size=3, unique=True)), "minimum": 0, "minLength": 1}
+        names = st.sampled_from(["null", "integer", "number", "string", "array", "object"])
+        return {"type": draw(st.lists(names, min_size=1, max_size=3, unique=True)), "minimum": 0, "minLength": 1}
     return draw(st.sampled_from([True, False, {}]))
 
 

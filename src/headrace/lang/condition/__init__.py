@@ -16,7 +16,7 @@ from headrace.lang.condition.engine import (
     python_engine,
     sample_rows,
 )
-from headrace.lang.condition.errors import ConditionError
+from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.explanation import ClauseValue, explain
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
@@ -29,19 +29,44 @@ from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition.tree import Field, Node, Type, fields_of
+from headrace.lang.condition.tree import (
+    Between,
+    Compare,
+    Constant,
+    Extraction,
+    Field,
+    In,
+    Is,
+    KeyOrIndex,
+    Like,
+    Match,
+    Node,
+    Type,
+    fields_of,
+    walk,
+)
 
 __all__ = [
     "NUMERIC_SCALE",
+    "Between",
     "ClauseValue",
+    "Compare",
     "Condition",
     "ConditionError",
+    "Constant",
     "Constants",
     "CorpusError",
+    "Diagnostic",
     "Engine",
     "Evaluate",
+    "Extraction",
     "Field",
+    "In",
+    "Is",
     "Json",
+    "KeyOrIndex",
+    "Like",
+    "Match",
     "Node",
     "Outcome",
     "RegexDialect",
@@ -60,6 +85,7 @@ __all__ = [
     "fields_of",
     "jsonb_text",
     "load_corpus",
+    "locate_error",
     "micros_of",
     "moment_of",
     "parameterize",
@@ -79,4 +105,5 @@ __all__ = [
     "to_postgres",
     "to_python",
     "to_spark",
+    "walk",
 ]
