@@ -144,7 +144,7 @@ class UnknownRole(NotFound, sqlstate="HR132"):
 
 
 class UnknownSchema(NotFound, sqlstate="HR133"):
-    """The event type has no schema, or not this version of it. Set one with `headrace event-type schema set`."""
+    """The event type has no schema, or not this version of it. Set one with `headrace event-type set`."""
 
 
 class Conflict(HeadraceError, sqlstate="HR200", exit_code=4):

@@ -17,12 +17,12 @@ begin
     where s.namespace = v_namespace and s.event_type = p_event_type;
     if not found then
         raise exception 'event type % has no schema', p_event_type
-            using errcode = 'HR133', hint = 'Set one: headrace event-type schema set.';
+            using errcode = 'HR133', hint = 'Set one: headrace event-type set.';
     end if;
 exception
     when check_violation then
         raise exception 'the schema of % cannot be changed: %', p_event_type, sqlerrm
             using errcode = 'HR350', hint = 'Compatibility is backward, forward, full or none; validation off, warn or reject, which need'
-                ' the check that the library prints: set the schema again with headrace event-type schema set.';
+                ' the check that the library prints: set the schema again with headrace event-type set.';
 end
 $$;

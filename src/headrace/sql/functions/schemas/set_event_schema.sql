@@ -46,6 +46,6 @@ exception
     when check_violation then
         raise exception 'the schema of % cannot be stored: %', p_event_type, sqlerrm
             using errcode = 'HR350', hint = 'Compatibility is backward, forward, full or none; validation off, warn or reject, which need'
-                ' the check that the library prints: use headrace event-type schema set. A schema has at most 262144 bytes.';
+                ' the check that the library prints: use headrace event-type set. A schema has at most 262144 bytes.';
 end
 $$;
