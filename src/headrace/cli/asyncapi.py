@@ -16,7 +16,7 @@ from headrace.schemas import describe_namespace
 group = Typer()
 
 
-@command(group, "asyncapi", common=("dsn", "namespace"))
+@command(group, "asyncapi")
 def asyncapi(
     session: Session,
     format: Annotated[Literal["json", "yaml"], Option(help="Form of the document.")] = "json",
@@ -35,5 +35,7 @@ def asyncapi(
         text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
     if output is not None:
         output.write_text(text, encoding="utf-8")
+    elif session.json:
+        session.print(json.loads(text))
     else:
         sys.stdout.write(text)

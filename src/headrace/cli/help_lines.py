@@ -51,6 +51,7 @@ HELP_LINES: dict[str, str] = {
     "condition": "Conditions: test the SQL predicates of rules.",
     "condition test": "Run a file of test cases on an engine.",
     "condition explain": "Show the value of every clause of a condition, for one event.",
+    "condition check": "Check a condition: its syntax, and against a schema: fields that it does not have, casts and values that cannot be.",
     "correlator": "Correlators: ECL patterns over a topic; their outputs become actions or events.",
     "correlator list": "List correlators with their status: pending, valid or invalid.",
     "correlator show": "Show the definition and the status of one correlator.",
