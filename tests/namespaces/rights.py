@@ -25,11 +25,11 @@ cancel_actions run_actions_now set_action_priority forget_nodes
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
 drop_capture_triggers release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule
 run_schedule run_schedule_now keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name
-handle_event_type
+handle_event_type set_event_schema alter_event_schema drop_event_schema report_findings
 """,
 }
 VIEWS: dict[str, str] = {
-    "any": "namespace namespace_grant topic outbox event_type action",
+    "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
     "publish": "capture",
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version

@@ -17,35 +17,63 @@ from headrace.lang.condition.engine import (
     python_engine,
     sample_rows,
 )
-from headrace.lang.condition.errors import ConditionError
+from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.explanation import ClauseValue, explain
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
+from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition.tree import Field, Node, Type, fields_of
+from headrace.lang.condition.tree import (
+    Between,
+    Compare,
+    Constant,
+    Extraction,
+    Field,
+    In,
+    Is,
+    KeyOrIndex,
+    Like,
+    Match,
+    Node,
+    Type,
+    fields_of,
+    walk,
+)
 
 __all__ = [
     "NUMERIC_SCALE",
     "AccessPath",
+    "Between",
     "Bound",
     "ClauseValue",
+    "Compare",
     "Condition",
     "ConditionError",
+    "Constant",
     "Constants",
     "CorpusError",
+    "Diagnostic",
     "Engine",
     "Evaluate",
+    "Extraction",
     "Field",
+    "In",
+    "Is",
     "Json",
+    "KeyOrIndex",
+    "Like",
+    "Match",
     "Node",
     "Outcome",
+    "RegexDialect",
+    "RegexError",
     "Sample",
     "SqlDialect",
     "Subject",
@@ -62,6 +90,7 @@ __all__ = [
     "find_access",
     "jsonb_text",
     "load_corpus",
+    "locate_error",
     "micros_of",
     "moment_of",
     "parameterize",
@@ -70,6 +99,7 @@ __all__ = [
     "postgres_literal",
     "python_engine",
     "read_sample",
+    "regex_text",
     "run_cases",
     "sample_rows",
     "shape_to_postgres",
@@ -80,4 +110,5 @@ __all__ = [
     "to_postgres",
     "to_python",
     "to_spark",
+    "walk",
 ]

@@ -19,7 +19,7 @@ as $$
         ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,
             drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
             plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,try_lock_topic,write_definition,
-            register_name,handle_event_type}')
+            register_name,handle_event_type,set_event_schema,alter_event_schema,drop_event_schema,report_findings}')
     ) l (level, names)
     cross join unnest(l.names) f (name)
     where headrace_internal.level_includes(p_level, l.level)

@@ -5,7 +5,7 @@ language sql immutable
 as $$
     select v.privileges, r.relation
     from (values
-        ('any', 'select', '{namespace,namespace_grant,topic,outbox,event_type,action}'::text[]),
+        ('any', 'select', '{namespace,namespace_grant,topic,outbox,event_type,action,event_schema,event_schema_version}'::text[]),
         ('publish', 'select', '{capture}'),
         ('consume', 'select', '{log,archive,consumer,cursor,dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
             correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
