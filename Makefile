@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# Processes that run tests.
+WORKERS ?= 2
 
 .PHONY: setup demo test test-slow prove style lint bench reference clean
 
@@ -17,14 +19,17 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as events
 	$(BIN)/headrace demo
 
+# Tests start hundreds of processes: where bytecode is not written, each of them compiles headrace first.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test: style  ## everything but the slow marks; mypy runs beside the tests and reports after them
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & mypy=$$!; \
-	$(BIN)/pytest -n 2 --max-worker-restart 1; tests=$$?; \
+	$(BIN)/pytest -n $(WORKERS) --max-worker-restart 1; tests=$$?; \
 	wait $$mypy; types_ok=$$?; cat $$types; rm $$types; \
 	[ $$tests -eq 0 ] && [ $$types_ok -eq 0 ]
 
 test-slow: setup  ## the long runs
-	$(BIN)/pytest -n 2 -m 'slow or hypothesis' --hypothesis-profile explore
+	$(BIN)/pytest -n $(WORKERS) -m 'slow or hypothesis' --hypothesis-profile explore
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json

@@ -80,8 +80,8 @@ class Loops:
         async with conn.transaction():
             if not await (await conn.execute(LOCK)).fetchone():
                 return 0
-            found = await conn.execute(OLDEST, (FLUSH_ROWS + 1,), binary=True)
-            ids = [row[1] for row in await found.fetchall()]
+            oldest = await conn.execute(OLDEST, (FLUSH_ROWS + 1,), binary=True)
+            ids = [row[1] for row in await oldest.fetchall()]
             if ids:
                 listed = SQL(", ".join(map(str, ids)))
                 await conn.execute(SQL("; ").join(SQL(statement).format(listed) for statement in (MOVE, DELETE)))

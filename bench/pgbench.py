@@ -81,7 +81,7 @@ def finish(process: subprocess.Popen[str]) -> Run:
 
 
 def _number(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         raise RuntimeError(f"pgbench said nothing like {pattern!r}: {text}")
-    return float(found[1])
+    return float(match[1])

@@ -42,18 +42,6 @@ select count(*) from (
     select h.event_id, h.rule from headrace.event_history h where h.event_id in (select e.event_id from public.classic_event e)
 ) h on h.event_id = a.event_id and h.rule = a.rule
 where a.rule is null or h.rule is null"""
-# Where the queue's own room is not installed: the least a queue can do.
-QUEUE = """
-do $do$ begin
-    if to_regprocedure('headrace.send_actions(text, jsonb[], integer[])') is null then
-        create table public.queue (msg_id bigint generated always as identity primary key, read_ct integer not null default 0,
-            enqueued_at timestamptz not null default now(), vt timestamptz not null default now(), message jsonb);
-        create index on public.queue (vt);
-        create function headrace.send_actions(p_namespace text, p_actions jsonb[], p_delays integer[] default null)
-        returns setof bigint language sql as
-            'insert into public.queue (message) select a from unnest(p_actions) a returning msg_id';
-    end if;
-end $do$"""
 
 
 @dataclass(frozen=True)
@@ -106,7 +94,6 @@ async def _measure(lab: Lab, target: Target, rules: int, plan: Plan) -> Sides:
     await own.open()
     reactor = RuleEngine(own, Subscription("headrace_rule"), Subscription("headrace_log"), asyncio.Event())
     with connect(target) as conn:
-        conn.execute(QUEUE)
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
         conn.execute(WRITE_RULES, {"rules": rules})
         while await reactor.compile_once():

@@ -53,7 +53,7 @@ def one_sentence(count: int) -> list[RuleSpec]:
 
 
 def mixture(count: int) -> list[RuleSpec]:
-    """Sixty in a hundred are found by an equality, forty are compared one by one; few of those hold."""
+    """Equalities, lists, ranges and prefixes. Every rule has constants of its own, so that an event fires as few of many as of a thousand."""
     texts = (
         "object ->> 'model' = 'm{n}' and (object -> 'horsepower')::int > {h}",
         "object ->> 'model' = 'm{n}' and object ->> 'color' in ('red', 'black')",
@@ -61,7 +61,7 @@ def mixture(count: int) -> list[RuleSpec]:
         "(object -> 'price')::bigint between {p} and {p} + 20 and (object -> 'horsepower')::int < {h}",
         "(object -> 'horsepower')::int = {h} and object ->> 'model' like 'm{n}%'",
     )
-    return [_rule(n, texts[n % 5].format(n=n % 1000, h=n * 7919 % 1000, p=n * 104_729 % 2_000_000)) for n in range(1, count + 1)]
+    return [_rule(n, texts[n % 5].format(n=n, h=n * 7919 % 1000, p=n * 104_729 % 2_000_000)) for n in range(1, count + 1)]
 
 
 def _rule(number: int, condition: str) -> RuleSpec:

@@ -141,7 +141,7 @@ def _stream(spark: SparkSession, secret: str, folder: Path, plan: Plan) -> Round
         minPartitions="2",
         maxOffsetsPerTrigger=str(plan.stream_offsets),
     )
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     running = (
         stream.load()
         .writeStream.format("noop")
@@ -152,4 +152,4 @@ def _stream(spark: SparkSession, secret: str, folder: Path, plan: Plan) -> Round
     running.awaitTermination()
     seen = sum(progress.numInputRows for progress in running.recentProgress)
     assert seen == plan.rows, f"the stream gave {seen} rows"
-    return Round(plan.rows / (time.perf_counter() - began), 0.0)
+    return Round(plan.rows / (time.perf_counter() - started_at), 0.0)

@@ -21,10 +21,10 @@ def main(kind: str, dsn: str, seconds: str) -> None:
 
 def _publish(conn: Connection, seconds: float) -> None:
     chance = random.Random(1)
-    began = time.monotonic()
+    started_at = time.monotonic()
     sent = 0
-    while (now := time.monotonic()) < began + seconds:
-        if (due := int((now - began) / PAUSE_S) * AT_ONCE) <= sent:
+    while (now := time.monotonic()) < started_at + seconds:
+        if (due := int((now - started_at) / PAUSE_S) * AT_ONCE) <= sent:
             time.sleep(PAUSE_S / 4)
             continue
         while sent < due:
@@ -36,8 +36,8 @@ def _publish(conn: Connection, seconds: float) -> None:
 
 
 def _sequence(conn: Connection, seconds: float) -> None:
-    began = time.monotonic()
-    while time.monotonic() < began + seconds + 2:
+    started_at = time.monotonic()
+    while time.monotonic() < started_at + seconds + 2:
         if not sum(result.events for result in sequence(conn)):
             time.sleep(0.005)
 

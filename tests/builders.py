@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 
 
 _admins: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
+# Databases whose tests have ended, by the server's folder. A drop right after a test waits 100 ms for its sessions to end.
+_ended: dict[Path, list[str]] = {}
 
 
 def _admin(server: Server) -> psycopg.Connection[tuple[object, ...]]:
@@ -36,13 +38,20 @@ def _admin(server: Server) -> psycopg.Connection[tuple[object, ...]]:
 
 @contextmanager
 def own_database(server: Server, name: str = "test", *, template: str = "template1") -> Iterator[Target]:
-    """A database for one test, dropped at its end."""
+    """A database for one test, dropped when the next one is created."""
     database = f"{name}_{uuid4().hex}"
     _admin(server).execute(f"create database {database} template {template} strategy file_copy")
+    _drop_ended(server)
     try:
         yield Target(name, server.dsn(database))
     finally:
-        _admin(server).execute(f"drop database {database} with (force)")
+        _ended.setdefault(server.folder, []).append(database)
+
+
+def _drop_ended(server: Server) -> None:
+    ended = _ended.get(server.folder, [])
+    while ended:
+        _admin(server).execute(f"drop database {ended.pop()} with (force)")
 
 
 @contextmanager

@@ -36,7 +36,8 @@ ROOT = Path(__file__).parents[1]
 PG15 = Path("/usr/lib/postgresql/15")
 PG15_PACKAGES = ["postgresql-15", "postgresql-15-cron", "postgresql-15-partman"]
 # A kill -9 of a process loses nothing without fsync; only a crash of the machine would, and no test makes one.
-FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB"}
+# Without the compiler of PostgreSQL 15, which takes longer than any query of a test; the embedded server has none.
+FAST = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", "jit": "off"}
 CRON = {"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres", "cron.use_background_workers": "on"}
 
 # What passed once passes again: the same examples every time. `--hypothesis-profile explore` looks for new ones.
@@ -101,6 +102,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("lane", list(marker.args) if marker else default, indirect=True, scope="session")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The short tests of PostgreSQL 15 come last, so that at the end no worker waits long for another."""
+    items.sort(key=_comes_last)
+
+
+def _comes_last(item: pytest.Item) -> bool:
+    """Tests with a time limit of their own are the long ones."""
+    return item.name.partition("[")[2].startswith("pg15") and item.get_closest_marker("timeout") is None
+
+
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 * 1024**3
 
@@ -139,10 +151,25 @@ def lane(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(lane: str) -> Iterator[Server]:
+def servers() -> Iterator[dict[str, Server]]:
+    """The servers by lane. They outlive a change of the lane, so that tests may come in any order."""
+    running: dict[str, Server] = {}
+    yield running
+    for server in running.values():
+        remove_server(server)
+
+
+@pytest.fixture(scope="session")
+def server(lane: str, servers: dict[str, Server]) -> Server:
     """The lane's server, with a migrated template database."""
-    if lane == "pg15":
-        install_pg15()
+    if lane not in servers:
+        if lane == "pg15":
+            install_pg15()
+        servers[lane] = start_server(lane)
+    return servers[lane]
+
+
+def start_server(lane: str) -> Server:
     folder = temporary_folder(in_memory=True)
     running = Server(folder, bin_dir=PG15 / "bin" if lane == "pg15" else None, settings=FAST | (CRON if lane == "pg15" else {}))
     running.start()
@@ -153,10 +180,15 @@ def server(lane: str) -> Iterator[Server]:
             if lane == "pg15":
                 conn.execute("create schema partman; create extension pg_partman schema partman")
             migrate(conn)
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder)
+    except BaseException:
+        remove_server(running)
+        raise
+    return running
+
+
+def remove_server(server: Server) -> None:
+    server.stop()
+    shutil.rmtree(server.folder)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from headrace.actions import ActionWorker, build_worker_pools, list_dead_letters
 from headrace.db import Connection, Subscription
 from tests.actions.conftest import Bench, make_due, run_dry, waiting
 
+pytestmark = pytest.mark.lane("pg18")
+
 ID = UUID("0190b2f0-7e3a-7000-8000-000000000001")
 sent: list[Any] = []
 

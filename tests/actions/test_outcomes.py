@@ -74,6 +74,7 @@ async def test_discard_gives_the_action_up_and_keeps_a_record(conn: Connection, 
     assert (result.outcome, attempt.follows, attempt.error) == ("discarded", "discarded", "Discard: a test")
 
 
+@pytest.mark.lane("pg18")
 async def test_batch_size_1_repeats_no_call_of_a_neighbour(conn: Connection, bench: Bench, effects: Effects) -> None:
     calls: list[object] = []
 
@@ -117,6 +118,7 @@ def to_json(action: Action, tx: Any) -> None:
     got.append(action.payload)
 
 
+@pytest.mark.lane("pg18")
 async def test_payload_has_the_type_of_the_annotation(conn: Connection, bench: Bench) -> None:
     got.clear()
     app = Headrace()
@@ -127,6 +129,7 @@ async def test_payload_has_the_type_of_the_annotation(conn: Connection, bench: B
     assert got == [Charge(Decimal(AMOUNT)), {"amount": float(AMOUNT)}]
 
 
+@pytest.mark.lane("pg18")
 async def test_numbers_are_decimals_on_request(conn: Connection, bench: Bench) -> None:
     got.clear()
     app = Headrace(numbers="decimal")
@@ -136,6 +139,7 @@ async def test_numbers_are_decimals_on_request(conn: Connection, bench: Bench) -
     assert got == [Decimal(AMOUNT)]
 
 
+@pytest.mark.lane("pg18")
 @pytest.mark.parametrize("bury", [False, True])
 async def test_payload_that_does_not_fit_fails_or_is_buried(conn: Connection, bench: Bench, bury: bool) -> None:
     app = Headrace()
@@ -169,6 +173,7 @@ def bench_target(bench: Bench) -> Any:
     return Target("test", bench.pool.conninfo)
 
 
+@pytest.mark.lane("pg18")
 async def test_handler_that_runs_too_long_is_cancelled(conn: Connection, bench: Bench, effects: Effects) -> None:
     app = Headrace()
 
@@ -183,6 +188,7 @@ async def test_handler_that_runs_too_long_is_cancelled(conn: Connection, bench: 
     assert (letter.error or "").startswith("HandlerTimeout: handler ") and effects() == []
 
 
+@pytest.mark.lane("pg18")
 async def test_failure_is_logged_once_with_traceback_and_fields(
     conn: Connection, bench: Bench, effects: Effects, caplog: pytest.LogCaptureFixture
 ) -> None:

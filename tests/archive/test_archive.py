@@ -213,8 +213,8 @@ def test_single_positions_are_found_in_archive_and_log(three: Connection, databa
     archive_orders(three, database, tmp_path, days=6)
     before = {row[0]: row for row in three.execute(LOG).fetchall()}
     drop(three, days=6)
-    found = read_stored_events_at(three, find_stored_range(three, "orders"), {2, 17, 30, 31, 40, 99})
-    assert {position: tuple(vars(event).values()) for position, event in found.items()} == {
+    events = read_stored_events_at(three, find_stored_range(three, "orders"), {2, 17, 30, 31, 40, 99})
+    assert {position: tuple(vars(event).values()) for position, event in events.items()} == {
         position: before[position] for position in (2, 17, 30, 31, 40)
     }
 

@@ -110,8 +110,8 @@ def test_split_dropped_between_planning_and_reading_comes_from_the_archive(three
     reader = EventReader(SourceOptions.of({"secret": secret, "subscribe": "orders"}), event_schema())
     (split,) = reader.partitions()
     drop(three, days=6)
-    found = [offset for batch in reader.read(split) for offset in batch.column("offset").to_pylist()]
-    assert found == list(range(1, 41))
+    offsets = [offset for batch in reader.read(split) for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(1, 41))
 
 
 def test_stream_overtaken_by_retention_continues_from_the_archive(three: Connection, secret: str) -> None:
@@ -121,8 +121,8 @@ def test_stream_overtaken_by_retention_continues_from_the_archive(three: Connect
     events(three, 41, 5, days=6)
     end = stream.latestOffset(start, ReadAllAvailable())
     splits = stream.partitions(start, end)
-    found = [offset for split in splits for batch in stream.read(split) for offset in batch.column("offset").to_pylist()]
-    assert found == list(range(1, 46))
+    offsets = [offset for split in splits for batch in stream.read(split) for offset in batch.column("offset").to_pylist()]
+    assert offsets == list(range(1, 46))
     stream.stop()
 
 

@@ -66,13 +66,13 @@ def test_replay_with_the_same_ids_skips_what_the_topic_has(three: Connection) ->
 
 
 def test_rate_and_filters_hold(three: Connection) -> None:
-    began = time.monotonic()
+    started_at = time.monotonic()
     rows = RowFilter(types=("paid",), keys=("k1", "k2"))
     list(replay(three, find_stored_range(three, "orders"), into="again", name=uuid4(), rows=rows, rate=20))
     drain(three)
     numbers = [event.payload["n"] for event in read_log(three, "again")]
     assert numbers == [n for n in range(1, 41) if n % 3 == 0 and n % 5 in (1, 2)]
-    assert time.monotonic() - began > (len(numbers) - 2) / 20
+    assert time.monotonic() - started_at > (len(numbers) - 2) / 20
 
 
 def test_command_previews_then_replays(three: Connection, cli: Cli) -> None:

@@ -155,6 +155,17 @@ def test_recorded_failures_are_found(database: Target, conn: Connection) -> None
     assert problems(database, "failures")
 
 
+def test_failed_inline_rules_are_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    conn.execute(
+        "insert into headrace_internal.inline_failure (topic_id, event_id, error) "
+        "select headrace.topic_id('orders'), headrace.uuid_v7(), E'division by zero\nin a rule' from generate_series(1, 3)"
+    )
+    [check] = problems(database, "failures", "warning")
+    assert check.message.startswith("inline rules of default/orders failed on 3 events since")
+    assert check.message.endswith(": division by zero")
+
+
 def test_rights_that_nobody_should_have_are_found(database: Target, conn: Connection) -> None:
     """As after an installation that left out the grants."""
     assert not problems(database, "grants")

@@ -53,8 +53,8 @@ def test_lines_of_a_file_are_published_in_order(cli: Cli, conn: Connection, tmp_
 
 def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) -> None:
     topic(conn)
-    given = '{"type": "placed"}\n{"type": "placed", "paylod": 1}\n'
-    answer = cli("publish", "orders", "--file", "-", "--json", given=given)
+    lines = '{"type": "placed"}\n{"type": "placed", "paylod": 1}\n'
+    answer = cli("publish", "orders", "--file", "-", "--json", given=lines)
     assert (answer.code, answer.error["error"]) == (5, "Invalid")
     assert answer.error["message"].startswith("line 2:")
     assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
@@ -62,8 +62,8 @@ def test_bad_line_is_named_and_nothing_is_written(cli: Cli, conn: Connection) ->
 
 def test_batches_commit_on_their_own(cli: Cli, conn: Connection) -> None:
     topic(conn)
-    given = '{"payload": 1}\n{"payload": 2}\n{"payload": 3}\nnonsense\n'
-    assert cli("publish", "orders", "placed", "--file", "-", "--batch", "2", given=given).code == 5
+    lines = '{"payload": 1}\n{"payload": 2}\n{"payload": 3}\nnonsense\n'
+    assert cli("publish", "orders", "placed", "--file", "-", "--batch", "2", given=lines).code == 5
     drain(conn)
     assert [event.payload for event in read_log(conn, "orders")] == [1, 2]
 
@@ -165,8 +165,8 @@ def test_events_find_their_shard(server: Server) -> None:
         shards[name] = Target(name, server.dsn(database))
     dsn = ("--dsn", " ".join(f"{name}={target.dsn}" for name, target in shards.items()))
     call("topic", "create", "orders", *dsn)
-    given = "\n".join(json.dumps({"type": "placed", "payload": n, "key": f"k{n % 20}"}) for n in range(200))
-    assert call("publish", "orders", "--file", "-", *dsn, given=given).code == 0
+    lines = "\n".join(json.dumps({"type": "placed", "payload": n, "key": f"k{n % 20}"}) for n in range(200))
+    assert call("publish", "orders", "--file", "-", *dsn, given=lines).code == 0
     keys = {}
     for name, target in shards.items():
         with connect(target) as conn:

@@ -57,7 +57,7 @@ async def test_retry_waits_as_long_as_the_handler_says(conn: Connection, start: 
     assert (lag.error, lag.attempts) == ("Retry: busy", 1)
     (wait_s,) = conn.execute("select extract(epoch from retry_at - headrace.clock()) from headrace.cursor").fetchone()  # type: ignore[misc]
     assert 900 < wait_s <= 1000
-    conn.execute("select headrace.resume('orders', 'c')")
+    conn.execute("select headrace.resume('consumer', 'orders/c')")
     await run_dry(runner)
     assert effects(conn) == [1, 2, 3]
 
@@ -125,6 +125,7 @@ def test_pause_of_a_retry_has_limits() -> None:
             Retry(after_s=after_s)
 
 
+@pytest.mark.lane("pg18")
 async def test_async_handler_that_runs_too_long_is_cancelled(conn: Connection, start: Start) -> None:
     topic(conn)
     effect_table(conn)
@@ -160,6 +161,7 @@ async def test_statement_of_a_plain_handler_that_runs_too_long_is_cancelled(conn
     assert effects(conn) == [2]
 
 
+@pytest.mark.lane("pg18")
 async def test_plain_handler_that_ends_too_late_has_failed(conn: Connection, start: Start) -> None:
     topic(conn)
     effect_table(conn)
@@ -175,6 +177,7 @@ async def test_plain_handler_that_ends_too_late_has_failed(conn: Connection, sta
     assert effects(conn) == [] and len(list_dead_letters(conn)) == 1
 
 
+@pytest.mark.lane("pg18")
 async def test_own_timeout_of_a_handler_is_not_ours(conn: Connection, start: Start) -> None:
     topic(conn)
     fill(conn, 1)
@@ -186,6 +189,7 @@ async def test_own_timeout_of_a_handler_is_not_ours(conn: Connection, start: Sta
     assert list_dead_letters(conn)[0].error == "TimeoutError: the mail server"
 
 
+@pytest.mark.lane("pg18")
 async def test_batch_size_1_repeats_no_call_of_a_neighbour(conn: Connection, start: Start) -> None:
     """With larger transactions, the failure of a later event at commit repeats the calls of the earlier ones."""
     topic(conn)

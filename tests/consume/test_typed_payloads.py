@@ -20,6 +20,8 @@ from headrace.db import Connection
 from tests.builders import drain, topic
 from tests.consume.conftest import Start, run_dry
 
+pytestmark = pytest.mark.lane("pg18")
+
 ID = "0190b2f0-7e3a-7000-8000-000000000001"
 AMOUNT = "12345678901234567.123456789"
 ORDER = f'{{"id": "{ID}", "at": "2026-01-31T12:00:00Z", "amount": {AMOUNT}, "rate": 0.5}}'

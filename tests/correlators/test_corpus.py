@@ -26,7 +26,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 async def differences(database: Target, every: int) -> list[str]:
     conn = await connect_async(database)
     try:
-        return [told for told in await run_cases(conn, CASES[::every]) if told is not None]
+        return [difference for difference in await run_cases(conn, CASES[::every]) if difference is not None]
     finally:
         await conn.close()
 

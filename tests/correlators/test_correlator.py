@@ -107,8 +107,8 @@ async def test_window_aggregate_and_the_table_s_own_function_agree_on_outputs_ev
         (symbol,) = classify(table, Event(type_, 0))
         stepped.step(key, position, (symbol,), 0)
     rows = cars.execute("select key, position, token, place, evidence, evidence_total from headrace.correlation order by 2, 4")
-    made = [(o.key, o.position, o.token, o.place, list(o.evidence), o.evidence_total) for o in stepped.outputs]
-    assert rows.fetchall() == made and len(made) > 20
+    outputs = [(o.key, o.position, o.token, o.place, list(o.evidence), o.evidence_total) for o in stepped.outputs]
+    assert rows.fetchall() == outputs and len(outputs) > 20
     instances = cars.execute(
         "select key, units, evidence, evidence_total from headrace.correlator_instance order by key"
     ).fetchall()
@@ -199,10 +199,10 @@ async def test_change_carries_equivalent_keys_and_says_how_many(cars: Connection
     happen(cars, "a:k1 a:k2 b:k2 a:k3 b:k3 a:k4 z:k5")
     await settle_correlators(correlators, cars)
     # After `a` both wait for b, c; after `a b` the old waits for c, and the new one for c or d.
-    told = alter_correlator(cars, pair(pattern="repeat {push(x) {sequential {a, b, c or d}}}"))
-    assert (told.carried, told.restarted) == (0, 4)
-    told = alter_correlator(cars, pair(pattern="repeat {push(x) {sequential {a, sequential {b, c}}}}", evidence_max=5))
-    assert (told.carried, told.restarted) == (4, 0)
+    carry_over = alter_correlator(cars, pair(pattern="repeat {push(x) {sequential {a, b, c or d}}}"))
+    assert (carry_over.carried, carry_over.restarted) == (0, 4)
+    carry_over = alter_correlator(cars, pair(pattern="repeat {push(x) {sequential {a, sequential {b, c}}}}", evidence_max=5))
+    assert (carry_over.carried, carry_over.restarted) == (4, 0)
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)
     assert (state.version, state.carried, state.restarted) == (3, 4, 0)
@@ -216,10 +216,10 @@ async def test_change_of_meaning_restarts_the_keys_it_concerns(cars: Connection,
     happen(cars, "a:k1 c:k2 a:k3")
     await settle_correlators(correlators, cars)
     changed = pair(pattern="push(x) {select {sequential {a, b}, sequential {c, e}}}")
-    told = alter_correlator(cars, changed)
+    carry_over = alter_correlator(cars, changed)
     await settle_correlators(correlators, cars)
     (state,) = list_correlators(cars)
-    assert (told.carried, told.restarted) == (state.carried, state.restarted)
+    assert (carry_over.carried, carry_over.restarted) == (state.carried, state.restarted)
     happen(cars, "b:k1 d:k2 e:k2")
     await settle_correlators(correlators, cars)
     assert all(row[2] != "k2" for row in pushed(cars))
@@ -229,8 +229,8 @@ async def test_restart_starts_all_keys_afresh(cars: Connection, correlators: Cor
     create_correlator(cars, pair())
     happen(cars, "a:k a:j")
     await settle_correlators(correlators, cars)
-    told = alter_correlator(cars, pair(), restart=True)
-    assert (told.carried, told.restarted) == (0, 2)
+    carry_over = alter_correlator(cars, pair(), restart=True)
+    assert (carry_over.carried, carry_over.restarted) == (0, 2)
     happen(cars, "b:k")
     assert await settle_correlators(correlators, cars) == 0
     cars.execute("update headrace.correlator set restart = true")
@@ -458,10 +458,10 @@ async def test_any_engine_can_step_and_deliver_as_the_database_does(cars: Connec
         write_instances(
             cars, correlator_id, [Instance("k", state.units, state.deadlines, instance.started_at, instance.seen_at + 1)]
         )
-        made = [Correlation("k", 2, one.time, one.token, place, (1, 2), 2) for place, one in enumerate(outputs, 1)]
-        assert deliver_correlations(cars, version_id, made) == 1
+        correlations = [Correlation("k", 2, one.time, one.token, place, (1, 2), 2) for place, one in enumerate(outputs, 1)]
+        assert deliver_correlations(cars, version_id, correlations) == 1
         cars.execute("update headrace_internal.cursor set position = 2")
-    assert deliver_correlations(cars, version_id, made) == 0
+    assert deliver_correlations(cars, version_id, correlations) == 0
     await settle_correlators(correlators, cars)
     assert [row[4:] for row in pushed(cars)] == [(2, [1, 2]), (4, [3, 4])] and len(sent(cars)) == 2
 

@@ -183,10 +183,10 @@ async def test_running_timers_are_carried_over_to_an_equivalent_pattern(
     await settle_correlators(correlators, flights)
     before = flights.execute(DUE).fetchall()
     same = LATE.replace("within 10 s {arrived}", "do {arrived} unless {after 10 s}").replace("departed", "(departed or departed)")
-    told = alter_correlator(
+    carry_over = alter_correlator(
         flights, Correlator(name="late", topic="cars", key="key", pattern=same, outputs={"late": ActionOutput(action="OTHER")})
     )
-    assert (told.carried, told.restarted) == (1, 0)
+    assert (carry_over.carried, carry_over.restarted) == (1, 0)
     await settle_correlators(correlators, flights)
     assert flights.execute(DUE).fetchall() == before == [("00:00:10",)]
     await wait(flights, correlators, "1 minute")

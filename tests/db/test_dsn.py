@@ -78,6 +78,7 @@ def test_program_shows_no_part_of_a_wrong_address(way: str, words: tuple[str, ..
     assert not any(secret in answer.stdout + answer.stderr for secret in SECRETS)
 
 
+@pytest.mark.lane("pg18")
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg", "PostgreSQL+psycopg2"])
 def test_schemes_of_sqlalchemy_are_accepted(conn: Connection, database: Target, scheme: str) -> None:
     parts = conninfo_to_dict(database.dsn)

@@ -141,6 +141,7 @@ def test_every_call_works_on_backends_that_change(transaction_pooler: Target, co
         assert numbers(conn) == list(range(12))
 
 
+@pytest.mark.lane("pg18")
 @pytest.mark.parametrize("name", [name for name in CALLERS if "asyncpg" not in name])
 async def test_publishing_works_through_every_driver(name: str, transaction_pooler: Target, conn: Connection) -> None:
     """As the drivers' manuals advise for poolers: without prepared statements of their own."""
@@ -157,6 +158,7 @@ async def test_publishing_works_through_every_driver(name: str, transaction_pool
     assert numbers(conn) == [number * 100 + n for number in range(3) for n in range(50)]
 
 
+@pytest.mark.lane("pg18")
 async def test_publishing_with_asyncpg(transaction_pooler: Target, conn: Connection) -> None:
     import asyncpg
 

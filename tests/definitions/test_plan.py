@@ -78,13 +78,13 @@ def names(made: Plan, operation: Operation) -> list[str]:
 async def test_file_of_all_kinds_is_applied_in_one_go_and_works(
     cars: Connection, file: Path, reactor: RuleEngine, correlators: CorrelatorEngine
 ) -> None:
-    made = plan(cars, file, kinds=KINDS)
-    assert [(change.kind.noun, change.name, change.operation) for change in made.changes] == [
+    changes = plan(cars, file, kinds=KINDS)
+    assert [(change.kind.noun, change.name, change.operation) for change in changes.changes] == [
         ("rule", "alarm", "create"),
         ("correlator", "stolen", "create"),
         ("schedule", "nightly", "create"),
     ]
-    apply(cars, made)
+    apply(cars, changes)
     assert plan(cars, file, kinds=KINDS).is_empty
     assert get_schedule(cars, "nightly").payload == {"parked": True, "since": "2026-01-31"}
     await settle(reactor, cars)
@@ -100,9 +100,9 @@ def test_list_that_leaves_the_file_is_dropped_with_it(cars: Connection, file: Pa
     create_schedule(cars, "by-hand", cron="* * * * *", topic="cars", type="t")
     apply(cars, plan(cars, file, kinds=KINDS))
     file.write_text("rules: []")
-    made = plan(cars, file, kinds=KINDS)
-    assert names(made, "drop") == ["alarm", "stolen", "nightly"]
-    apply(cars, made)
+    changes = plan(cars, file, kinds=KINDS)
+    assert names(changes, "drop") == ["alarm", "stolen", "nightly"]
+    apply(cars, changes)
     assert (rule_names(cars), [one.schedule for one in list_schedules(cars)]) == ([], ["by-hand"])
 
 
@@ -111,12 +111,12 @@ def test_plan_shows_what_apply_does_and_a_second_plan_is_empty(cars: Connection)
     create_rule(cars, rule("by-hand"))
     apply(cars, plan(cars, [rule("same"), rule("changes"), rule("goes")], kinds=KINDS))
     wanted = [rule("same"), rule("changes", condition="false", priority=3), rule("new")]
-    made = plan(cars, wanted, kinds=KINDS)
-    assert (names(made, "create"), names(made, "drop"), names(made, "unchanged")) == (["new"], ["goes"], ["same"])
-    assert [(change.name, change.differences) for change in made.select("alter")] == [("changes", ("condition", "priority"))]
+    changes = plan(cars, wanted, kinds=KINDS)
+    assert (names(changes, "create"), names(changes, "drop"), names(changes, "unchanged")) == (["new"], ["goes"], ["same"])
+    assert [(change.name, change.differences) for change in changes.select("alter")] == [("changes", ("condition", "priority"))]
     assert rule_names(cars) == ["by-hand", "changes", "goes", "same"], "a plan changes nothing"
 
-    apply(cars, made)
+    apply(cars, changes)
     assert rule_names(cars) == ["by-hand", "changes", "new", "same"]
     assert plan(cars, wanted, kinds=KINDS).is_empty
 
@@ -156,8 +156,8 @@ def test_changed_schedule_is_altered_there_and_back(
 ) -> None:
     first = schedule_after_apply(cars, file)
     file.write_text(YAML.replace(before, after))
-    made = plan(cars, file, kinds=KINDS)
-    assert [change.differences for change in made.select("alter")] == [differences]
+    changes = plan(cars, file, kinds=KINDS)
+    assert [change.differences for change in changes.select("alter")] == [differences]
     changed = schedule_after_apply(cars, file)
     assert {name: getattr(changed, name) for name in expect} == expect
     file.write_text(YAML)

@@ -28,8 +28,8 @@ class Block:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    for found in _fence.finditer(text):
-        yield Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
+    for fence in _fence.finditer(text):
+        yield Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1)
 
 
 async def run_guide(

@@ -21,7 +21,7 @@ async def test_archive_guide_runs(database: Target, conn: Connection, tmp_path: 
     conn.execute("select headrace.alter_topic('orders', p_retention => '1 day')")
     events(conn, 1, 10, days=0)
     events(conn, 11, 10, days=6)
-    given = {"target": later(database, days=6), "folder": tmp_path}
-    assert (await run_guide("archive", database, conn, given))["blocks_run"] == 3
+    names = {"target": later(database, days=6), "folder": tmp_path}
+    assert (await run_guide("archive", database, conn, names))["blocks_run"] == 3
     drain(conn)
     assert [event.headers[REPLAY_HEADER] for event in read_log(conn, "orders.test")] == [f"orders/{n}" for n in range(1, 21)]

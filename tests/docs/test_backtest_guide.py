@@ -20,6 +20,6 @@ async def test_backtest_guide_runs(spark: SparkSession, database: Target, conn: 
     topic(conn)
     fill(conn, 10)
     (tmp_path / "rules.yaml").write_text(RULE)
-    given = {"spark": spark, "target": database, "rules_file": str(tmp_path / "rules.yaml")}
-    names: dict[str, Any] = await run_guide("backtest", database, conn, given)
+    provided = {"spark": spark, "target": database, "rules_file": str(tmp_path / "rules.yaml")}
+    names: dict[str, Any] = await run_guide("backtest", database, conn, provided)
     assert (names["blocks_run"], names["report"].results[0].would) == (1, 7)

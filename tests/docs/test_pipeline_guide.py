@@ -24,5 +24,5 @@ async def test_pipeline_guide_runs(spark: SparkSession, database: Target, conn: 
     for total in range(1, 5):
         conn.execute("select headrace.publish('orders', 'placed', jsonb_build_object('total', %s::int))", (total,))
     drain(conn)
-    given = {"secret": secret_file(tmp_path, database)}
-    assert (await guide.run_guide("pipeline", database, conn, given))["blocks_run"] == 4
+    names = {"secret": secret_file(tmp_path, database)}
+    assert (await guide.run_guide("pipeline", database, conn, names))["blocks_run"] == 4

@@ -78,7 +78,7 @@ def test_every_sql_object_of_the_public_schema_is_on_the_page() -> None:
 
 def test_every_error_is_on_the_page_with_its_code() -> None:
     def tree(error: type[HeadraceError]) -> list[type[HeadraceError]]:
-        return [error, *(found for child in error.__subclasses__() for found in tree(child))]
+        return [error, *(descendant for child in error.__subclasses__() for descendant in tree(child))]
 
     page = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     ours = [error for error in tree(HeadraceError) if error.__module__ == "headrace.core.errors"]

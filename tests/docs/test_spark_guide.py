@@ -23,8 +23,8 @@ async def test_spark_guide_runs(spark: SparkSession, database: Target, conn: Con
         payload = f'{{"customer": {{"city": "{city}"}}}}'
         conn.execute("select headrace.publish('orders', %s, %s::jsonb, p_key => %s)", (f"order.{type_}", payload, key))
     drain(conn)
-    given = {"secret": secret_file(tmp_path, database), "folder": str(tmp_path)}
-    assert (await guide.run_guide("spark", database, conn, given))["blocks_run"] == 5
+    names = {"secret": secret_file(tmp_path, database), "folder": str(tmp_path)}
+    assert (await guide.run_guide("spark", database, conn, names))["blocks_run"] == 5
 
 
 def test_spark_guide_names_every_option() -> None:

@@ -79,12 +79,12 @@ def reads(conn: Connection, *tables: str) -> Iterator[Reads]:
 
 
 def counters(conn: Connection, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
-    found = conn.execute(
+    row = conn.execute(
         """select relname, coalesce(seq_tup_read, 0), coalesce(idx_tup_fetch, 0)
            from pg_stat_xact_user_tables where schemaname like 'headrace%%' and relname like any (%s)""",
         ([f"{table}\\_%" for table in tables],),
     )
-    return {name: (in_line, by_index) for name, in_line, by_index in found}
+    return {name: (in_line, by_index) for name, in_line, by_index in row}
 
 
 def plan(conn: Connection, statement: str, **given: object) -> str:
@@ -167,9 +167,9 @@ def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
 def test_reading_a_partition_uses_an_index(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")
-    given = {"topic": "orders", "topic_id": 1, "partition": 3, "position": 9000, "upto": 10000}
+    parameters = {"topic": "orders", "topic_id": 1, "partition": 3, "position": 9000, "upto": 10000}
     with reads(busy, "log") as seen:
-        events = busy.execute(query("consume/read_partition"), given).fetchall()
+        events = busy.execute(query("consume/read_partition"), parameters).fetchall()
     assert 50 < len(events) < 200
     assert seen.whole_tables == []
     # Either index will do: that of the partition, or that of positions with the other partitions passed over.

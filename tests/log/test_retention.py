@@ -36,10 +36,10 @@ def daily(conn: Connection) -> Connection:
 
 def test_time_partitions_are_created_ahead_without_gaps(conn: Connection) -> None:
     create_topic(conn, "orders", time_partition="day")
-    made = partitions(conn)
-    assert made[0][0] <= datetime.now(UTC) < made[0][1]
-    assert made[-1][1] - datetime.now(UTC) > timedelta(days=1)
-    assert all(earlier[1] == later[0] for earlier, later in itertools.pairwise(made))
+    created = partitions(conn)
+    assert created[0][0] <= datetime.now(UTC) < created[0][1]
+    assert created[-1][1] - datetime.now(UTC) > timedelta(days=1)
+    assert all(earlier[1] == later[0] for earlier, later in itertools.pairwise(created))
 
 
 @pytest.mark.parametrize("width", ["day", "week", "month"])

@@ -21,8 +21,8 @@ def test_topic_reports_its_size(conn: Connection) -> None:
     topic(conn, partitions=3)
     fill(conn, 5)
     publish(conn, 6)
-    found = get_topic(conn, "orders")
-    assert (found.partitions, found.events, found.last_position, found.waiting) == (3, 5, 5, 1)
+    stored = get_topic(conn, "orders")
+    assert (stored.partitions, stored.events, stored.last_position, stored.waiting) == (3, 5, 5, 1)
 
 
 def test_creating_and_dropping_a_topic_keeps_the_session_settings(conn: Connection) -> None:

@@ -15,7 +15,7 @@ FUNCTIONS: dict[str, str] = {
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
-queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
+metrics queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
@@ -26,11 +26,11 @@ cancel_actions run_actions_now set_action_priority forget_nodes
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
 drop_capture_triggers release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule
 run_schedule run_schedule_now keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name
-handle_event_type
+handle_event_type set_event_schema alter_event_schema drop_event_schema report_findings
 """,
 }
 VIEWS: dict[str, str] = {
-    "any": "namespace namespace_grant topic outbox event_type action",
+    "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
     "publish": "capture direct_topic",
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version

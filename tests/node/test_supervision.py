@@ -22,7 +22,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("loop", "function", "parameters", "result"),
     [
-        ("heartbeat", "headrace.heartbeat", "uuid", "true"),
+        ("heartbeat", "headrace.heartbeat", "uuid, jsonb", "true"),
         ("maintenance", "headrace_internal.trim_results", "", "1"),
         ("sweep", "headrace.bury_unhandled", "float8, text", "0"),
     ],
@@ -44,9 +44,10 @@ async def test_background_loop_starts_again_after_an_error(
         (action_workers, "SWEEP_S"),
     ):
         monkeypatch.setattr(module, pause, 0.05)
-    conn.execute(f"create table called (); alter function {function} rename to gone")
     running_node = Node(Headrace(), [database])
     running = asyncio.create_task(running_node.run())
+    await until(lambda: conn.execute("select from headrace.node").fetchone() is not None)
+    conn.execute(f"create table called (); alter function {function} rename to gone")
     await until(lambda: f"function {function}" in caplog.text)
     await asyncio.to_thread(
         conn.execute,

@@ -12,7 +12,8 @@ from tests.conftest import temporary_folder
 
 
 @pytest.fixture(autouse=True, scope="module")
-def in_memory() -> Iterator[None]:
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # chosen now: later it would lie in the folder that is deleted here
     folder = temporary_folder(in_memory=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))

@@ -284,11 +284,11 @@ def in_field(field: str, text: str) -> dict[str, object]:
 
 
 def field_by_sql(conn: Connection, field: str, text: str) -> None:
-    given = in_field(field, text)
-    given["headers"] = json.dumps(given.get("headers", {}))
+    document = in_field(field, text)
+    document["headers"] = json.dumps(document.get("headers", {}))
     conn.execute(
         "select headrace.publish(%(topic)s, %(type)s, '1', p_headers => %(headers)s::jsonb, p_producer => %(producer)s)",
-        {"producer": None} | given,
+        {"producer": None} | document,
     )
 
 

@@ -21,7 +21,7 @@ from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, TokenBucket, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
 from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, run_after_commit
-from headrace.core import LeaseLost
+from headrace.core import DurationHistogram, LeaseLost
 from headrace.db import (
     TRANSIENT_ERRORS,
     LoopSteps,
@@ -99,6 +99,7 @@ class ActionWorker:
         self.handled = 0
         """How many actions this worker has handled."""
         self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
+        self.durations = {name: DurationHistogram() for name in self._names}
         self.failures = 0
 
     async def run(self) -> None:
@@ -288,6 +289,8 @@ class ActionWorker:
     async def _call_and_ack(self, conn: HandlerConnection, claims: Sequence[Claim]) -> None:
         await conn.begin()
         durations_s = await call_action_handlers(self._worker_pool.handlers, claims, conn)
+        for claim, duration_s in zip(claims, durations_s, strict=True):
+            self.durations[claim.action.action].observe(duration_s)
         await self._queue.ack(conn, claims, durations_s)
         await conn.commit()
         self.handled += len(claims)

@@ -12,9 +12,11 @@ from typer import Argument, Option, Typer
 from headrace.cli.corpus import print_corpus_result
 from headrace.cli.output import table
 from headrace.cli.session import Session, command
+from headrace.core import NotFound, ProblemsFound
 from headrace.db import connect
 from headrace.lang import condition as conditions
 from headrace.rules import database_engine
+from headrace.schemas import Finding, check_condition, get_schema, parse_schema
 
 group = Typer(help="Conditions: test the SQL predicates of rules.")
 
@@ -87,3 +89,31 @@ def _rows(clause: conditions.ClauseValue, depth: int) -> Iterator[list[object]]:
     yield ["  " * depth + clause.text, clause.value]
     for part in clause.parts:
         yield from _rows(part, depth + 1)
+
+
+@command(group, "check")
+def check(
+    session: Session,
+    condition: Annotated[str, Argument(metavar="CONDITION", help="The condition.", show_default=False)],
+    event_type: Annotated[str | None, Option(help="Check it against the schema of this event type.")] = None,
+    schema: Annotated[
+        Path | None, Option(metavar="FILE", help="Check it against this JSON Schema; no database is needed.")
+    ] = None,
+) -> None:
+    """Check a condition: its syntax, and against a schema: fields that it does not have, casts and values that cannot be.
+
+    The exit code is 5 for an invalid condition, and 6 if there are errors against the schema.
+
+    Example: headrace condition check "object ->> 'custmer' = 'x'" --event-type order.placed
+    """
+    parsed = conditions.parse(condition)
+    findings: tuple[Finding, ...] = ()
+    if schema is not None:
+        findings = check_condition(parsed, condition, parse_schema(schema.read_text(encoding="utf-8")))
+    elif event_type is not None:
+        _, stored = session.find(NotFound, lambda conn: get_schema(conn, event_type, namespace=session.namespace))
+        findings = check_condition(parsed, condition, stored.values)
+    rows = [[finding.severity, str(finding)] for finding in findings]
+    session.print({"condition": parsed.text, "findings": findings}, table(["", "finding"], rows) if rows else parsed.text)
+    if errors := sum(finding.severity == "error" for finding in findings):
+        raise ProblemsFound(f"the condition has {errors} errors against the schema")

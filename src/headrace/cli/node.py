@@ -7,7 +7,7 @@ import importlib
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from headrace.namespaces import grant_node, revoke_node
 from headrace.node import (
     NO_HANDLER_GRACE_S,
     Headrace,
+    HttpSettings,
     Identity,
     Node,
     NodeState,
@@ -170,6 +171,24 @@ def run(
             help="Seconds until an action that no node handles becomes a dead letter; at least as long as a deployment takes.",
         ),
     ] = NO_HANDLER_GRACE_S,
+    http: Annotated[
+        str | None,
+        Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Serve /metrics for Prometheus, /healthz and /readyz, for example on 127.0.0.1:9464.",
+            show_default="off",
+        ),
+    ] = None,
+    ready_lag_s: Annotated[
+        float | None,
+        Option(
+            "--ready-lag-s",
+            min=0,
+            help="With --http: not ready while a consumer of the application is further behind than this.",
+            show_default="any lag",
+        ),
+    ] = None,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Log debug messages.")] = False,
 ) -> None:
@@ -186,22 +205,25 @@ def run(
     for target in session.targets:
         require_migrated(target)
     work = WorkerSettings(lease_s=lease_s, workers=workers, no_handler_grace_s=no_handler_grace_s)
-    run_loop(
-        _run(application, session.targets, identity, sequencer=sequencer, grace_s=grace_s, work=work, connections=connections)
-    )
+    settings = HttpSettings.parse(http, ready_lag_s=ready_lag_s) if http else None
+
+    def create_node() -> Node:
+        return Node(
+            application,
+            session.targets,
+            sequencer=sequencer,
+            grace_s=grace_s,
+            work=work,
+            identity=identity,
+            connections=connections,
+            http=settings,
+        )
+
+    run_loop(_run(application, session.targets, create_node, sequencer=sequencer))
 
 
-async def _run(
-    app: Headrace,
-    targets: list[Target],
-    identity: Identity,
-    *,
-    sequencer: bool,
-    grace_s: float,
-    work: WorkerSettings,
-    connections: int,
-) -> None:
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, work=work, identity=identity, connections=connections)
+async def _run(app: Headrace, targets: list[Target], create_node: Callable[[], Node], *, sequencer: bool) -> None:
+    node = create_node()  # On the running event loop.
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 

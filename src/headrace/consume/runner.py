@@ -20,7 +20,7 @@ from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, cre
 from headrace.consume.failures import HandlerError, describe_error
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.sources import Sources
-from headrace.core import LoggedEvent
+from headrace.core import DurationHistogram, LoggedEvent
 from headrace.db import (
     LoopSteps,
     Pool,
@@ -98,6 +98,7 @@ class ConsumerRunner:
         """How many events this runner has handled."""
         self.handled_by_partition: Counter[int] = Counter()
         """How many events of each partition; -1 for the cursor over the whole topic."""
+        self.durations = DurationHistogram()
         self.failures = 0
         self._redrive_checked_at = 0.0
         self._redrives = self._steps("dead letters")
@@ -197,7 +198,9 @@ class ConsumerRunner:
                 # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
                 failure = HandlerFailure(claim, _handler_error(conn, error))
             else:
+                started = time.perf_counter()
                 failure = await self._deliver(conn, events, held, claim)
+                self.durations.observe_calls(time.perf_counter() - started, 1 if self._consumer.batch else len(events))
             moved_to = failure.events.position if failure else claim.upto
             if moved_to == claim.position:
                 await conn.rollback()

@@ -3,6 +3,7 @@
 from headrace.core import errors
 from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
+from headrace.core.durations import DurationHistogram
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
 from headrace.core.json_forms import Payload, RawJSON
@@ -14,6 +15,7 @@ __all__ = [
     "JSON",
     "Bury",
     "Discard",
+    "DurationHistogram",
     "Event",
     "HandlerOutcome",
     "LoggedEvent",

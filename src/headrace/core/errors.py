@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AddressInUse",
     "ArchiveBusy",
     "ArchiveMismatch",
     "Conflict",
@@ -21,6 +22,7 @@ __all__ = [
     "Forbidden",
     "HandlerTimeout",
     "HeadraceError",
+    "IncompatibleSchema",
     "Invalid",
     "InvalidCloudEvent",
     "InvalidCron",
@@ -33,6 +35,7 @@ __all__ = [
     "InvalidOutputs",
     "InvalidPayload",
     "InvalidRetention",
+    "InvalidSchema",
     "InvalidText",
     "InvalidTime",
     "InvalidTimeZone",
@@ -45,6 +48,7 @@ __all__ = [
     "NotIdle",
     "NotMigrated",
     "PayloadMismatch",
+    "PayloadRejected",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PositionOutOfRange",
@@ -52,6 +56,8 @@ __all__ = [
     "ReservedConsumer",
     "RuleExists",
     "ScheduleExists",
+    "SchemaChanged",
+    "SchemaFindings",
     "SchemaTooNew",
     "ShardUnavailable",
     "TooFewPartitions",
@@ -69,6 +75,7 @@ __all__ = [
     "UnknownRole",
     "UnknownRule",
     "UnknownSchedule",
+    "UnknownSchema",
     "UnknownTopic",
     "UnregisteredName",
     "WrongIsolationLevel",
@@ -135,6 +142,10 @@ class UnknownNamespace(NotFound, sqlstate="HR131"):
 
 class UnknownRole(NotFound, sqlstate="HR132"):
     """There is no database role with this name. Create it with `create role`."""
+
+
+class UnknownSchema(NotFound, sqlstate="HR133"):
+    """The event type has no schema, or not this version of it. Set one with `headrace event-type set`."""
 
 
 class Conflict(HeadraceError, sqlstate="HR200", exit_code=4):
@@ -205,6 +216,15 @@ class NamespaceInUse(Conflict, sqlstate="HR232"):
     """The namespace is not empty. Drop what it contains first."""
 
 
+class IncompatibleSchema(Conflict, sqlstate="HR240"):
+    """The new schema breaks readers or publishers that the compatibility of the event type protects, or nobody can tell. The message
+    has an example. Change the schema, or set it with force."""
+
+
+class SchemaChanged(Conflict, sqlstate="HR241"):
+    """Somebody else has set a schema of this event type meanwhile. Check the new schema against that version, and set it again."""
+
+
 class ArchiveBusy(Conflict, sqlstate="HR250"):
     """Another process is archiving this topic. Wait until it has finished."""
 
@@ -216,6 +236,10 @@ class ArchiveMismatch(Conflict, sqlstate="HR251"):
 class LogWentBack(Conflict, sqlstate="HR252"):
     """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
     message for the positions, and docs/operations.md, Failover."""
+
+
+class AddressInUse(Conflict):
+    """Another process listens on this address already. Stop it, or choose another port."""
 
 
 class NotIdle(HeadraceError):
@@ -301,6 +325,19 @@ class InvalidOutputs(Invalid, sqlstate="HR342"):
 
 class FeedbackLoop(Invalid, sqlstate="HR343"):
     """The correlator's own events lead back to it. Publish to another topic or type, or allow the loop explicitly."""
+
+
+class InvalidSchema(Invalid, sqlstate="HR350"):
+    """The text is not a JSON Schema (2020-12). Correct it at the place that the message names."""
+
+
+class PayloadRejected(Invalid, sqlstate="HR351"):
+    """The payload breaks the schema of its event type, which rejects such events. The message names the path and the rule."""
+
+
+class SchemaFindings(Invalid, sqlstate="HR352"):
+    """The condition reads what the schema of the event type can never have: a field, a cast or a value. Correct the condition, or the
+    schema."""
 
 
 class InvalidHandler(Invalid):

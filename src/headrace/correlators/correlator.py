@@ -27,7 +27,9 @@ from headrace.lang.ecl import (
     parse,
     pushed_tokens,
     table_hash,
+    typed_conditions,
 )
+from headrace.schemas import check_definition
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +159,7 @@ def _check(conn: Connection, correlator: Correlator, namespace: str | None) -> P
         loop = feedback(links, others)
         if loop is not None:
             raise FeedbackLoop(loop)
+    check_definition(conn, f"correlator {correlator.name}", typed_conditions(pattern), namespace=namespace)
     return pattern
 
 

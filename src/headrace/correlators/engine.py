@@ -7,6 +7,7 @@ timer fires also when no event comes, and never before an event of an earlier ti
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
@@ -31,6 +32,8 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
         self._stepper = Stepper()
         self.outputs = 0
         """How many tokens were pushed here."""
+        self.outputs_by_correlator: Counter[tuple[str, str]] = Counter()
+        """By namespace and correlator."""
 
     async def compile_once(self) -> int:
         async with self._pool.connection() as conn:
@@ -63,6 +66,7 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
         if done:
             self.events += done.events
             self.outputs += done.outputs
+            self.outputs_by_correlator[watched.namespace, watched.correlator] += done.outputs
         return done
 
     async def tick_once(self, watched: WatchedCorrelator) -> int:
@@ -80,6 +84,7 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
             async with conn.transaction():
                 fired = await self._stepper.fire(conn, watched, settled[0])
             self.outputs += fired.outputs
+            self.outputs_by_correlator[watched.namespace, watched.correlator] += fired.outputs
             return fired.events
         return 0
 

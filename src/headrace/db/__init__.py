@@ -24,7 +24,7 @@ from headrace.db.connections import (
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.pooler import is_pooled
-from headrace.db.releases import RELEASE
+from headrace.db.releases import RELEASE, SCHEMA_RELEASE, check_node_release
 from headrace.db.requirements import check_node_database, require_sessions
 from headrace.db.retry import (
     TRANSIENT_ERRORS,
@@ -52,6 +52,7 @@ __all__ = [
     "CONNECTIONS",
     "CONNECTIONS_MIN",
     "RELEASE",
+    "SCHEMA_RELEASE",
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",
@@ -70,6 +71,7 @@ __all__ = [
     "Unit",
     "cancel_tasks",
     "check_node_database",
+    "check_node_release",
     "clear_failure",
     "configured_targets",
     "connect",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -115,6 +116,8 @@ class LoopMonitor:
         """`on_failure` is called once for each new error of a loop."""
         self._on_failure = on_failure
         self._loops: WeakSet[LoopSteps] = WeakSet()
+        self.failure_counts: Counter[str] = Counter()
+        """How many steps of each loop have failed; also of loops that are gone."""
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -211,6 +214,8 @@ class LoopSteps:
 
     async def _fail(self, error: Exception, *, is_side_work: bool = False) -> None:
         self.failures += 1
+        if self._monitor is not None:
+            self._monitor.failure_counts[self.name] += 1
         self._in_a_row += 1
         self._retry_at = time.monotonic() + pause_s(self._in_a_row)
         line = error_line(error)

@@ -2,6 +2,7 @@
 
 from headrace.node.action_workers import NO_HANDLER_GRACE_S, WorkerSettings
 from headrace.node.app import Headrace
+from headrace.node.endpoints import HttpSettings
 from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
 from headrace.node.registry import Identity, NodeState, Registry, forget_nodes, list_nodes
@@ -11,6 +12,7 @@ __all__ = [
     "NO_HANDLER_GRACE_S",
     "Headrace",
     "Health",
+    "HttpSettings",
     "Identity",
     "Node",
     "NodeState",

@@ -33,6 +33,7 @@ from headrace.db import AsyncConnection, LoopFailure, Target
 
 if TYPE_CHECKING:
     from headrace.node.action_workers import WorkerSettings
+    from headrace.node.endpoints import HttpSettings
     from headrace.node.registry import Identity
     from headrace.node.running import RunningNode
 
@@ -243,13 +244,16 @@ class Headrace:
         on_failure: Callable[[LoopFailure], None] | None = None,
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
+        http: str | HttpSettings | None = None,
     ) -> AbstractAsyncContextManager[RunningNode]:
         """Runs a node inside this process, on its event loop, while the block runs: `async with app.running() as node:`.
 
         `dsn` is the address of the database, or of several shards; without it HEADRACE_DSN or DATABASE_URL. Raises if the node
         cannot start: UnknownTopic, NotMigrated, TransactionPooler at once, DatabaseUnavailable if a database does not answer
         within `start_timeout_s`. `on_failure` is called once for each new error of a loop; the loop goes on trying. At the end
-        of the block running handlers have `grace_s` to finish; after that their transactions are rolled back."""
+        of the block running handlers have `grace_s` to finish; after that their transactions are rolled back. `http` is an address
+        such as '127.0.0.1:9464' where the node serves /metrics, /healthz and /readyz."""
+        from headrace.node.endpoints import HttpSettings
         from headrace.node.running import run_node
 
         return run_node(
@@ -261,6 +265,7 @@ class Headrace:
             on_failure=on_failure,
             identity=identity,
             work=work,
+            http=HttpSettings.parse(http) if isinstance(http, str) else http,
         )
 
     async def send_pending(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import LiteralString
 
@@ -20,6 +21,7 @@ from headrace.db import (
     CONNECTIONS,
     WAIT_S,
     Listener,
+    LoopMonitor,
     LoopSteps,
     PoolShare,
     Target,
@@ -38,6 +40,8 @@ from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
+from headrace.node.endpoints import Endpoints, HttpSettings
+from headrace.node.http_server import Address
 from headrace.node.loops import supervise
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
@@ -62,7 +66,8 @@ class Node:
 
     Sequencing, rules, correlators, schedules and maintenance serve every namespace and need the owner's rights. With
     `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
-    `consume` may do that. `connections` is the most that the node has to each of its databases."""
+    `consume` may do that. `connections` is the most that the node has to each of its databases. With `http` it serves its metrics
+    and health."""
 
     def __init__(
         self,
@@ -74,18 +79,26 @@ class Node:
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
         connections: int = CONNECTIONS,
+        http: HttpSettings | None = None,
+        monitor: LoopMonitor | None = None,
     ) -> None:
         self.identity = identity or Identity()
+        self.monitor = monitor or LoopMonitor()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
-        self._monitor = BlockMonitor(handler_codes(app))
+        self._block_monitor = BlockMonitor(handler_codes(app))
         work = work or WorkerSettings()
-        self._databases = [
-            DatabaseLoops(
-                app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work, connections=connections
-            )
-            for target in targets
-        ]
+        # Loops that are created here report to the monitor, as do those that the tasks of `run` create.
+        with self.monitor.watch():
+            self._databases = [
+                DatabaseLoops(
+                    app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work, connections=connections
+                )
+                for target in targets
+            ]
+        self._endpoints = Endpoints(self, self._databases, http) if http else None
+        self.http_address: Address | None = None
+        """Where metrics and health are served, while the node runs."""
 
     @property
     def handled(self) -> int:
@@ -106,6 +119,15 @@ class Node:
     def sequenced(self) -> int:
         """How many events this node has moved into the log."""
         return sum(database.sequencer.events for database in self._databases)
+
+    @property
+    def loop_failures(self) -> Mapping[str, int]:
+        """How many steps of each loop have failed."""
+        return self.monitor.failure_counts
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
 
     async def wait_started(self) -> None:
         """Waits until the node has registered with every database and its loops run."""
@@ -129,8 +151,12 @@ class Node:
 
     async def run(self) -> None:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
-        with self._monitor.watching():
-            await self._run()
+        with self.monitor.watch(), self._block_monitor.watching():
+            async with AsyncExitStack() as stack:
+                if self._endpoints:
+                    self.http_address = await stack.enter_async_context(self._endpoints.serving())
+                    logger.info("metrics and health are served on http://%s", self.http_address)
+                await self._run()
 
     async def _run(self) -> None:
         tasks = [asyncio.create_task(database.run(), name=str(database.target)) for database in self._databases]
@@ -183,6 +209,7 @@ class DatabaseLoops:
         self.start_error: str | None = None
         """The last error of the start, while it is retried."""
         self._stop = stop
+        self._tasks: list[asyncio.Task[None]] = []
         self._runs_sequencer = sequencer
         self._listener = Listener(target)
         pools = build_worker_pools(app.action_handlers.values(), workers=work.workers)
@@ -192,14 +219,14 @@ class DatabaseLoops:
         budget = divide_connections(connections, handlers=consumer_workers + action_workers, sequencer=sequencer)
         settings = {"headrace.node": identity.name}
         self._pool = create_pool(target, size=budget.handlers, settings=settings)
-        self._loop_pool = create_loop_pool(target, size=budget.loops, settings=settings)
-        self._long_steps = pool = PoolShare(self._loop_pool, budget.share_of_long_steps(), name="a loop")
+        self.loop_pool = create_loop_pool(target, size=budget.loops, settings=settings)
+        self._long_steps = pool = PoolShare(self.loop_pool, budget.share_of_long_steps(), name="a loop")
         # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
         most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
         of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
         of_actions = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S)
         subscribe = self._listener.subscribe
-        self.sequencer = Sequencer(self._loop_pool, subscribe("headrace_outbox"), stop)
+        self.sequencer = Sequencer(self.loop_pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
@@ -212,7 +239,7 @@ class DatabaseLoops:
             pools,
             target,
             of_actions,
-            self._loop_pool,
+            self.loop_pool,
             subscribe("headrace_action"),
             stop,
             namespace=app.namespace,
@@ -222,8 +249,12 @@ class DatabaseLoops:
         )
         activity = Activity(self.consumers, self.actions.workers)
         self._registry = Registry(
-            app, identity, self._loop_pool, sequencer=sequencer, connections=budget.total, report=activity.report
+            app, identity, self.loop_pool, sequencer=sequencer, connections=budget.total, report=activity.report
         )
+
+    def ended_loops(self) -> list[str]:
+        """The loops that have ended although nobody stopped them; there should be none."""
+        return [] if self._stop.is_set() else [task.get_name() for task in self._tasks if task.done()]
 
     def wake(self) -> None:
         """Wakes all loops, so that they see the stop signal."""
@@ -232,7 +263,7 @@ class DatabaseLoops:
     async def run(self) -> None:
         # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
         await self._first_of(f"start on {self.target}", partial(check_node_database, self.target))
-        await self._loop_pool.open()
+        await self.loop_pool.open()
         await self._pool.open()
         try:
             try:
@@ -245,7 +276,7 @@ class DatabaseLoops:
         finally:
             await self._sessions.close()
             await self._pool.close()
-            await self._loop_pool.close()
+            await self.loop_pool.close()
 
     async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing
@@ -263,10 +294,10 @@ class DatabaseLoops:
         except Exception as error:
             if not is_transient(error):
                 raise
-            await LoopSteps(name, self._stop, pool=self._loop_pool).run(attempt)
+            await LoopSteps(name, self._stop, pool=self.loop_pool).run(attempt)
 
     async def _record_epoch(self) -> None:
-        before = await fetch_value_async(self._loop_pool, "select headrace_internal.record_epoch()")
+        before = await fetch_value_async(self.loop_pool, "select headrace_internal.record_epoch()")
         if before:
             logger.warning(
                 "%s was failed over or restored: the epoch of its logs was %s; events that were acknowledged last on the old server "
@@ -295,6 +326,7 @@ class DatabaseLoops:
                 "correlators": self.correlators.run,
             }
             loops += [supervise(f"{name} of {self.target}", run, self._stop) for name, run in own_loops.items()]
+        self._tasks = [*background, *loops]
         try:
             await asyncio.wait(loops)
         finally:

@@ -26,6 +26,7 @@ from headrace.db import (
 )
 from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
+from headrace.node.endpoints import HttpSettings
 from headrace.node.node import Node
 from headrace.node.registry import Identity
 
@@ -70,6 +71,7 @@ async def run_node(
     on_failure: Callable[[LoopFailure], None] | None,
     identity: Identity | None,
     work: WorkerSettings | None,
+    http: HttpSettings | None = None,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
@@ -78,10 +80,8 @@ async def run_node(
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
     monitor = LoopMonitor(on_failure)
-    # Loops that are created from here on, also by the node's tasks, report to the monitor.
-    with monitor.watch():
-        node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, identity=identity, work=work)
-        task = asyncio.create_task(node.run(), name="headrace node")
+    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, identity=identity, work=work, http=http, monitor=monitor)
+    task = asyncio.create_task(node.run(), name="headrace node")
     try:
         await _start(node, task, targets, start_timeout_s)
     except BaseException:

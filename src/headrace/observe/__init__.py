@@ -1,6 +1,6 @@
-"""Observe: the history of an event or action, and checks of a database.
+"""Observe: the history of an event or action, checks of a database, and metrics.
 
-Owns: event histories, action overviews and the checks of the doctor. Promises: it only reads; a check that cannot be made is itself a finding,
+Owns: event histories, action overviews, the checks of the doctor, and the list of metrics. Promises: it only reads; a check that cannot be made is itself a finding,
 never a crash."""
 
 from headrace.observe.action_overview import ActionOverview, action_overview
@@ -15,19 +15,26 @@ from headrace.observe.event_history import (
     RuleEvaluation,
     event_history,
 )
+from headrace.observe.metrics import CONTENT_TYPE, DatabaseMetrics, Sample, metric_family, read_metrics, render
 
 __all__ = [
+    "CONTENT_TYPE",
     "ActionHistory",
     "ActionOverview",
     "Check",
     "ConsumerProgress",
     "CorrelatorOutput",
+    "DatabaseMetrics",
     "EventHistory",
     "Firing",
     "Level",
     "RuleEvaluation",
+    "Sample",
     "action_overview",
     "compare_shards",
     "event_history",
     "examine",
+    "metric_family",
+    "read_metrics",
+    "render",
 ]

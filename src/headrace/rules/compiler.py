@@ -63,8 +63,8 @@ async def _compile_topic(conn: AsyncConnection, topic_id: int) -> int:
     return len(pending)
 
 
-def compile_version(version: PendingVersion) -> dict[str, str | int | None | Sequence[int] | Sequence[str]]:
-    """A version as headrace_internal.take_effect expects it: with its error, or with its shape and constants."""
+def compile_version(version: PendingVersion) -> dict[str, str | int | float | None | Sequence[int] | Sequence[str]]:
+    """A version as headrace_internal.take_effect expects it: with its error, or with its shape, keys and constants."""
     if version.dropped:
         return {"version_id": version.version_id}
     try:
@@ -76,11 +76,16 @@ def compile_version(version: PendingVersion) -> dict[str, str | int | None | Seq
         # A bug of ours must not stop the topic: the rule is marked, and the others go on.
         logger.exception("the condition of rule version %s could not be compiled", version.version_id)
         return {"version_id": version.version_id, "error": f"could not be compiled: {type(error).__name__}: {error}"}
+    access = parameterized.access
+    bound = access.bound.value if access.bound else None
     return {
         "version_id": version.version_id,
         "canonical": condition.text,
         "shape": parameterized.shape,
-        "key": parameterized.key,
+        "keys": access.keys,
+        "variant": access.variant,
+        "bound": None if isinstance(bound, str) else bound,
+        "bound_text": bound if isinstance(bound, str) else None,
         **asdict(parameterized.constants),
         "numerics": [format(number, "f") for number in parameterized.constants.numerics],
     }

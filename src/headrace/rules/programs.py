@@ -37,6 +37,8 @@ class ActiveVersion:
     since_position: int
     event_type: str
     canonical: str
+    variants: Sequence[int] = ()
+    """Of the shape: the lengths of prefixes, or the levels of blocks, that its keys have."""
 
     @property
     def condition(self) -> Condition:
@@ -162,11 +164,13 @@ def _branches(
 
 
 def _join(template: str, version: ActiveVersion, columns: Columns) -> sql.Composed:
-    shape = shape_to_postgres(version.condition, columns, "m")
+    shape = shape_to_postgres(version.condition, columns, "m", version.variants)
+    key = shape.keys[0] if len(shape.keys) == 1 else f"any (array[{', '.join(shape.keys)}])"
+    lookup = f"m.key = {key}" + (f" and {shape.bound}" if shape.bound else "")
     return _fill(
         template,
         shape_id=sql.Literal(version.shape_id),
-        key=sql.SQL(shape.access_key or "''"),
+        lookup=sql.SQL(lookup),
         rest=sql.SQL(shape.residual or "true"),
     )
 

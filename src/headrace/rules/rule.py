@@ -14,6 +14,7 @@ from headrace.core import UnknownRule
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
 from headrace.lang.condition import parse
+from headrace.schemas import check_definition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +76,8 @@ class RuleVersion:
 
 
 def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> int:
-    """Creates a rule and returns its id. Raises ConditionError before anything is written, RuleExists, UnknownTopic."""
-    parse(rule.condition)
+    """Creates a rule and returns its id. Raises ConditionError and SchemaFindings before anything is written, RuleExists, UnknownTopic."""
+    _check(conn, rule, namespace)
     with map_database_errors():
         row = conn.execute(query("rules/create_rule"), _parameters(rule, namespace, source)).fetchone()
     assert row is not None
@@ -84,8 +85,8 @@ def create_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, s
 
 
 def alter_rule(conn: Connection, rule: Rule, *, namespace: str | None = None, source: str = "sql") -> None:
-    """Gives a rule a new definition. Raises ConditionError before anything is written, UnknownRule."""
-    parse(rule.condition)
+    """Gives a rule a new definition. Raises ConditionError and SchemaFindings before anything is written, UnknownRule."""
+    _check(conn, rule, namespace)
     with map_database_errors():
         changed = conn.execute(query("rules/alter_rule"), _parameters(rule, namespace, source)).rowcount
     if not changed:
@@ -123,6 +124,12 @@ def list_rule_versions(conn: Connection, name: str, *, namespace: str | None = N
     if not versions:
         raise UnknownRule(f"there never was a rule {name!r}; see: headrace rule list")
     return versions
+
+
+def _check(conn: Connection, rule: Rule, namespace: str | None) -> None:
+    """Checks the condition by itself, and against the schema of the event type."""
+    parse(rule.condition)
+    check_definition(conn, f"rule {rule.name}", [(rule.event_type, rule.condition)], namespace=namespace)
 
 
 def _state(rule: dict[str, Any], rest: dict[str, Any]) -> RuleState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from hypothesis import strategies as st
@@ -188,3 +188,72 @@ def comparisons(draw: st.DrawFn, shape: str, depth: int) -> Node:
 
 
 conditions = clauses(2)
+
+
+_PATHS = {Type.TEXT: "b", Type.INTEGER: "a", Type.NUMERIC: "a", Type.TIMESTAMPTZ: "b", Type.BOOLEAN: "0"}
+_PREFIXES = ["a%", "ab%", "é_%", r"a\%b%", "😀%", "5%", "ab", "2026-01%"]
+
+
+@st.composite
+def key_fields(draw: st.DrawFn, kind: Type) -> Field:
+    """Few fields, so that several conjuncts are about the same one."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(fields(kind))
+    return Field("object", (_PATHS[kind],), draw(st.sampled_from(_EXTRACTIONS[kind][:4])), "a")
+
+
+@st.composite
+def key_clauses(draw: st.DrawFn) -> Node:
+    """What an access path is made of: a field beside constants."""
+    kind = draw(st.sampled_from([Type.TEXT, Type.TEXT, Type.INTEGER, Type.INTEGER, Type.NUMERIC, Type.TIMESTAMPTZ]))
+    field = draw(key_fields(kind))
+    kinds = [Type.INTEGER, Type.NUMERIC] if kind.is_number else [kind]
+
+    def constant() -> Node:
+        return draw(constants(draw(st.sampled_from(kinds))))
+
+    match draw(st.sampled_from(["=", "in", "between", "range", "like", "starts_with", "sum"])):
+        case "in":
+            return In(field, tuple(constant() for _ in range(draw(st.integers(1, 4)))))
+        case "between":
+            return Between(field, constant(), constant())
+        case "like" if kind is Type.TEXT:
+            return Like(field, draw(st.sampled_from(_PREFIXES)), False)
+        case "starts_with" if kind is Type.TEXT:
+            return Call("starts_with", (field, draw(constants(kind))), Type.BOOLEAN)
+        case "sum" if kind.is_number:
+            return Compare(
+                draw(st.sampled_from(["<", ">"])), field, Arithmetic(draw(st.sampled_from("+-*/")), constant(), constant())
+            )
+        case "=":
+            return Compare("=", field, constant())
+    operator = draw(st.sampled_from(["<", "<=", ">", ">="]))
+    sides = (field, constant()) if draw(st.booleans()) else (constant(), field)
+    return Compare(operator, *sides)
+
+
+@st.composite
+def _key_conditions(draw: st.DrawFn) -> Node:
+    parts = tuple(draw(st.lists(key_clauses(), min_size=1, max_size=3)))
+    return parts[0] if len(parts) == 1 else Junction("and", parts)
+
+
+key_conditions = _key_conditions()
+"""Conjunctions that an index can find."""
+key_events = st.builds(
+    Sample,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "a": st.one_of(numbers, numbers, numbers.map(lambda number: format(Decimal(number), "f")[:60]), scalars),
+            "b": st.one_of(
+                texts, st.sampled_from(["2026-01-01T00:00:00Z", "1970-01-01T00:00:00.000001Z", "abc", "a%b"]), scalars
+            ),
+            "0": st.one_of(st.booleans(), scalars),
+        },
+    ),
+    type=st.sampled_from(["", "order.placed"]),
+    key=st.one_of(st.none(), texts),
+    emitted_at=st.sampled_from(MOMENTS).map(lambda micros: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)),
+)
+"""Events whose values are those of the conditions, or are next to them."""

@@ -1,4 +1,4 @@
-"""The language itself: errors that point, limits, canonical text, access predicates, explanations, documented examples."""
+"""The language itself: errors that point, limits, canonical text, access paths, explanations, documented examples."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from headrace.lang.condition import (
     decode_json,
     explain,
     field_to_postgres,
+    find_access,
     jsonb_text,
     load_corpus,
     parse,
@@ -33,6 +34,7 @@ from headrace.lang.condition import (
     to_spark,
 )
 from headrace.lang.condition.corpus import Case
+from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import Extraction
 
 DOCS = Path(__file__).parents[3] / "docs" / "conditions.md"
@@ -99,28 +101,71 @@ def test_fields_are_distinct_and_ordered() -> None:
     [
         ("object ->> 'c' = 'silver'", "silver", None),
         ("(object -> 'p')::int < 9 and 'x' = object ->> 'c'", "x", "(object -> 'p')::int < 9"),
-        ("(object -> 'n')::int = 5 and object ->> 'c' = 'x' and true", "x", "(object -> 'n')::int = 5 and true"),
-        ("(object -> 'n')::int = -5 and (object -> 'b')::boolean", "-5", "(object -> 'b')::boolean"),
+        ("(object -> 'n')::int = 5 and object ->> 'c' = 'x' and true", "1:x5", "true"),
+        ("(object -> 'n')::int = -5 and (object -> 'b')::boolean", "2:-5true", None),
         ("(object -> 'b')::boolean = false", "false", None),
         ("(object -> 'b')::boolean", "true", None),
-        ("key = 'k' or object ->> 'c' = 'x'", None, "key = 'k' or object ->> 'c' = 'x'"),
-        ("(object -> 'n')::int = 5.0", None, "(object -> 'n')::int = 5.0"),
-        ("(object -> 'n')::numeric = 5", None, "(object -> 'n')::numeric = 5"),
-        ("not object ->> 'c' = 'x'", None, "not object ->> 'c' = 'x'"),
-        ("object ->> 'c' = object ->> 'd'", None, "object ->> 'c' = object ->> 'd'"),
+        ("key = 'k' or object ->> 'c' = 'x'", "", "key = 'k' or object ->> 'c' = 'x'"),
+        ("(object -> 'n')::int = 5.0", "0:4 0:5", "(object -> 'n')::int = 5.0"),
+        ("(object -> 'n')::numeric = 5", "0:4 0:5", "(object -> 'n')::numeric = 5"),
+        ("not object ->> 'c' = 'x'", "", "not object ->> 'c' = 'x'"),
+        ("object ->> 'c' = object ->> 'd'", "", "object ->> 'c' = object ->> 'd'"),
+        ("object ->> 'c' in ('a', 'b', 'a')", "a b", None),
+        ("key = 'k' and (object -> 'n')::int in (1, 2)", "1:k1 1:k2", None),
+        ("object ->> 'c' in ('a', key)", "", "object ->> 'c' in ('a', key)"),
+        ("object ->> 'c' like 'abcde%'", "4:abcd", "object ->> 'c' like 'abcde%'"),
+        ("object ->> 'c' like '10\\%\\__x'", "4:10%_", "object ->> 'c' like '10\\%\\__x'"),
+        ("object ->> 'c' like '%x' and key ilike 'x%'", "", "object ->> 'c' like '%x' and key ilike 'x%'"),
+        ("starts_with(object ->> 'c', 'ab')", "2:ab", "starts_with(object ->> 'c', 'ab')"),
+        ("object ->> 'c' between 'ab1' and 'ab2'", "2:ab", "object ->> 'c' between 'ab1' and 'ab2'"),
+        ("object ->> 'c' between 'x' and 'a'", "", "object ->> 'c' between 'x' and 'a'"),
+        ("(object -> 'n')::int between 40 and 30 + 50", "1:2 1:3 1:4 1:5", "(object -> 'n')::int between 40 and 30 + 50"),
+        (
+            "1 < (object -> 'n')::int and (object -> 'n')::int < 3",
+            "0:0 0:1 0:2 0:3",
+            "1 < (object -> 'n')::int and (object -> 'n')::int < 3",
+        ),
+        ("(object -> 'n')::int between 9 and 1", "empty", "(object -> 'n')::int between 9 and 1"),
+        ("(object -> 'n')::int > 1 / 0", "", "(object -> 'n')::int > 1 / 0"),
+        ("emitted_at = '1970-01-01T00:01:00Z'", "0:59 0:60", "emitted_at = timestamptz '1970-01-01T00:01:00Z'"),
     ],
 )
-def test_condition_splits_into_access_predicate_and_residual(text: str, key: str | None, residual: str | None) -> None:
-    access, rest = parse(text).split()
-    assert (access.text if access else None, rest.text if rest else None) == (key, residual)
+def test_condition_splits_into_keys_and_residual(text: str, key: str, residual: str | None) -> None:
+    access, rest = find_access(parse(text))
+    assert (" ".join(access.keys), rest.text if rest else None) == (key, residual)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "is_lower", "value"),
+    [
+        ("(object -> 'n')::int > 5 and key = 'a'", "(object -> 'n')::int", True, 5),
+        ("5.5 >= (object -> 'n')::numeric", "(object -> 'n')::numeric", False, 5.5),
+        ("(object -> 'n')::int < 2 and (object -> 'm')::int between 1 and 5", "(object -> 'n')::int", False, 2),
+        ("object ->> 'day' >= '2026-01-01'", "object ->> 'day'", True, "2026-01-01"),
+        ("emitted_at < '1970-01-01T00:01:00Z'", "emitted_at", False, 60),
+        ("(object -> 'n')::int <> 5", None, None, None),
+        ("not (object -> 'n')::int > 5", None, None, None),
+        ("(object -> 'n')::int > 5 or key = 'a'", None, None, None),
+        ("(object -> 'n')::int > (object -> 'm')::int", None, None, None),
+    ],
+)
+def test_comparison_with_one_end_is_a_bound(
+    text: str, field: str | None, is_lower: bool | None, value: float | str | None
+) -> None:
+    bound = find_access(parse(text))[0].bound
+    if bound is None:
+        assert field is None
+    else:
+        close = bound.value if isinstance(bound.value, str) else pytest.approx(bound.value)
+        assert (canonical_text(bound.field), bound.is_lower, value) == (field, is_lower, close)
 
 
 def test_access_key_is_printed_in_its_text_form() -> None:
     condition = parse("(object -> 'n')::int = 5")
     [field] = condition.fields
-    assert shape_to_postgres(condition, {field: "f1"}, "m").access_key == "(f1)::text"
-    assert shape_to_spark(condition, {field: "f1"}, "m").access_key == "cast(f1 as string)"
-    assert shape_to_postgres(parse("object ->> 'c' = 'x'"), {}, "m").access_key == "(payload ->> 'c')"
+    assert shape_to_postgres(condition, {field: "f1"}, "m", ()).keys == ("(f1)::text",)
+    assert shape_to_spark(condition, {field: "f1"}, "m", ()).keys == ("cast(f1 as string)",)
+    assert shape_to_postgres(parse("object ->> 'c' = 'x'"), {}, "m", ()).keys == ("(payload ->> 'c')",)
 
 
 def test_over_extracted_columns_a_rule_is_a_bare_comparison() -> None:

@@ -62,13 +62,13 @@ def test_time_that_passes_between_events_is_counted() -> None:
     """a must come before the timer of 5 s, and so late that the 3 s it starts are not over sooner."""
     body = "accumulate{do{a}unless{after 5 s},after 5 s}"
     text = f"push(x){{sequential{{b,do{{{body}}}unless{{sequential{{a,after 3 s}}}}}}}}"
-    found = vacuity(compile(parse(text)))
-    assert found.witness is not None
-    b, a, timer = found.witness.steps
+    vacuous = vacuity(compile(parse(text)))
+    assert vacuous.witness is not None
+    b, a, timer = vacuous.witness.steps
     assert (b.type, a.type, timer.type) == ("b", "a", None)
     assert 2 * US <= a.time - b.time < 5 * US
     assert timer.time - b.time == 5 * US
-    assert last_outputs(parse(text), found.witness) == ("x",)
+    assert last_outputs(parse(text), vacuous.witness) == ("x",)
 
 
 def test_vacuity_comes_with_the_shortest_way_to_an_output() -> None:
@@ -79,9 +79,9 @@ def test_vacuity_comes_with_the_shortest_way_to_an_output() -> None:
 def test_trivial_pattern_is_found() -> None:
     assert triviality(compile(parse("repeat{push(x){true}}"))).trivial
     assert triviality(compile(parse("parallel{repeat{push(x){a}},repeat{push(y){not a}}}"))).trivial
-    found = triviality(compile(parse("repeat{push(x){not a}}")))
-    assert not found.trivial
-    assert str(found.witness) == "a"
+    trivial = triviality(compile(parse("repeat{push(x){not a}}")))
+    assert not trivial.trivial
+    assert str(trivial.witness) == "a"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_trivial_pattern_is_found() -> None:
     ],
 )
 def test_trap_is_named_with_the_way_into_it(text: str, trap: str, status: Status) -> None:
-    found = liveness(compile(parse(text)))
-    assert not found.live
-    assert (str(found.trap), found.status) == (trap, status)
+    live = liveness(compile(parse(text)))
+    assert not live.live
+    assert (str(live.trap), live.status) == (trap, status)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_one_live_branch_keeps_a_parallel_alive() -> None:
 
 def test_dependencies_per_token() -> None:
     table = compile(parse("parallel{repeat{push(x){sequential{a,b}}},repeat{push(y){c}}}"))
-    found = {dependency.token: dependency for dependency in dependencies(table)}
-    assert found["x"].types == ("a", "b")
-    assert found["y"].predicates == ("c",)
-    assert not found["y"].any_type
+    by_token = {dependency.token: dependency for dependency in dependencies(table)}
+    assert by_token["x"].types == ("a", "b")
+    assert by_token["y"].predicates == ("c",)
+    assert not by_token["y"].any_type
 
 
 def test_dependency_leaves_out_what_cannot_matter() -> None:
@@ -139,9 +139,9 @@ def test_dependency_leaves_out_what_cannot_matter() -> None:
 
 
 def test_overlapping_guards_are_shown_by_an_event() -> None:
-    found = overlapping_guards(parse(f"in(a)do{{a}} in(b or c)do{{a}} in(c and <{P}>)do{{a}}"))
-    assert [(overlap.first, overlap.second, overlap.decides) for overlap in found] == [("b or c", f"c and <{P}>", True)]
-    assert str(found[0].witness) == f"c and <{P}>"
+    overlaps = overlapping_guards(parse(f"in(a)do{{a}} in(b or c)do{{a}} in(c and <{P}>)do{{a}}"))
+    assert [(overlap.first, overlap.second, overlap.decides) for overlap in overlaps] == [("b or c", f"c and <{P}>", True)]
+    assert str(overlaps[0].witness) == f"c and <{P}>"
     assert overlapping_guards(parse("in(a)do{a} in(b)do{a} in(not (a or b))do{a}")) == ()
 
 
@@ -220,28 +220,28 @@ def brute_force(a: Pattern, b: Pattern) -> tuple[bool, bool]:
 @given(patterns(max_leaves=3), patterns(max_leaves=3))
 @settings(NORMAL, max_examples=15)
 def test_comparison_agrees_with_brute_force(a: Pattern, b: Pattern) -> None:
-    found = compare(a, b)
+    comparison = compare(a, b)
     only_a, only_b = brute_force(a, b)
     texts = print_pattern(a), print_pattern(b)
-    assert not (only_a and found.only_a is None), texts
-    assert not (only_b and found.only_b is None), texts
-    for trace in (found.difference, found.only_a, found.only_b):
+    assert not (only_a and comparison.only_a is None), texts
+    assert not (only_b and comparison.only_b is None), texts
+    for trace in (comparison.difference, comparison.only_a, comparison.only_b):
         if trace is not None:
             assert last_outputs(a, trace) != last_outputs(b, trace), texts
-    if found.difference is not None:
-        assert last_outputs(a, found.difference) == found.outputs_a
-        assert last_outputs(b, found.difference) == found.outputs_b
+    if comparison.difference is not None:
+        assert last_outputs(a, comparison.difference) == comparison.outputs_a
+        assert last_outputs(b, comparison.difference) == comparison.outputs_b
 
 
 @given(patterns(max_leaves=4))
 @settings(NORMAL, max_examples=40)
 def test_pattern_is_equivalent_to_itself_unminimised(pattern: Pattern) -> None:
     try:
-        found = compare(compile(pattern), compile(pattern, minimised=False), limit=60)
+        comparison = compare(compile(pattern), compile(pattern, minimised=False), limit=60)
     except StateLimitExceeded:
         assume(False)
-    assert found.relation is Relation.EQUIVALENT
-    assert found.status_difference is None
+    assert comparison.relation is Relation.EQUIVALENT
+    assert comparison.status_difference is None
 
 
 @given(patterns(max_leaves=4), event_lists())
@@ -269,19 +269,19 @@ def test_vacuity_and_triviality_agree_with_the_interpreter(pattern: Pattern, eve
 @NORMAL
 def test_trap_never_outputs_again(pattern: Pattern, events: list[Event]) -> None:
     try:
-        found = liveness(compile(pattern), limit=300)
+        live = liveness(compile(pattern), limit=300)
     except StateLimitExceeded:
         assume(False)
-    assume(found.trap is not None and found.trap.steps)
-    assert found.trap is not None
+    assume(live.trap is not None and live.trap.steps)
+    assert live.trap is not None
     engine = Interpreter(pattern, evaluator=evaluate)
-    state = engine.start(found.trap.steps[0].time)
-    for event in found.trap.events:
+    state = engine.start(live.trap.steps[0].time)
+    for event in live.trap.events:
         state, _ = engine.step(state, event)
-    state, _ = engine.advance(state, found.trap.end)
-    assert engine.status(state) is found.status
+    state, _ = engine.advance(state, live.trap.end)
+    assert engine.status(state) is live.status
     for event in events:
-        state, outputs = engine.step(state, Event(event.type, event.time + found.trap.end, event.subject))
+        state, outputs = engine.step(state, Event(event.type, event.time + live.trap.end, event.subject))
         assert outputs == ()
 
 

@@ -86,8 +86,8 @@ def test_types_exclude_each_other_and_conditions_do_not() -> None:
 
 def test_unknown_makes_a_symbol_of_its_own_where_it_matters() -> None:
     table = table_of(f"parallel{{repeat{{push(x){{<{P}>}}}},repeat{{push(y){{not <{P}>}}}}}}")
-    found = {classify(table, Event("a", 0, {P: truth}), evaluate) for truth in (True, False, None)}
-    assert len(found) == 3
+    symbols = {classify(table, Event("a", 0, {P: truth}), evaluate) for truth in (True, False, None)}
+    assert len(symbols) == 3
 
 
 def test_predicates_are_evaluated_only_where_they_matter() -> None:

@@ -55,8 +55,8 @@ def test_text_means_tree(text: str, tree: t.Expr) -> None:
 def test_condition_ends_where_no_operand_can_follow(text: str, conditions: list[str]) -> None:
     expr = parse(text).expr
     matches = [node for node in t.walk(expr) if isinstance(node, t.Match)]
-    found = [atom for match in matches for atom in t.atoms(match.predicate)]
-    texts = [atom.text for atom in found if isinstance(atom, t.Condition)]
+    atoms = [atom for match in matches for atom in t.atoms(match.predicate)]
+    texts = [atom.text for atom in atoms if isinstance(atom, t.Condition)]
     assert texts == conditions
 
 

@@ -62,9 +62,9 @@ def spec(pattern: str, key: str | None = "object ->> 'account'") -> CorrelatorSp
 def expected(monkeypatch: pytest.MonkeyPatch, pattern: str, *, keyed: bool, until: int | None = None) -> OutputRows:
     monkeypatch.setattr(test_step, "evaluate", evaluate_condition)
     keys = ["" if not keyed else event.subject.payload["account"] for event in EVENTS]
-    asked = [(None if key is None else str(key), event) for key, event in zip(keys, EVENTS, strict=True)]
+    keyed_events = [(None if key is None else str(key), event) for key, event in zip(keys, EVENTS, strict=True)]
     reference = Reference(compile(parse_pattern(pattern)))
-    for offset, (key, event) in enumerate(asked):
+    for offset, (key, event) in enumerate(keyed_events):
         if key is not None:
             reference.take(key, offset, event)
     for key in reference.states:

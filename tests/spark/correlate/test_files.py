@@ -107,8 +107,8 @@ def test_pieces_read_every_row_once(tmp_path: Path) -> None:
     rows = pa.table({"type": ["a", "b"] * 50, "offset": range(100)})
     pq.write_table(rows, tmp_path / "f", row_group_size=7)
     cut = [Files((str(tmp_path / "f"),), part, 4) for part in range(4)]
-    found = [offset for piece in cut for batch in piece.batches(["type", "offset"]) for offset in batch["offset"].to_pylist()]
-    assert found == list(range(100))
+    offsets = [offset for piece in cut for batch in piece.batches(["type", "offset"]) for offset in batch["offset"].to_pylist()]
+    assert offsets == list(range(100))
     sizes = {f"small{n}": 10 for n in range(50)} | {"large": 5 * PIECE_BYTES_MAX} | {"middle": PIECE_BYTES_MAX}
     pieces = packed(sizes, cores=2)
     assert sorted(path for piece in pieces for path in piece.paths if piece.part == 0) == sorted(sizes)

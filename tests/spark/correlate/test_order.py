@@ -70,10 +70,10 @@ def pieces_of(rows: pa.Table, size: int) -> Iterator[pa.Table]:
 @given(st.lists(st.integers(0, 7), max_size=40), st.integers(1, 3), st.integers(1, 9))
 @settings(max_examples=150, deadline=None)
 def test_keys_of_one_bucket_are_taken_apart_wherever_pieces_end(keys: list[int], buckets: int, size: int) -> None:
-    found = [(key % buckets, f"k{key}", offset) for offset, key in enumerate(keys)]
+    rows = [(key % buckets, f"k{key}", offset) for offset, key in enumerate(keys)]
     seen: dict[str, list[int]] = {}
     layers = Layers(lambda: Together(seen))
-    for piece in pieces_of(rows_of(sorted(found, key=lambda row: (row[0], row[2]))), size):
+    for piece in pieces_of(rows_of(sorted(rows, key=lambda row: (row[0], row[2]))), size):
         list(layers.feed(piece))
     assert seen == {f"k{key}": [n for n, one in enumerate(keys) if one == key] for key in keys}
 
@@ -82,10 +82,10 @@ def test_spark_sorts_by_the_same_steps(spark: Any) -> None:
     chance = random.Random(3)
     given_rows = [(f"k{chance.randrange(5)}", offset) for offset in [*EDGES, *(chance.randrange(1 << 55) for _ in range(50))]]
     frame = by_key(spark.createDataFrame(given_rows, "key string, `offset` bigint")).coalesce(1)
-    found = frame.collect()
-    assert len(found) == len(given_rows)
+    rows = frame.collect()
+    assert len(rows) == len(given_rows)
     runs: dict[int, list[int]] = {}
-    for row in found:
+    for row in rows:
         runs.setdefault(row["bucket"], []).append(row["offset"])
     for run in runs.values():
         steps = steps_of(np.array(run, np.int64)).tolist()

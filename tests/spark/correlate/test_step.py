@@ -52,7 +52,7 @@ def rows_of(table: Table, events: Keyed, first: int = 0) -> pa.Table:
         "event_id": pa.array([f"e{n}" for n in range(first, first + len(events))], pa.string()),
     }
     for number in range(len(table.alphabets)):
-        columns["symbol" + (str(number) if number else "")] = pa.array([found[number] for found in symbols], pa.int32())
+        columns["symbol" + (str(number) if number else "")] = pa.array([row[number] for row in symbols], pa.int32())
     return pa.table(columns)
 
 
@@ -122,11 +122,11 @@ def check(table: Table, events: Keyed, cut: int, until: int | None) -> None:
         assert (tuple(states[key]["units"]), tuple(states[key]["deadlines"])) == (state.units, state.deadlines)
         kept = expected.evidence[key]
         assert (states[key]["evidence"], states[key]["evidence_total"]) == (kept[-EVIDENCE_MAX:], len(kept))
-    run, found = make_run(table, evidence_max=EVIDENCE_MAX, until=until), []
+    run, outputs = make_run(table, evidence_max=EVIDENCE_MAX, until=until), []
     whole = rows_of(table, events).sort_by([("key", "ascending"), ("offset", "ascending")])
     for start in range(0, whole.num_rows, 3):
-        found.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
-    assert output_rows(pa.concat_tables([*found, run.finish().outputs])) == wanted
+        outputs.append(run.feed(Rows.of(whole.slice(start, 3))).outputs)
+    assert output_rows(pa.concat_tables([*outputs, run.finish().outputs])) == wanted
 
 
 @given(patterns(), keyed_events, st.integers(0, 20), st.booleans())

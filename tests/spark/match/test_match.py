@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from headrace.core import Invalid
 from headrace.lang.condition import Condition, ConditionError, Node, Sample, jsonb_text, load_corpus, parse, run_cases, to_python
 from headrace.spark import RuleSpec, match
+from headrace.spark.match import cached_plan
 from headrace.spark.match.plan import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
-from tests.lang.condition.strategies import conditions, events
+from tests.lang.condition.strategies import conditions, events, key_conditions, key_events
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES_PER_JOB = 175
@@ -122,9 +124,9 @@ def test_rules_of_one_shape_are_probed_and_find_the_same(spark: Any) -> None:
         *(rule(f"f{n}", f"object ->> 'color' = '{('red', 'its', '=')[n % 3]}'") for n in few),
     ]
     assert {entry.shape for entry in plan(rules).entries} == {1, 2, 3, 4, 5, 6}
-    found = expected(rules, SAMPLES)
-    assert {name[0] for name, _ in found} == set("abcdef")
-    assert hits(match(frame(spark, SAMPLES), rules)) == found
+    matches = expected(rules, SAMPLES)
+    assert {name[0] for name, _ in matches} == set("abcdef")
+    assert hits(match(frame(spark, SAMPLES), rules)) == matches
 
 
 def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -> None:
@@ -140,6 +142,41 @@ def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -
     assert hits(match(frame(spark, SAMPLES), [*alike, *apart])) == expected([*alike, *apart], SAMPLES)
 
 
+def test_keys_and_buckets_find_what_python_finds(spark: Any) -> None:
+    """Lists, prefixes, ranges and bounds of numbers, texts and moments; each is found by probes."""
+    many = range(KEYLESS_MIN)
+    days = [f"2026-01-{n % 28 + 1:02}" for n in many]
+    rules = [
+        *(rule(f"a{n}", f"object ->> 'color' in ('red', '{'xyz'[n % 3]}', 'red') and (object -> 'n')::int <> {n}") for n in many),
+        *(rule(f"b{n}", f"(object -> 'n')::int in ({n}, {n * 2}, {n + 7})") for n in many),
+        *(rule(f"c{n}", f"object ->> 'at' like '{days[n][: 5 + n % 6]}%'") for n in many),
+        *(rule(f"d{n}", f"(object ->> 'half')::numeric between {n - 0.5} and {n - 0.5 + 2 ** (n % 9)}") for n in many),
+        *(rule(f"e{n}", f"(object -> 'n')::int > {n}") for n in many),
+        *(rule(f"f{n}", f"(object ->> 'half')::numeric <= {n / 3:.4f}") for n in many),
+        *(rule(f"g{n}", f"object ->> 'at' < '{days[n]}'") for n in many),
+        *(rule(f"h{n}", f"(object ->> 'at')::timestamptz >= {moment(n % 28 + 1)}") for n in many),
+        *(rule(f"i{n}", f"object ->> 'at' between '{days[n]}' and '2026-01-29'") for n in many),
+        *(rule(f"j{n}", f"(object ->> 'at')::timestamptz between {moment(n % 20 + 1)} and {moment(n % 20 + 5)}") for n in many),
+    ]
+    assert 0 not in {entry.shape for entry in plan(rules).entries}
+    matches = expected(rules, SAMPLES)
+    assert {name[0] for name, _ in matches} == set("abcdefghij")
+    assert hits(match(frame(spark, SAMPLES), rules)) == matches
+
+
+# As above: every condition is probed, so that a key or bucket that misses an event shows.
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(key_conditions, min_size=15, max_size=30), st.lists(key_events, min_size=20, max_size=40))
+def test_random_keys_miss_nothing(spark: Any, trees: list[Node], samples: list[Sample]) -> None:
+    rules = [rule(str(number), Condition(tree).text, event_type="") for number, tree in enumerate(trees)]
+    with pytest.MonkeyPatch.context() as patched:
+        module = import_module("headrace.spark.match.plan")
+        patched.setattr(module, "SHARED_MIN", 1)
+        patched.setattr(module, "KEYLESS_MIN", 1)
+        cached_plan.cache_clear()
+        assert hits(match(frame(spark, samples), rules)) == expected(rules, samples)
+
+
 def test_hit_carries_rule_and_event(spark: Any) -> None:
     (row,) = match(frame(spark, SAMPLES), [rule("big", "(object -> 'n')::int > 38", version=7, action="tell")]).collect()
     assert (row.rule, row.version, row.action) == ("big", 7, "tell")
@@ -153,8 +190,8 @@ def test_rule_of_another_topic_or_a_later_position_does_not_fire(spark: Any) -> 
         rule("here", "true", topic="orders", since_offset=39),
         rule("elsewhere", "true", topic="returns"),
     ]
-    found = hits(match(frame(spark, SAMPLES), rules))
-    assert found == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
+    matches = hits(match(frame(spark, SAMPLES), rules))
+    assert matches == {*((f"k{n}", n + 1) for n in range(3, SHARED_MIN)), *(("here", at) for at in (39, 40, 42, 43, 44))}
 
 
 def test_stream_finds_what_batch_finds(spark: Any, tmp_path: Path) -> None:

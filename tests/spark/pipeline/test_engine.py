@@ -155,8 +155,8 @@ async def test_failing_event_is_found_while_the_other_consumers_go_on(
     )
     pipeline = make_pipeline(database, conn)
     await asyncio.to_thread(run_spark, pipeline, batches=20)
-    found = read_results(conn)
-    at = {row[0]: row[1] for row in found["cursors"]}
+    results = read_results(conn)
+    at = {row[0]: row[1] for row in results["cursors"]}
     first = conn.execute("select min(position) from headrace.log l join headrace.topic t using (topic_id) where t.topic = 'cars' "
         "and l.type = 'NEW_CAR' and position >= 12 and ((payload -> 'n')::int > 60 or (payload -> 'n')::int % 2 = 1 and "
         "payload ->> 'color' = 'red' or emitted_at < '2026-01-01T00:00:30Z')").fetchone()  # fmt: skip

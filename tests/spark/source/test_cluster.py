@@ -55,7 +55,7 @@ def test_cluster_of_two_workers_reads_and_writes(database: Target, conn: Connect
 
 def test_active_session_is_used_unchanged(spark: SparkSession) -> None:
     before = spark.conf.getAll
-    found = session(master="local[1]", settings={"spark.sql.shuffle.partitions": "77"})
-    assert found is spark and spark.conf.getAll == before
+    existing = session(master="local[1]", settings={"spark.sql.shuffle.partitions": "77"})
+    assert existing is spark and spark.conf.getAll == before
     with pytest.raises(Exception, match="give one of the options subscribe"):
         spark.read.format("headrace").load()

@@ -82,8 +82,10 @@ def test_frame_returns_every_column_of_the_log(spark: SparkSession, conn: Connec
     )
     for row, event in zip(rows, expected, strict=True):
         # Spark returns local times without their zone.
-        found = [value.astimezone(UTC) if name in ("timestamp", "appended_at") else value for name, value in row.asDict().items()]
-        assert tuple(found[:-1]) == event
+        values = [
+            value.astimezone(UTC) if name in ("timestamp", "appended_at") else value for name, value in row.asDict().items()
+        ]
+        assert tuple(values[:-1]) == event
         assert row.micros == round(event[6].timestamp() * 1e6)  # type: ignore[attr-defined]
 
 

@@ -5,6 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
+from headrace.lang.condition.access import AccessPath, Bound, find_access
 from headrace.lang.condition.condition import Condition, parse, parse_scalar
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
@@ -16,38 +17,69 @@ from headrace.lang.condition.engine import (
     python_engine,
     sample_rows,
 )
-from headrace.lang.condition.errors import ConditionError
+from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.explanation import ClauseValue, explain
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_printer import Evaluate, to_python
-from headrace.lang.condition.shapes import Constants, parameterize, shape_to_postgres, shape_to_spark
+from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
+from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition.tree import Field, Node, Type, fields_of
+from headrace.lang.condition.tree import (
+    Between,
+    Compare,
+    Constant,
+    Extraction,
+    Field,
+    In,
+    Is,
+    KeyOrIndex,
+    Like,
+    Match,
+    Node,
+    Type,
+    fields_of,
+    walk,
+)
 
 __all__ = [
     "NUMERIC_SCALE",
+    "AccessPath",
+    "Between",
+    "Bound",
     "ClauseValue",
+    "Compare",
     "Condition",
     "ConditionError",
+    "Constant",
     "Constants",
     "CorpusError",
+    "Diagnostic",
     "Engine",
     "Evaluate",
+    "Extraction",
     "Field",
+    "In",
+    "Is",
     "Json",
+    "KeyOrIndex",
+    "Like",
+    "Match",
     "Node",
     "Outcome",
+    "RegexDialect",
+    "RegexError",
     "Sample",
     "SqlDialect",
     "Subject",
     "TruthTable",
     "Type",
+    "bound_to_spark",
     "decode_json",
     "evaluate_pairs",
     "evaluate_sql",
@@ -55,8 +87,10 @@ __all__ = [
     "field_to_postgres",
     "field_to_spark",
     "fields_of",
+    "find_access",
     "jsonb_text",
     "load_corpus",
+    "locate_error",
     "micros_of",
     "moment_of",
     "parameterize",
@@ -65,6 +99,7 @@ __all__ = [
     "postgres_literal",
     "python_engine",
     "read_sample",
+    "regex_text",
     "run_cases",
     "sample_rows",
     "shape_to_postgres",
@@ -75,4 +110,5 @@ __all__ = [
     "to_postgres",
     "to_python",
     "to_spark",
+    "walk",
 ]

@@ -5,7 +5,7 @@ An operand is a node, or a path into JSON from which nothing is extracted yet (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
@@ -38,6 +38,7 @@ class JsonPath:
 
     root: str
     steps: tuple[Step, ...]
+    places: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ def number_constant(text: str, at: int) -> Constant:
     if len(whole) > _INTEGER_DIGITS or len(fraction) > NUMERIC_SCALE or (not point and int(whole or 0) > INTEGER_MAX):
         raise Diagnostic(at, f"the number {text[:40]} is too large or too fine", _NUMBER_ALLOWED)
     if not point:
-        return Constant(int(whole or 0), Type.INTEGER)
-    return Constant(Decimal(f"{whole or 0}.{fraction}"), Type.NUMERIC)
+        return Constant(int(whole or 0), Type.INTEGER, at)
+    return Constant(Decimal(f"{whole or 0}.{fraction}"), Type.NUMERIC, at)
 
 
 def extend_path(operand: Operand, step: Operand, operator: str) -> Operand:
@@ -94,7 +95,8 @@ def extend_path(operand: Operand, step: Operand, operator: str) -> Operand:
     if not isinstance(operand.value, JsonPath):
         reason = f"{operator} needs JSON on its left, not {type_name(operand.value)}"
         raise Diagnostic(operand.at, reason, "object or headers, then -> steps")
-    path = JsonPath(operand.value.root, operand.value.steps + _steps(step, operator))
+    steps = _steps(step, operator)
+    path = JsonPath(operand.value.root, operand.value.steps + steps, operand.value.places + (step.at,) * len(steps))
     if len(path.steps) > PATH_STEPS_MAX:
         raise Diagnostic(step.at, f"a path of {len(path.steps)} steps", f"{PATH_STEPS_MAX} steps")
     if sum(isinstance(s, KeyOrIndex) for s in path.steps) > KEY_OR_INDEX_STEPS_MAX:
@@ -102,8 +104,12 @@ def extend_path(operand: Operand, step: Operand, operator: str) -> Operand:
             step.at, "too many numbers in #> paths", f"{KEY_OR_INDEX_STEPS_MAX} numbers; -> 0 and -> 'key' without limit"
         )
     if operator in ("->>", "#>>"):
-        return Operand(Field(path.root, path.steps, Extraction.TEXT), operand.at)
+        return Operand(_field(path, Extraction.TEXT), operand.at)
     return Operand(path, operand.at)
+
+
+def _field(path: JsonPath, extraction: Extraction) -> Field:
+    return Field(path.root, path.steps, extraction, places=path.places)
 
 
 def _steps(step: Operand, operator: str) -> tuple[Step, ...]:
@@ -151,7 +157,7 @@ def cast(operand: Operand, name: str, at: int) -> Operand:
         if to not in _JSON_CASTS:
             hint = f"->> first, then ::{to}" if to != "text" else "->> for the text"
             raise Diagnostic(at, f"a JSON value has no cast to {to}", hint)
-        return Operand(Field(value.root, value.steps, _JSON_CASTS[to]), operand.at)
+        return Operand(_field(value, _JSON_CASTS[to]), operand.at)
     if value.type.value == to:
         return operand
     if isinstance(value, Constant) and value.type is Type.TEXT and to == "timestamptz":
@@ -166,7 +172,7 @@ def cast(operand: Operand, name: str, at: int) -> Operand:
 
 def _cast_node(node: Node, to: str) -> Node | None:
     if isinstance(node, Field) and node.extraction is Extraction.TEXT:
-        return Field(node.root, node.path, _TEXT_CASTS[to])
+        return replace(node, extraction=_TEXT_CASTS[to])
     if node.type.is_number and to in ("int", "bigint", "numeric"):
         return Cast(node, _JSON_CASTS[to])
     return None
@@ -177,7 +183,7 @@ def moment_constant(text: str, at: int) -> Constant:
     micros = micros_of_text(text)
     if micros is None or moment_of(micros) is None:
         raise Diagnostic(at, f"{text[:40]!r} is no timestamp with an offset", "RFC 3339, such as '2026-01-31T08:30:00Z'")
-    return Constant(micros, Type.TIMESTAMPTZ)
+    return Constant(micros, Type.TIMESTAMPTZ, at)
 
 
 def unify_types(operands: list[Operand]) -> list[Node]:
@@ -222,9 +228,9 @@ def apply_sign(sign: str, operand: Operand) -> Node:
     match node:
         case Constant(value=Decimal() as value):
             # Not -value: that would round to the context's digits, and make a second zero.
-            return Constant(value.copy_negate() if value else value, node.type)
+            return Constant(value.copy_negate() if value else value, node.type, operand.at)
         case Constant(value=int() as value):
-            return Constant(-value, node.type)
+            return Constant(-value, node.type, operand.at)
     return Negate(node)
 
 
@@ -262,7 +268,8 @@ def has_key(operand: Operand, key: Operand) -> Node:
         raise Diagnostic(operand.at, reason, "object ? 'key', object -> 'a' ? 'key'")
     match key.value:
         case Constant(value=str() as text, type=Type.TEXT):
-            return Field(operand.value.root, operand.value.steps, Extraction.HAS_KEY, text)
+            path = operand.value
+            return Field(path.root, path.steps, Extraction.HAS_KEY, text, (*path.places, key.at))
     raise Diagnostic(key.at, "the key of ? is not a constant text", "object ? 'key'")
 
 
@@ -283,7 +290,7 @@ def call(name: str, at: int, arguments: list[Operand]) -> Node:
         path = arguments[0].value if len(arguments) == 1 else None
         if not isinstance(path, JsonPath):
             raise Diagnostic(at, f"{name} takes one JSON value", f"{name}(object -> 'key')")
-        return Field(path.root, path.steps, _JSON_FUNCTIONS[name])
+        return _field(path, _JSON_FUNCTIONS[name])
     if name == "coalesce":
         return _coalesce(at, arguments)
     if name == "abs":

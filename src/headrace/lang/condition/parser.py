@@ -137,7 +137,7 @@ class _Parser:
             return Operand(check.number_constant(token.text, token.at), token.at)
         if token.kind == "string":
             self.advance()
-            return Operand(Constant(token.text, Type.TEXT), token.at)
+            return Operand(Constant(token.text, Type.TEXT, token.at), token.at)
         if token.kind == "name":
             return self.name_expression()
         if self.accept("("):
@@ -232,7 +232,7 @@ class _Parser:
             node = Is(check.require_type(left, Type.BOOLEAN, "the operand of is unknown"), None)
         elif token.text == "null" and isinstance(left.value, JsonPath):
             # A JSON null is a value in PostgreSQL: only a missing path is null.
-            node = Is(Field(left.value.root, left.value.steps, Extraction.TYPEOF), None)
+            node = Is(Field(left.value.root, left.value.steps, Extraction.TYPEOF, places=left.value.places), None)
         elif token.text == "null":
             node = Is(check.value_node(left), None)
         elif token.text == "distinct":

@@ -1,19 +1,32 @@
 """Shapes: what conditions that differ in their constants only have in common.
 
 The rules of a topic are often one sentence with many numbers: "more than N pieces of article X". Their constants become rows
-of a table, and one join evaluates all of them. The text of a shape is the condition with a numbered parameter in place of
-each constant. The access predicate is not among them: its constant is the key by which the join finds the rows.
+of a table, and one join evaluates all of them. The text of a shape is its access path and the residual, with a numbered parameter
+in place of each constant. The join finds the rows by the keys and the bound of the access path; see `access`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from headrace.lang.condition.access import (
+    BLOCK_BOUND,
+    BOUND_CHARS_MAX,
+    AccessPath,
+    Bound,
+    InList,
+    Interval,
+    Prefix,
+    block_scale,
+    find_access,
+)
 from headrace.lang.condition.condition import Condition
-from headrace.lang.condition.postgres_printer import text_to_postgres, to_postgres
+from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
+from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import Field, Type
@@ -35,57 +48,158 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class ParameterizedCondition:
-    """The text of a condition's shape, the key of its access predicate (None without one) and its constants."""
+    """The text of a condition's shape, its access path and its constants."""
 
     shape: str
-    key: str | None
+    access: AccessPath
     constants: Constants
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeSql:
-    """A shape as SQL over extracted columns and a row of constants, and the constants of the condition itself.
+    """A shape as SQL over extracted columns and a row of constants.
 
-    `access_key` is null for an event that no row can match; None where the shape has no access predicate."""
+    `keys` are those that an event asks for; each is null for an event that no row can match. `bound` is the comparison with the
+    row's bound, None where the shape has none."""
 
-    access_key: str | None
+    keys: tuple[str, ...]
+    bound: str | None
     residual: str | None
     constants: Constants
 
 
 def parameterize(condition: Condition) -> ParameterizedCondition:
-    """The shape, key and constants of a condition, as PostgreSQL stores them."""
-    access, residual = condition.split()
+    """The shape, access path and constants of a condition, as PostgreSQL stores them."""
+    access, residual = find_access(condition)
     parameters = _Parameters("$")
     columns = {field: f"[{canonical_text(field)}]" for field in condition.fields}
     shape = to_postgres(residual, columns, parameters.bind) if residual else "true"
-    if access is None:
-        return ParameterizedCondition(shape, None, parameters.constants())
-    return ParameterizedCondition(f"{columns[access.field]} = $key and {shape}", access.text, parameters.constants())
+    return ParameterizedCondition(f"{access.text}: {shape}", access, parameters.constants())
 
 
-def shape_to_postgres(condition: Condition, columns: Mapping[Field, str], row: str) -> ShapeSql:
-    """The shape of a condition; constants are read from the row's columns integers, numerics, texts, moments."""
-    access, residual = condition.split()
+def shape_to_postgres(condition: Condition, columns: Mapping[Field, str], row: str, variants: Sequence[int]) -> ShapeSql:
+    """The shape of a condition; constants are read from the row's columns integers, numerics, texts, moments, bound, bound_text.
+
+    Variants: those of all conditions of the shape."""
+    access, residual = find_access(condition)
     parameters = _Parameters(f"{row}.")
     return ShapeSql(
-        text_to_postgres(access.field, columns) if access else None,
+        _PostgresAccess(columns).keys(access, variants),
+        _postgres_bound(access.bound, columns, row) if access.bound else None,
         to_postgres(residual, columns, parameters.bind) if residual else None,
         parameters.constants(),
     )
 
 
-def shape_to_spark(condition: Condition, columns: Mapping[Field, str], prefix: str) -> ShapeSql:
+def shape_to_spark(condition: Condition, columns: Mapping[Field, str], prefix: str, variants: Sequence[int]) -> ShapeSql:
     """The shape of a condition; constants are read from columns integers, numerics, texts, moments, each with the prefix.
 
-    Patterns are in Java's dialect, so the constants differ from those that PostgreSQL stores."""
-    access, residual = condition.split()
+    Patterns are in Java's dialect, so the constants differ from those that PostgreSQL stores. Bounds are left to the residual."""
+    access, residual = find_access(condition)
     parameters = _Parameters(prefix, first=0)
     return ShapeSql(
-        text_to_spark(access.field, columns) if access else None,
+        _SparkAccess(columns).keys(access, variants),
+        None,
         to_spark(residual, columns, parameters.bind) if residual else None,
         parameters.constants(),
     )
+
+
+def bound_to_spark(bound: Bound, columns: Mapping[Field, str]) -> str:
+    """The event's value that is compared with a bound, as Spark SQL."""
+    access = _SparkAccess(columns)
+    return f"left({access.text(bound.field)}, {BOUND_CHARS_MAX})" if isinstance(bound.value, str) else access.double(bound.field)
+
+
+def _postgres_bound(bound: Bound, columns: Mapping[Field, str], row: str) -> str:
+    access, operator = _PostgresAccess(columns), "<=" if bound.is_lower else ">="
+    if isinstance(bound.value, str):
+        # "bound is null" leads the index to bound_text, which comes after bound.
+        value = f'(left({access.text(bound.field)}, {BOUND_CHARS_MAX}) collate "C")'
+        return f"{row}.bound is null and {row}.bound_text {operator} {value}"
+    return f"{row}.bound {operator} {access.double(bound.field)}"
+
+
+class _SqlAccess(ABC):
+    """Prints the keys that an event asks for, as `AccessPath.keys` writes them."""
+
+    def __init__(self, columns: Mapping[Field, str]) -> None:
+        self.columns = columns
+
+    def keys(self, access: AccessPath, variants: Sequence[int]) -> tuple[str, ...]:
+        texts = [self.text(equality.field) for equality in access.equalities]
+        match access.choice:
+            case InList(field=field):
+                return (self._join([*texts, self.text(field)]),)
+            case Prefix(field=field):
+                start = self.text(field)
+                return tuple(self._join([*texts, self.concat([f"'{n}:'", f"left({start}, {n})"])]) for n in variants)
+            case Interval(field=field):
+                number = self.double(field)
+                return tuple(
+                    self._join([*texts, self.concat([f"'{level}:'", self.block(number, block_scale(level))])])
+                    for level in variants
+                )
+        return (self._join(texts) if texts else "''",)
+
+    def _join(self, texts: list[str]) -> str:
+        """As `join_key`."""
+        parts = [part for text in texts[:-1] for part in (self.length(text), "':'", text)]
+        return self.concat([*parts, texts[-1]]) if parts else texts[-1]
+
+    @abstractmethod
+    def text(self, field: Field) -> str: ...
+    @abstractmethod
+    def double(self, field: Field) -> str:
+        """The field's number, or a moment's seconds since 1970."""
+
+    @abstractmethod
+    def length(self, text: str) -> str: ...
+    @abstractmethod
+    def concat(self, texts: list[str]) -> str: ...
+    @abstractmethod
+    def block(self, number: str, scale: float) -> str:
+        """As `access.block`, as text."""
+
+
+class _PostgresAccess(_SqlAccess):
+    def text(self, field: Field) -> str:
+        return text_to_postgres(field, self.columns)
+
+    def double(self, field: Field) -> str:
+        value = self.columns.get(field) or f"({field_to_postgres(field)})"
+        return f"extract(epoch from {value})::float8" if field.type is Type.TIMESTAMPTZ else f"{value}::float8"
+
+    def length(self, text: str) -> str:
+        return f"length({text})::text"
+
+    def concat(self, texts: list[str]) -> str:
+        return f"({' || '.join(texts)})"
+
+    def block(self, number: str, scale: float) -> str:
+        bound = f"'{BLOCK_BOUND!r}'::float8"
+        return f"floor(least(greatest({number} * '{scale!r}'::float8, -{bound}), {bound}))::bigint::text"
+
+
+class _SparkAccess(_SqlAccess):
+    def text(self, field: Field) -> str:
+        return text_to_spark(field, self.columns)
+
+    def double(self, field: Field) -> str:
+        value = self.columns.get(field) or f"({field_to_spark(field)})"
+        if field.type is Type.TIMESTAMPTZ:
+            return f"(cast(unix_micros({value}) as double) / 1000000.0D)"
+        return f"cast({value} as double)"
+
+    def length(self, text: str) -> str:
+        return f"cast(length({text}) as string)"
+
+    def concat(self, texts: list[str]) -> str:
+        return f"concat({', '.join(texts)})"
+
+    def block(self, number: str, scale: float) -> str:
+        clamped = f"least(greatest({number} * {scale!r}D, -{BLOCK_BOUND!r}D), {BLOCK_BOUND!r}D)"
+        return f"cast(floor({clamped}) as string)"
 
 
 class _Parameters:

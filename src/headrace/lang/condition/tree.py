@@ -8,7 +8,7 @@ whether it has a key), so that each engine extracts a field once and the rest is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 
@@ -76,12 +76,14 @@ Step = str | int | KeyOrIndex
 class Field:
     """A value extracted from the event: root (object, headers, type, key, emitted_at), path, and the extraction.
 
-    `key` is the key that HAS_KEY looks for."""
+    `key` is the key that HAS_KEY looks for. `places` are the characters of the text where the steps begin, that of `key` last; they
+    are for messages, and no part of what the field is."""
 
     root: str
     path: tuple[Step, ...]
     extraction: Extraction
     key: str | None = None
+    places: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def type(self) -> Type:
@@ -90,10 +92,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal. A timestamptz is held as microseconds since 1970, UTC."""
+    """A literal. A timestamptz is held as microseconds since 1970, UTC. `place` is the character where it begins, for messages."""
 
     value: Value
     type: Type
+    place: int = field(default=0, compare=False, repr=False)
 
 
 class Predicate:

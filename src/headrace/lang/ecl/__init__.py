@@ -34,6 +34,7 @@ from headrace.lang.ecl.table import (
 )
 from headrace.lang.ecl.trace import Trace
 from headrace.lang.ecl.tree import Pattern, pushed_tokens
+from headrace.lang.ecl.typed_conditions import typed_conditions
 
 __all__ = [
     "ACTION_SHIFT",
@@ -98,6 +99,7 @@ __all__ = [
     "table_hash",
     "to_json",
     "triviality",
+    "typed_conditions",
     "types_read",
     "vacuity",
     "waits_for",

@@ -1,20 +1,24 @@
-"""Match plan: which rules are found by their key, which are evaluated in place, and the Spark SQL for both.
+"""Match plan: which rules are found by their keys, which are evaluated in place, and the Spark SQL for both.
 
-An event searches with *probes*. For each shape that many rules share, the probe is the event's own value at the field of the
-access predicate; a broadcast table of rules is joined on it, and the residual is evaluated with the constants of the rows
-found. Every other rule is evaluated in place and yields its own probe if it is true. So one event is one pass over its fields,
-whatever the number of rules."""
+An event searches with *probes*. For each shape that many rules share, the probes are the keys that the event asks for: its own values
+at the fields of equalities and lists, its prefixes, the blocks of its numbers. A broadcast table of rules is joined on them, and the
+residual is evaluated with the constants of the rows found. Rules that have only a bound are sorted by it and cut into buckets, and an
+event probes the buckets that it reaches. Every other rule is evaluated in place and yields its own probe if it is true. So one
+event is one pass over its fields, whatever the number of rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from headrace.lang.condition import (
+    AccessPath,
+    Bound,
     Condition,
     Constants,
     Field,
+    bound_to_spark,
     field_to_spark,
     parameterize,
     parse,
@@ -24,9 +28,11 @@ from headrace.lang.condition import (
 )
 
 SHARED_MIN = 8
-"""A shape with this many rules and an access predicate is probed; fewer are cheaper to evaluate in place."""
+"""A shape with this many rules and keys is probed; fewer are cheaper to evaluate in place."""
 KEYLESS_MIN = 64
-"""The same without an access predicate: all its rules are compared, so this saves generated code, not comparisons."""
+"""The same without keys. Without a bound as well all its rules are compared, so this saves generated code, not comparisons."""
+BUCKETS_MAX = 128
+"""At most this many buckets of a shape with bounds only: an event reads the rules of one bucket that it need not."""
 IN_PLACE_MAX = 128
 """With more rules in place than this, Spark must not generate one Java method for them: its compiler runs out of memory."""
 PREFIX = "_headrace_"
@@ -74,20 +80,29 @@ def plan(rules: Sequence[RuleSpec]) -> MatchPlan:
     shared, in_place = _group_by_shape(parsed)
     entries: list[Entry] = []
     probes: list[str] = []
+    slices: list[str] = []
     residuals: list[str] = []
     for number, members in enumerate(shared, 1):
-        shape = shape_to_spark(members[0][1], columns, PREFIX)
-        probes.append(_shape_probe(number, shape.access_key or "''", [rule for rule, _ in members]))
+        variants = sorted({variant for member in members if (variant := member.access.variant) is not None})
+        shape = shape_to_spark(members[0].condition, columns, PREFIX, variants)
+        types = ", ".join(spark_literal(name) for name in sorted({member.rule.event_type for member in members}))
         if shape.residual:
             residuals.append(f"when {number} then {shape.residual}")
-        for rule, condition in members:
-            access, _ = condition.split()
-            constants = shape_to_spark(condition, columns, PREFIX).constants
-            entries.append(Entry(f"{number}={access.text if access else ''}", rule, number, constants))
+        bound = members[0].access.bound
+        if bound and not members[0].access.has_key:
+            buckets = _Buckets(number, members, bound.is_lower)
+            keys = buckets.keys
+            slices.append(buckets.probes(types, bound_to_spark(bound, columns)))
+        else:
+            keys = [member.access.keys for member in members]
+            probes += [f"(case when type in ({types}) then concat('{number}=', {key}) end)" for key in shape.keys]
+        for member, member_keys in zip(members, keys, strict=True):
+            constants = shape_to_spark(member.condition, columns, PREFIX, ()).constants
+            entries += [Entry(f"{number}={key}", member.rule, number, constants) for key in member_keys]
     entries += [Entry(f"#{number}", rule, 0, Constants()) for number, (rule, _) in enumerate(in_place)]
     return MatchPlan(
         tuple((name, field_to_spark(field)) for field, name in columns.items()),
-        _probes(probes, in_place, columns),
+        _probes(probes, slices, in_place, columns),
         f"(case {PREFIX}shape {' '.join(residuals)} else true end)" if residuals else "true",
         tuple(entries),
         frozenset(field.root for field in fields),
@@ -97,29 +112,64 @@ def plan(rules: Sequence[RuleSpec]) -> MatchPlan:
 _ParsedRule = tuple[RuleSpec, Condition]
 
 
-def _group_by_shape(parsed: Sequence[_ParsedRule]) -> tuple[list[list[_ParsedRule]], list[_ParsedRule]]:
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A rule of a shape that many share."""
+
+    rule: RuleSpec
+    condition: Condition
+    access: AccessPath
+
+
+def _group_by_shape(parsed: Sequence[_ParsedRule]) -> tuple[list[list[_Member]], list[_ParsedRule]]:
     """The shapes that are worth a probe, and all other rules."""
-    by_shape: dict[tuple[str, bool], list[_ParsedRule]] = {}
+    by_shape: dict[str, list[_Member]] = {}
     for rule, condition in parsed:
         parameterized = parameterize(condition)
-        by_shape.setdefault((parameterized.shape, parameterized.key is None), []).append((rule, condition))
-    shared: list[list[_ParsedRule]] = []
+        by_shape.setdefault(parameterized.shape, []).append(_Member(rule, condition, parameterized.access))
+    shared: list[list[_Member]] = []
     in_place: list[_ParsedRule] = []
-    for (_, is_keyless), members in by_shape.items():
-        if len(members) >= (KEYLESS_MIN if is_keyless else SHARED_MIN):
+    for members in by_shape.values():
+        if len(members) >= (SHARED_MIN if members[0].access.has_key else KEYLESS_MIN):
             shared.append(members)
         else:
-            in_place += members
+            in_place += [(member.rule, member.condition) for member in members]
     return shared, in_place
 
 
-def _shape_probe(number: int, access_key: str, rules: Iterable[RuleSpec]) -> str:
-    types = ", ".join(spark_literal(name) for name in sorted({rule.event_type for rule in rules}))
-    return f"(case when type in ({types}) then concat('{number}=', {access_key}) end)"
+class _Buckets:
+    """The rules of a shape in the order in which a value reaches their bounds; a bucket is a run of them."""
+
+    def __init__(self, number: int, members: Sequence[_Member], is_lower: bool) -> None:
+        self.number = number
+        self.is_lower = is_lower
+        bounds = [member.access.bound for member in members]
+        values = [bound.value for bound in bounds if isinstance(bound, Bound)]
+        order = sorted(range(len(values)), key=lambda at: values[at], reverse=not is_lower)
+        size = -(-len(values) // BUCKETS_MAX)
+        self.keys: list[tuple[str, ...]] = [()] * len(values)
+        for rank, at in enumerate(order):
+            self.keys[at] = (str(rank // size),)
+        self.first_values = [values[at] for at in order[::size]]
+
+    def probes(self, types: str, value: str) -> str:
+        """The buckets that an event reaches: the first ones."""
+        names = ", ".join(f"'{self.number}={bucket}'" for bucket in range(len(self.first_values)))
+        return f"slice(array({names}), 1, if(type in ({types}), {self._count(value, 0, len(self.first_values))}, 0))"
+
+    def _count(self, value: str, low: int, high: int) -> str:
+        """How many buckets the value reaches, by binary search; none for an unknown value."""
+        if low == high:
+            return str(low)
+        middle = (low + high) // 2
+        first = self.first_values[middle]
+        literal = spark_literal(first) if isinstance(first, str) else f"({first!r}D)"
+        reaches = f"{value} {'>=' if self.is_lower else '<='} {literal}"
+        return f"if({reaches}, {self._count(value, middle + 1, high)}, {self._count(value, low, middle)})"
 
 
-def _probes(shape_probes: list[str], in_place: list[_ParsedRule], columns: dict[Field, str]) -> str:
-    arrays = [f"array({', '.join(shape_probes)})"] if shape_probes else []
+def _probes(shape_probes: list[str], slices: list[str], in_place: list[_ParsedRule], columns: dict[Field, str]) -> str:
+    arrays = [*([f"array({', '.join(shape_probes)})"] if shape_probes else []), *slices]
     if in_place:
         numbered = sorted(enumerate(in_place), key=lambda entry: (entry[1][0].event_type, entry[0]))
         cases = [

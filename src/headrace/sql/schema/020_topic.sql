@@ -23,6 +23,8 @@ create table headrace_internal.topic (
     timers_to     timestamptz,
     -- Where its rules and correlators run. The cursors of their consumers are the handover from one to the other.
     engine        text        not null default 'database',
+    -- A type of the namespace has a schema that payloads are checked by. Publishers read it with the row: off costs nothing.
+    checks_payloads boolean   not null default false,
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),

@@ -105,6 +105,8 @@ create table headrace_internal.rule_shape (
     topic_id integer not null,
     timing   text    not null,
     shape    text    not null,
+    -- The lengths of the prefixes, or the levels of the blocks, that occur in the keys: an event asks for a key of each.
+    variants integer[] not null default '{}',
     constraint rule_shape_pkey primary key (shape_id),
     constraint rule_shape_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade
 );
@@ -112,22 +114,27 @@ create table headrace_internal.rule_shape (
 -- By checksum: the text of a shape may be longer than an index entry.
 create unique index rule_shape_once on headrace_internal.rule_shape (topic_id, timing, md5(shape));
 
--- The constants of the active versions, found by shape, event type and the constant of the equality ('' if there is none).
+-- The constants of the active versions, found by shape, event type and a key ('' if the shape has none), and within a key by a bound.
+-- A version has a row for each of its keys: the items of a list, or the blocks that a range touches.
 create table headrace_internal.rule_match (
     shape_id   integer not null,
     version_id bigint  not null,
+    key_number integer not null default 1,
     since_position bigint not null,
-    event_type text    not null,
-    key        text    not null,
+    event_type text    not null collate "C",
+    key        text    not null collate "C",
+    -- The constant of a comparison with a number or moment, or with a text.
+    bound      double precision,
+    bound_text text    collate "C",
     integers   bigint[],
     numerics   numeric[],
     texts      text[],
     moments    timestamptz[],
-    constraint rule_match_pkey primary key (version_id),
+    constraint rule_match_pkey primary key (version_id, key_number),
     constraint rule_match_shape_exists foreign key (shape_id) references headrace_internal.rule_shape (shape_id) on delete cascade,
     constraint rule_match_version_exists foreign key (version_id) references headrace_internal.rule_version (version_id) on delete cascade
 );
-create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key);
+create index rule_match_access on headrace_internal.rule_match (shape_id, event_type, key, bound, bound_text);
 
 -- Programs: the SQL that evaluates the rules of a topic, printed from our own trees. Here, and not in functions, because every role
 -- may read the text of a function. Kinds: 'after' runs on a batch of the log; 'inline' runs in the publisher's transaction, and its

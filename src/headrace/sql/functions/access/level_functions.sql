@@ -11,7 +11,7 @@ as $$
             commit_spark_batch,wake_sequencer,outbox_slot}'),
         ('consume', '{log_head,log_clock,is_archived,archived_from,
             create_consumer,drop_consumer,claim,advance,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,seek_position,resume,
-            schedule_id,next_ticks,readable_rules,readable_correlators,readable_schedules,queue_state,pause,queued_actions,
+            schedule_id,next_ticks,readable_rules,readable_correlators,readable_schedules,queue_state,metrics,pause,queued_actions,
             action_dead_letters,group_dead_letters,error_group,register_node,register_consumers,deregister_node,heartbeat}'),
         ('work', '{claim_actions,claim_ordered_actions,claim_retried_action,ack_actions,
             extend_actions,release_actions,fail_action,bury_actions,bury_lost_action,bury_unhandled,rest_queue,edit_dead_letter,
@@ -19,7 +19,7 @@ as $$
         ('admin', '{create_topic,create_topic_as_role,alter_topic,drop_topic,set_engine,capture,capture_rows,record_capture,forget_capture,
             drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
             plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,try_lock_topic,write_definition,
-            register_name,handle_event_type}')
+            register_name,handle_event_type,set_event_schema,alter_event_schema,drop_event_schema,report_findings}')
     ) l (level, names)
     cross join unnest(l.names) f (name)
     where headrace_internal.level_includes(p_level, l.level)

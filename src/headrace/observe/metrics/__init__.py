@@ -1,0 +1,20 @@
+"""Metrics: the numbers of a database and of a node, for Prometheus and OpenTelemetry.
+
+Owns: the list of metrics, and how they are read and shown. Promises: reading them is one round trip, never on the path of an event;
+the number of series is bounded."""
+
+from headrace.observe.metrics.exposition import CONTENT_TYPE, render
+from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
+from headrace.observe.metrics.reading import DatabaseMetrics, read_metrics
+
+__all__ = [
+    "CONTENT_TYPE",
+    "FAMILIES",
+    "SERIES_MAX",
+    "DatabaseMetrics",
+    "Family",
+    "Sample",
+    "metric_family",
+    "read_metrics",
+    "render",
+]

@@ -1,0 +1,86 @@
+"""Schemas: what the payloads of an event type look like, and who relies on it.
+
+Owns: the schemas of event types (tables event_schema and event_schema_version), their meaning as value sets, compatibility, the check
+of payloads, findings on conditions, generated classes and documents. Promises: a comparison of schemas says yes only with a proof and
+no only with an example; the database, the library and the comparison agree on what a schema accepts; without validation, publishing
+costs nothing more."""
+
+from headrace.schemas.asyncapi import asyncapi_document
+from headrace.schemas.codegen import STYLES, Style, generate_classes
+from headrace.schemas.comparison import Comparison, compare
+from headrace.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility
+from headrace.schemas.database_check import DatabaseCheck, PayloadRule, database_check
+from headrace.schemas.definitions import DefinitionFinding, check_definition, pattern_conditions
+from headrace.schemas.findings import Finding, check_condition
+from headrace.schemas.inference import infer_schema
+from headrace.schemas.parsing import parse_schema
+from headrace.schemas.registry import (
+    EventSchema,
+    Proposal,
+    SchemaChange,
+    SchemaCheck,
+    SchemaVersion,
+    alter_schema,
+    check_schema,
+    describe_namespace,
+    drop_schema,
+    find_schema,
+    get_schema,
+    infer_event_schema,
+    list_schema_versions,
+    list_schemas,
+    load_checker,
+    set_schema,
+)
+from headrace.schemas.spark_types import spark_type
+from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, Violation
+from headrace.schemas.value_set import JsonValue, ValueSet, accepts, canonical, read_json
+
+__all__ = [
+    "COMPATIBILITIES",
+    "STYLES",
+    "VALIDATIONS",
+    "Break",
+    "Comparison",
+    "Compatibility",
+    "DatabaseCheck",
+    "DefinitionFinding",
+    "EventSchema",
+    "Finding",
+    "JsonValue",
+    "PayloadChecker",
+    "PayloadRule",
+    "Proposal",
+    "SchemaChange",
+    "SchemaCheck",
+    "SchemaVersion",
+    "Style",
+    "Validation",
+    "ValueSet",
+    "Violation",
+    "accepts",
+    "alter_schema",
+    "asyncapi_document",
+    "canonical",
+    "check_compatibility",
+    "check_condition",
+    "check_definition",
+    "check_schema",
+    "compare",
+    "database_check",
+    "describe_namespace",
+    "drop_schema",
+    "find_schema",
+    "generate_classes",
+    "get_schema",
+    "infer_event_schema",
+    "infer_schema",
+    "list_schema_versions",
+    "list_schemas",
+    "load_checker",
+    "parse_schema",
+    "pattern_conditions",
+    "read_json",
+    "set_schema",
+    "spark_type",
+]

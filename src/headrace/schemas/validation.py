@@ -1,0 +1,81 @@
+"""Validation of payloads by jsonschema-rs, for all of JSON Schema. It comes with `headrace[schema]`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from headrace.core import InvalidSchema, NotFound, PayloadRejected
+from headrace.schemas.value_set import JsonValue, read_json
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+Validation: TypeAlias = Literal["off", "warn", "reject"]
+VALIDATIONS: Final[tuple[Validation, ...]] = get_args(Validation)
+
+
+def load_validator(schema: str) -> jsonschema_rs.Draft202012Validator:
+    """The validator of a schema. Raises InvalidSchema, and NotFound where the package is not installed."""
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise NotFound("checking payloads by their schema needs jsonschema-rs; run: pip install 'headrace[schema]'") from None
+    try:
+        return jsonschema_rs.Draft202012Validator(json.loads(schema))
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        raise InvalidSchema(f"the schema is not valid: {str(error).splitlines()[0]}") from None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What of a payload breaks its schema: where, as a JSON pointer, by which keyword, and in words."""
+
+    path: str
+    rule: str
+    message: str
+
+
+def find_violations(validator: Any, payload: JsonValue) -> list[Violation]:
+    """What of a payload breaks a schema."""
+    violations: list[Violation] = []
+    for error in validator.iter_errors(payload):
+        path = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in error.instance_path)
+        rule = next((str(step) for step in reversed(error.schema_path) if not isinstance(step, int)), "false")
+        violations.append(Violation(path, rule, error.message))
+    return violations
+
+
+@dataclass(frozen=True)
+class PayloadChecker:
+    """The schemas of a namespace at one moment, to check payloads before they are published.
+
+    Publishing with `schemas=checker` checks every rule of a schema, also those that the database has no exact form for."""
+
+    validators: Mapping[str, tuple[Validation, object]] = field(default_factory=dict)
+
+    def check(self, event_type: str, payload: str) -> list[Violation]:
+        """Checks a payload's JSON text. Raises PayloadRejected if the type rejects; returns what is broken if it only warns."""
+        found = self.validators.get(event_type)
+        if found is None:
+            return []
+        validation, validator = found
+        value = read_json(payload)
+        if validator.is_valid(value):  # type: ignore[attr-defined]
+            return []
+        violations = find_violations(validator, value)
+        if validation == "reject":
+            raise payload_rejected(event_type, violations)
+        return violations
+
+
+def payload_rejected(event_type: str, violations: list[Violation]) -> PayloadRejected:
+    """The error for a payload that breaks its schema."""
+    first = violations[0]
+    more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+    return PayloadRejected(
+        f"payload of {event_type} breaks its schema at {first.path or 'its root'}: {first.rule}: {first.message}{more}; "
+        f"see: headrace event-type show {event_type}"
+    )

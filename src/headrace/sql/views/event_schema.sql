@@ -1,0 +1,7 @@
+-- The current schemas of event types. check_is_complete: does the database check every rule of it?
+create or replace view headrace.event_schema with (security_barrier) as
+select s.namespace, s.event_type, s.version, s.schema, s.compatibility, s.validation, s.check_is_complete, v.written_at, v.written_by
+from headrace_internal.event_schema s
+join headrace_internal.event_schema_version v
+    on v.namespace = s.namespace and v.event_type = s.event_type and v.version = s.version
+where s.namespace in (select k.namespace from headrace_internal.caller_level k where k.level = 'any');
