@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from headrace.core import Event, UnknownTopic
+from headrace.core import Event, UnknownTopic, validate_event
 from headrace.db import Connection, Server, Target, connect
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace, grant_node
-from headrace.outbox import direct, publish, publishing
+from headrace.outbox import direct, publish, publish_many, publishing
 from tests.builders import drain, numbers, own_database
 from tests.outbox.callers import CALLERS
 from tests.outbox.test_publish import expected, full_event, stored
@@ -158,6 +158,29 @@ def test_direct_insert_wakes_a_sleeping_sequencer(conn: Connection, database: Ta
         conn.execute("update headrace_internal.topic set asleep = true")
         publish(conn, "orders", "a", 3)
         assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+
+
+def test_topic_with_checked_payloads_is_published_to_by_the_function(conn: Connection, database: Target) -> None:
+    """One vain INSERT per session and topic, then the function at once; other topics stay on the direct way."""
+    create_topic(conn, "checked")
+    conn.execute("update headrace_internal.topic set checks_payloads = true where topic = 'checked'")
+    with connect(database) as session:
+        publish(session, "orders", "a", 1)
+        publish(session, "checked", "a", 2)
+        event = validate_event(Event(topic="checked", type="a"))
+        assert direct.insert_statement(session, event, None) is None
+        assert direct.insert_statement(session, validate_event(Event(topic="orders", type="a")), None) is not None
+        publish(session, "checked", "a", 3)
+        publish_many(session, [Event(topic="checked", type="a", payload=4), Event(topic="orders", type="a", payload=5)])
+        assert session.execute("select count(*) from headrace.copy_route(array['checked'])").fetchone() == (0,)
+    assert [row[3] for row in stored(conn)] == [1, 2, 3, 4, 5]
+
+
+def test_session_without_weak_references_publishes_by_the_function() -> None:
+    event = validate_event(Event(topic="orders", type="a"))
+    for session in (None, 5):
+        direct.remember_way(session, event, None, may_insert=True)
+        assert direct.insert_statement(session, event, None) is None
 
 
 def test_wrong_clock_of_a_publisher_loses_no_event(

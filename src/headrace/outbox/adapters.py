@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias
 
-from headrace.core import Invalid
+from headrace.core import Invalid, ValidatedEvent
 from headrace.outbox.statements import Parameters, Rows
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ class Adapter(Protocol):
 
     def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
 
-    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
-        """Runs an INSERT of one event, if the role of this session had the right at last; see headrace.outbox.direct. False if it
-        has inserted nothing."""
+    def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
+        """Publishes by an INSERT, if that is the way for this session and topic; see headrace.outbox.direct. False if it has
+        inserted nothing."""
 
-    def remember_right(self, may_insert: bool) -> None: ...
+    def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        """Remembers what a publish by the function said about this session."""
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         """Sends a COPY into the outbox. Returns False, and sends nothing, if this connection cannot COPY now."""
@@ -83,8 +84,8 @@ class AsyncAdapter(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
     def savepoint(self) -> AbstractAsyncContextManager[object]: ...
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows: ...
-    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool: ...
-    async def remember_right(self, may_insert: bool) -> None: ...
+    async def insert(self, event: ValidatedEvent, namespace: str | None) -> bool: ...
+    async def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None: ...
     async def copy(self, chunks: Iterator[bytes]) -> bool: ...
 
 

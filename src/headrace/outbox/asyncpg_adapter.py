@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, LiteralString
 
+from headrace.core import ValidatedEvent
 from headrace.outbox.binary_copy import COLUMNS
-from headrace.outbox.direct import may_go_direct, remember_right
+from headrace.outbox.direct import insert_statement, remember_way
 from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ class AsyncpgAdapter:
     async def execute(self, statement: LiteralString, parameters: Parameters) -> Rows:
         return [tuple(row) for row in await self._conn.fetch(number_parameters(statement), *parameters)]
 
-    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
-        if not may_go_direct(self._session()):
+    async def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
+        statement = insert_statement(self._session(), event, namespace)
+        if statement is None:
             return False
-        return str(await self._conn.execute(number_parameters(statement), *parameters)) != "INSERT 0 0"
+        return await self._conn.execute(number_parameters(statement[0]), *statement[1]) != "INSERT 0 0"
 
-    async def remember_right(self, may_insert: bool) -> None:
-        remember_right(self._session(), may_insert)
+    async def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        remember_way(self._session(), event, namespace, may_insert=may_insert)
 
     def _session(self) -> object:
         # A pool hands out a new proxy each time, around the same connection.

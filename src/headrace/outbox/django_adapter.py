@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, LiteralString
 
-from headrace.outbox.direct import may_go_direct, remember_right
+from headrace.core import ValidatedEvent
+from headrace.outbox.direct import insert_statement, remember_way
 from headrace.outbox.statements import Parameters, Rows
 
 if TYPE_CHECKING:
@@ -34,15 +35,16 @@ class DjangoAdapter:
             cursor.execute(statement, parameters)
             return [tuple(row) for row in cursor.fetchall()]
 
-    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
-        if not may_go_direct(self._conn.connection):
+    def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
+        statement = insert_statement(self._conn.connection, event, namespace)
+        if statement is None:
             return False
         with self._conn.cursor() as cursor:
-            cursor.execute(statement, parameters)
+            cursor.execute(*statement)
             return bool(cursor.rowcount > 0)
 
-    def remember_right(self, may_insert: bool) -> None:
-        remember_right(self._conn.connection, may_insert)
+    def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        remember_way(self._conn.connection, event, namespace, may_insert=may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = self._conn.connection

@@ -10,8 +10,9 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
+from headrace.core import ValidatedEvent
 from headrace.outbox.binary_copy import COPY
-from headrace.outbox.direct import may_go_direct, remember_right
+from headrace.outbox.direct import insert_statement, remember_way
 from headrace.outbox.statements import Parameters, Rows
 
 
@@ -32,15 +33,17 @@ class PsycopgAdapter:
         with psycopg.Cursor(self._conn, row_factory=tuple_row) as cursor:
             return cursor.execute(statement, parameters).fetchall()
 
-    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+    def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
+        statement = insert_statement(self._conn, event, namespace)
         # In pipeline mode the number of rows is not known yet.
-        if not may_go_direct(self._conn) or self._conn.pgconn.pipeline_status:
+        if statement is None or _is_in_pipeline(self._conn):
             return False
-        cursor = psycopg.Cursor(self._conn, row_factory=tuple_row).execute(statement, parameters)
+        cursor = psycopg.Cursor(self._conn, row_factory=tuple_row).execute(*statement)
         return cursor.rowcount > 0
 
-    def remember_right(self, may_insert: bool) -> None:
-        remember_right(self._conn, may_insert)
+    def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        if not _is_in_pipeline(self._conn):
+            remember_way(self._conn, event, namespace, may_insert=may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         if _is_in_pipeline(self._conn):
@@ -67,15 +70,17 @@ class AsyncPsycopgAdapter:
         async with psycopg.AsyncCursor(self._conn, row_factory=tuple_row) as cursor:
             return await (await cursor.execute(statement, parameters)).fetchall()
 
-    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+    async def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
+        statement = insert_statement(self._conn, event, namespace)
         # In pipeline mode the number of rows is not known yet.
-        if not may_go_direct(self._conn) or self._conn.pgconn.pipeline_status:
+        if statement is None or _is_in_pipeline(self._conn):
             return False
-        cursor = await psycopg.AsyncCursor(self._conn, row_factory=tuple_row).execute(statement, parameters)
+        cursor = await psycopg.AsyncCursor(self._conn, row_factory=tuple_row).execute(*statement)
         return cursor.rowcount > 0
 
-    async def remember_right(self, may_insert: bool) -> None:
-        remember_right(self._conn, may_insert)
+    async def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        if not _is_in_pipeline(self._conn):
+            remember_way(self._conn, event, namespace, may_insert=may_insert)
 
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         if _is_in_pipeline(self._conn):

@@ -12,14 +12,12 @@ from uuid_utils.compat import uuid7
 from headrace.core import JSON, Event, Payload, ValidatedEvent, map_database_errors, validate_event
 from headrace.outbox.adapters import async_adapter, sync_adapter
 from headrace.outbox.binary_copy import binary_rows
-from headrace.outbox.direct import insert_statement
 from headrace.outbox.statements import (
     COPY_ROUTE,
     PUBLISH,
     PUBLISH_MANY,
     PUBLISH_MANY_STRICT,
     PUBLISH_STRICT,
-    Parameters,
     json_array,
     publish_parameters,
 )
@@ -52,15 +50,17 @@ def publish(
     validated = validate_event(event)
     adapter = sync_adapter(conn)
     with map_database_errors():
-        if not adapter.insert(*insert_statement(validated, namespace)):
-            _publish_by_function(adapter, publish_parameters(validated, namespace))
+        if not adapter.insert(validated, namespace):
+            _publish_by_function(adapter, validated, namespace)
     return id
 
 
-def _publish_by_function(adapter: Adapter, parameters: Parameters) -> None:
+def _publish_by_function(adapter: Adapter, event: ValidatedEvent, namespace: str | None) -> None:
+    parameters = publish_parameters(event, namespace)
     event_id, may_insert = adapter.execute(PUBLISH, parameters)[0]
-    adapter.remember_right(may_insert)
-    if event_id is None:
+    if event_id is not None:
+        adapter.remember_way(event, namespace, may_insert=may_insert)
+    else:
         with adapter.savepoint():
             adapter.execute(PUBLISH_STRICT, parameters)
 
@@ -86,15 +86,17 @@ async def publish_async(
     validated = validate_event(event)
     adapter = async_adapter(conn)
     with map_database_errors():
-        if not await adapter.insert(*insert_statement(validated, namespace)):
-            await _publish_by_function_async(adapter, publish_parameters(validated, namespace))
+        if not await adapter.insert(validated, namespace):
+            await _publish_by_function_async(adapter, validated, namespace)
     return id
 
 
-async def _publish_by_function_async(adapter: AsyncAdapter, parameters: Parameters) -> None:
+async def _publish_by_function_async(adapter: AsyncAdapter, event: ValidatedEvent, namespace: str | None) -> None:
+    parameters = publish_parameters(event, namespace)
     event_id, may_insert = (await adapter.execute(PUBLISH, parameters))[0]
-    await adapter.remember_right(may_insert)
-    if event_id is None:
+    if event_id is not None:
+        await adapter.remember_way(event, namespace, may_insert=may_insert)
+    else:
         async with adapter.savepoint():
             await adapter.execute(PUBLISH_STRICT, parameters)
 

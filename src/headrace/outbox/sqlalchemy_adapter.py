@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, LiteralString
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from headrace.outbox.direct import may_go_direct, remember_right
+from headrace.core import ValidatedEvent
+from headrace.outbox.direct import insert_statement, remember_way
 from headrace.outbox.statements import Parameters, Rows, number_parameters
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ class SQLAlchemyAdapter:
         conn = self._connection()
         return [tuple(row) for row in conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
 
-    def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+    def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
         conn = self._connection()
-        if not may_go_direct(conn.connection.driver_connection):
+        statement = insert_statement(conn.connection.driver_connection, event, namespace)
+        if statement is None:
             return False
-        return conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters)).rowcount > 0
+        return conn.exec_driver_sql(_statement_for(conn.dialect, statement[0]), statement[1]).rowcount > 0
 
-    def remember_right(self, may_insert: bool) -> None:
-        remember_right(self._connection().connection.driver_connection, may_insert)
+    def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        remember_way(self._connection().connection.driver_connection, event, namespace, may_insert=may_insert)
 
     def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = self._connection().connection.driver_connection
@@ -80,12 +82,12 @@ class AsyncSQLAlchemyAdapter:
         conn = await self._connection()
         return [tuple(row) for row in await conn.exec_driver_sql(_statement_for(conn.dialect, statement), tuple(parameters))]
 
-    async def insert(self, statement: LiteralString, parameters: Parameters) -> bool:
+    async def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
         # One switch into SQLAlchemy's synchronous side instead of one per call of it.
-        return await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).insert(statement, parameters))
+        return await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).insert(event, namespace))
 
-    async def remember_right(self, may_insert: bool) -> None:
-        await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).remember_right(may_insert))
+    async def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
+        await self._session().run_sync(lambda conn: SQLAlchemyAdapter(conn).remember_way(event, namespace, may_insert=may_insert))
 
     async def copy(self, chunks: Iterator[bytes]) -> bool:
         driver_conn = (await (await self._connection()).get_raw_connection()).driver_connection

@@ -1,7 +1,8 @@
 -- Prepares a COPY into the outbox and wakes the sequencer for it. Returns what the COPY needs: the ids of the topics, in order, the
 -- clock in microseconds since 2000 (PostgreSQL's epoch) for events without a time, and the current outbox slot: a default would be
 -- evaluated for every row. Rows that arrive after the end of their slot are found all the same.
--- No row if this session may not COPY into the outbox or a topic is unknown; headrace.publish_many is the way then. Checked first,
+-- No row if this session may not COPY into the outbox, or a topic is unknown or has payloads that are checked by a schema;
+-- headrace.publish_many is the way then. Checked first,
 -- because an error would abort the caller's transaction. Index: topic_name_unique.
 -- Locks: the slot, row exclusive, as the COPY does. It takes the lock before it reads whether the topics are asleep, so that no
 -- sequencer falls asleep unnoticed in between; see headrace_internal.wake_topics.
@@ -24,7 +25,7 @@ begin
     v_topic_ids := array(
         select t.topic_id
         from unnest(p_topics) with ordinality n (topic, place)
-        join headrace_internal.topic t on t.namespace = v_namespace and t.topic = n.topic
+        join headrace_internal.topic t on t.namespace = v_namespace and t.topic = n.topic and not t.checks_payloads
         order by n.place);
     if cardinality(v_topic_ids) < cardinality(p_topics) then
         return;
