@@ -1,5 +1,5 @@
 -- Copies the results of compilations to headrace_internal.rule. A row that its writer still locks is left for the next call.
--- Locks: rule rows, no key update, skip locked. Index: rule_pending.
+-- Locks: rule rows whose version has been compiled, no key update, skip locked. Indexes: rule_pending, rule_version_unique.
 create or replace function headrace_internal.show_status() returns integer
 language sql volatile
 security definer
@@ -10,7 +10,11 @@ as $$
         set status = v.status, error = v.error, since_position = v.since_position
         from headrace_internal.rule_version v
         where v.rule_id = r.rule_id and v.version = r.version and v.status <> 'pending'
-            and r.rule_id in (select p.rule_id from headrace_internal.rule p where p.status = 'pending' for no key update skip locked)
+            -- Only these are locked: with many rules to compile, every batch would write a lock into each that still waits.
+            and r.rule_id in (
+                select p.rule_id from headrace_internal.rule p
+                join headrace_internal.rule_version c on c.rule_id = p.rule_id and c.version = p.version
+                where p.status = 'pending' and c.status <> 'pending' for no key update of p skip locked)
         returning 1)
     select count(*)::integer from shown
 $$;
