@@ -179,7 +179,11 @@ async def test_what_is_no_get_is_refused(app: Headrace, database: Target, reques
     async with serving(app, database) as node:
         answer = await exchange(node, request_bytes)
         # A client that is still sending may lose the answer with the connection.
-        assert answer == b"" if not answer and len(request_bytes) > HEAD_BYTES_MAX else answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert (
+            answer == b""
+            if not answer and len(request_bytes) > HEAD_BYTES_MAX
+            else answer.startswith(f"HTTP/1.1 {status} ".encode())
+        )
         assert (await get(node, "/healthz?x=1"))[0] == 200
 
 
@@ -218,7 +222,9 @@ async def test_busy_port_is_a_clear_error_before_the_node_starts(app: Headrace, 
             pytest.fail("the block must not start")
 
 
-@pytest.mark.parametrize("text", ["", "9464", ":9464", "localhost", "localhost:http", "localhost:99999", "::1:9464", "1.2.3.4:-1"])
+@pytest.mark.parametrize(
+    "text", ["", "9464", ":9464", "localhost", "localhost:http", "localhost:99999", "::1:9464", "1.2.3.4:-1"]
+)
 def test_wrong_address_is_a_clear_error(text: str) -> None:
     with pytest.raises(Invalid, match=r"host:port|in brackets"):
         Address.parse(text)

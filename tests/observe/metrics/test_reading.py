@@ -158,7 +158,9 @@ def test_dead_letters_by_kind_and_reason(conn: Connection) -> None:
     fill(conn, 2)
     for n in range(3):
         conn.execute("select headrace.send_action('mail', to_jsonb(%s::int))", (n,))
-    conn.execute("select headrace.bury_actions(array(select msg_id from headrace.claim_actions('{mail}', 2, 30)), 'no_handler', 'x', null)")
+    conn.execute(
+        "select headrace.bury_actions(array(select msg_id from headrace.claim_actions('{mail}', 2, 30)), 'no_handler', 'x', null)"
+    )
     conn.execute("""insert into headrace_internal.dead_letter
         (consumer_id, partition, position, event_id, type, payload, headers, state, reason, attempts)
         select c.consumer_id, 0, p, gen_random_uuid(), 't', '{}', '{}', s, 'handler failed', 1
@@ -182,8 +184,10 @@ def test_log_bytes_grow_with_the_log(conn: Connection) -> None:
     topic(conn)
     assert values(conn, "log_bytes") == {("default", "orders"): 0}
     fill(conn, 1000)
-    [(expected,)] = conn.execute("""select sum(pg_total_relation_size(i.inhrelid)) from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    [(expected,)] = (
+        conn.execute("""select sum(pg_total_relation_size(i.inhrelid)) from pg_inherits i join pg_class c on c.oid = i.inhrelid
         where i.inhparent = (select ('headrace_internal.log_' || topic_id)::regclass from headrace.topic) and pg_relation_size(c.oid) > 0""")
+    )
     assert values(conn, "log_bytes") == {("default", "orders"): expected} and expected > 100_000
 
 

@@ -3,6 +3,7 @@
 Owns: the list of metrics, and how they are read and shown. Promises: reading them is one round trip, never on the path of an event;
 the number of series is bounded."""
 
+from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
 from headrace.observe.metrics.exposition import CONTENT_TYPE, render
 from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
 from headrace.observe.metrics.reading import DatabaseMetrics, read_metrics
@@ -14,6 +15,8 @@ __all__ = [
     "DatabaseMetrics",
     "Family",
     "Sample",
+    "alert_rules",
+    "dashboard_json",
     "metric_family",
     "read_metrics",
     "render",
