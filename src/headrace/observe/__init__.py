@@ -22,6 +22,7 @@ from headrace.observe.metrics import (
     alert_rules,
     dashboard_json,
     metric_family,
+    observed,
     read_metrics,
     render,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "event_history",
     "examine",
     "metric_family",
+    "observed",
     "read_metrics",
     "render",
 ]

@@ -6,6 +6,7 @@ the number of series is bounded."""
 from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
 from headrace.observe.metrics.exposition import CONTENT_TYPE, render
 from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
+from headrace.observe.metrics.otel import observed
 from headrace.observe.metrics.reading import DatabaseMetrics, read_metrics
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "alert_rules",
     "dashboard_json",
     "metric_family",
+    "observed",
     "read_metrics",
     "render",
 ]
