@@ -22,6 +22,7 @@ NAMES = (
     "recovery",
     "walls",
     "connections",
+    "metrics",
 )
 
 
