@@ -21,8 +21,11 @@ begin
                 execute v_call into v_time;
         end;
     end if;
-    return coalesce(v_time, (
-        select l.appended_at from headrace_internal.log l
-        where l.topic_id = p_topic_id and l.position > p_position order by l.position limit 1));
+    if v_time is null then
+        -- Not part of an expression: it would be set up for every table of the log even where it is not needed.
+        select l.appended_at into v_time from headrace_internal.log l
+        where l.topic_id = p_topic_id and l.position > p_position order by l.position limit 1;
+    end if;
+    return v_time;
 end
 $$;

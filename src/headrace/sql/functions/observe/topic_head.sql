@@ -21,6 +21,9 @@ begin
                 execute v_call into v_head;
         end;
     end if;
-    return coalesce(v_head, (select h.position from headrace.log_head(p_topic_id) h), p_dropped_to);
+    if v_head is null then
+        select h.position into v_head from headrace.log_head(p_topic_id) h;
+    end if;
+    return coalesce(v_head, p_dropped_to);
 end
 $$;
