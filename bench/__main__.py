@@ -23,6 +23,7 @@ NAMES = (
     "walls",
     "connections",
     "growth",
+    "metrics",
 )
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from headrace.core import DurationHistogram, encode
+from headrace.core import encode
 from headrace.db import SCHEMA_RELEASE, cancel_tasks, check_node_release, error_line
 from headrace.node.http_server import Address, HttpServer, Response
-from headrace.observe import CONTENT_TYPE, DatabaseMetrics, Sample, metric_family, render
+from headrace.observe import CONTENT_TYPE, metric_family, render
 
 if TYPE_CHECKING:
+    from headrace.node.metrics import NodeMetrics
     from headrace.node.node import DatabaseLoops, Node
 
 DATABASE_S = 2.0
@@ -48,11 +49,11 @@ class HttpSettings:
 class Endpoints:
     """The HTTP server of one node."""
 
-    def __init__(self, node: Node, databases: Sequence[DatabaseLoops], settings: HttpSettings) -> None:
+    def __init__(self, node: Node, databases: Sequence[DatabaseLoops], metrics: NodeMetrics, settings: HttpSettings) -> None:
         self._node = node
         self._databases = databases
+        self._metrics = metrics
         self._ready_lag_s = settings.ready_lag_s
-        self._metrics = {database.target.name: DatabaseMetrics(database.loop_pool) for database in databases}
         self._delays: deque[tuple[float, float]] = deque(maxlen=int(RECENT_S / EVERY_S))
         self._database_reasons: list[str] = []
         self._checked_at = float("-inf")
@@ -78,38 +79,8 @@ class Endpoints:
             self._delays.append((now, now - asked_at - EVERY_S))
 
     async def _show_metrics(self) -> Response:
-        return Response(await self.metrics(), CONTENT_TYPE)
-
-    async def metrics(self) -> bytes:
-        """The text for Prometheus."""
-        read = await asyncio.gather(*(metrics.read() for metrics in self._metrics.values()))
-        samples = {
-            database.target.name: [*own, *self._own_samples(database)]
-            for database, own in zip(self._databases, read, strict=True)
-        }
-        failures = metric_family("headrace_loop_failures_total")
-        first = next(iter(samples.values()), [])
-        # A loop names its database itself, if it is of one.
-        first += [Sample(failures, (loop,), count) for loop, count in sorted(self._node.loop_failures.items())]
-        return render(samples, self._durations())
-
-    def _own_samples(self, database: DatabaseLoops) -> Iterator[Sample]:
-        is_read = self._metrics[database.target.name].error is None
-        yield Sample(metric_family("headrace_database_up"), (), float(is_read))
-        outputs = metric_family("headrace_correlator_outputs_total")
-        for labels, count in sorted(database.correlators.outputs_by_correlator.items()):
-            yield Sample(outputs, labels, count)
-
-    def _durations(self) -> dict[tuple[str, ...], DurationHistogram]:
-        durations: dict[tuple[str, ...], DurationHistogram] = {}
-        for database in self._databases:
-            for runner in database.consumers:
-                consumer = runner.consumer
-                durations.setdefault(("consumer", f"{consumer.topic}/{consumer.name}"), DurationHistogram()).add(runner.durations)
-            for worker in database.actions.workers:
-                for action, histogram in worker.durations.items():
-                    durations.setdefault(("action", action), DurationHistogram()).add(histogram)
-        return durations
+        samples, durations = await self._metrics.collect()
+        return Response(render(samples, durations), CONTENT_TYPE)
 
     async def _show_health(self) -> Response:
         return self._answer(list(self._health_problems()))
@@ -152,7 +123,7 @@ class Endpoints:
         lag = metric_family("headrace_consumer_lag_seconds")
         return [
             f"consumer {sample.labels[1]}/{sample.labels[2]} is {sample.value:.0f} s behind, more than {self._ready_lag_s:g} s"
-            for sample in await self._metrics[database.target.name].read()
+            for sample in await self._metrics.read(database)
             if sample.family is lag and sample.labels[1:] in own and sample.value > (self._ready_lag_s or 0)
         ]
 

@@ -43,8 +43,10 @@ from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.endpoints import Endpoints, HttpSettings
 from headrace.node.http_server import Address
 from headrace.node.loops import supervise
+from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
+from headrace.observe import observed
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
@@ -96,7 +98,8 @@ class Node:
                 )
                 for target in targets
             ]
-        self._endpoints = Endpoints(self, self._databases, http) if http else None
+        self._metrics = NodeMetrics(self._databases, self.monitor)
+        self._endpoints = Endpoints(self, self._databases, self._metrics, http) if http else None
         self.http_address: Address | None = None
         """Where metrics and health are served, while the node runs."""
 
@@ -151,7 +154,7 @@ class Node:
 
     async def run(self) -> None:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
-        with self.monitor.watch(), self._block_monitor.watching():
+        with self.monitor.watch(), self._block_monitor.watching(), observed(self._metrics):
             async with AsyncExitStack() as stack:
                 if self._endpoints:
                     self.http_address = await stack.enter_async_context(self._endpoints.serving())

@@ -15,7 +15,17 @@ from headrace.observe.event_history import (
     RuleEvaluation,
     event_history,
 )
-from headrace.observe.metrics import CONTENT_TYPE, DatabaseMetrics, Sample, metric_family, read_metrics, render
+from headrace.observe.metrics import (
+    CONTENT_TYPE,
+    DatabaseMetrics,
+    Sample,
+    alert_rules,
+    dashboard_json,
+    metric_family,
+    observed,
+    read_metrics,
+    render,
+)
 
 __all__ = [
     "CONTENT_TYPE",
@@ -31,10 +41,13 @@ __all__ = [
     "RuleEvaluation",
     "Sample",
     "action_overview",
+    "alert_rules",
     "compare_shards",
+    "dashboard_json",
     "event_history",
     "examine",
     "metric_family",
+    "observed",
     "read_metrics",
     "render",
 ]

@@ -3,8 +3,10 @@
 Owns: the list of metrics, and how they are read and shown. Promises: reading them is one round trip, never on the path of an event;
 the number of series is bounded."""
 
+from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
 from headrace.observe.metrics.exposition import CONTENT_TYPE, render
 from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
+from headrace.observe.metrics.otel import observed
 from headrace.observe.metrics.reading import DatabaseMetrics, read_metrics
 
 __all__ = [
@@ -14,7 +16,10 @@ __all__ = [
     "DatabaseMetrics",
     "Family",
     "Sample",
+    "alert_rules",
+    "dashboard_json",
     "metric_family",
+    "observed",
     "read_metrics",
     "render",
 ]

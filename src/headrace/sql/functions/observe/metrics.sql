@@ -11,7 +11,7 @@ create or replace function headrace.metrics(
     p_log_bytes boolean default true,
     p_caller    headrace_internal.caller default current_user
 ) returns table (metric text, labels text[], value double precision)
-language plpgsql stable
+language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -20,7 +20,8 @@ declare
         select n.namespace from headrace_internal.namespace n
         where headrace_internal.holds_level(p_caller, 'consume', n.namespace) order by n.namespace);
 begin
-    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_log(v_namespaces, p_known) m;
+    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_log(
+        v_namespaces, p_known, p_prepare => headrace_internal.above_namespaces(p_caller)) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_outbox(v_namespaces) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_queues(v_namespaces) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_dead_letters(v_namespaces) m;

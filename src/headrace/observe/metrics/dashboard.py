@@ -1,0 +1,108 @@
+"""Dashboard: the metrics as a Grafana dashboard, built from the list of families, so that no name can drift."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from headrace.observe.metrics.families import metric_family
+
+WIDTH, HEIGHT = 12, 8
+"""Of a panel, on Grafana's grid of 24 columns."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart of one metric. `rate`: per second, for counters."""
+
+    title: str
+    metric: str
+    unit: str = "short"
+    rate: bool = False
+
+    @property
+    def expression(self) -> str:
+        """The query: of the database, where all nodes tell the same, the maximum over the nodes; of the nodes, the sum."""
+        family = metric_family(f"headrace_{self.metric}")
+        if family.kind == "histogram":
+            labels = ", ".join(("le", *family.labels))
+            return f"histogram_quantile(0.95, sum by ({labels}) (rate({family.name}_bucket[$__rate_interval])))"
+        combine = "max" if family.source == "database" or family.name == "headrace_database_up" else "sum"
+        own = ("instance",) if family.name == "headrace_database_up" else ()
+        matcher = '{shard=~"$shard"}'
+        value = f"rate({family.name}{matcher}[$__rate_interval])" if self.rate else f"{family.name}{matcher}"
+        return f"{combine} by ({', '.join(('shard', *own, *family.labels))}) ({value})"
+
+    @property
+    def legend(self) -> str:
+        family = metric_family(f"headrace_{self.metric}")
+        return " ".join(f"{{{{{label}}}}}" for label in family.labels or ("instance", "shard"))
+
+
+PANELS: tuple[Panel, ...] = (
+    Panel("Lag of consumers (seconds)", "consumer_lag_seconds", "s"),
+    Panel("Lag of consumers (events)", "consumer_lag_events"),
+    Panel("Sequenced events per second", "sequenced_events_total", "ops", rate=True),
+    Panel("Events that wait for the sequencer", "outbox_waiting"),
+    Panel("Actions in the queue", "action_queue"),
+    Panel("Dead letters", "dead_letters"),
+    Panel("Firings of rules per second", "rule_firings_total", "ops", rate=True),
+    Panel("Outputs of correlators per second", "correlator_outputs_total", "ops", rate=True),
+    Panel("Duration of handlers (95 % are below)", "handler_duration_seconds", "s"),
+    Panel("Failures of loops per second", "loop_failures_total", "ops", rate=True),
+    Panel("Nodes that are up", "node_up"),
+    Panel("Databases that nodes can read", "database_up"),
+    Panel("Size of the log", "log_bytes", "bytes"),
+)
+
+
+def dashboard_json(panels: Sequence[Panel] = PANELS) -> str:
+    """The dashboard, to import into Grafana."""
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    variables = [
+        {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+        {
+            "name": "shard",
+            "label": "Shard",
+            "type": "query",
+            "datasource": source,
+            "query": {"query": "label_values(headrace_database_up, shard)", "refId": "shard"},
+            "includeAll": True,
+            "multi": True,
+            "current": {"text": "All", "value": "$__all"},
+            "refresh": 2,
+        },
+    ]
+    dashboard = {
+        "uid": "headrace",
+        "title": "headrace",
+        "tags": ["headrace"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": variables},
+        "panels": [_panel(number, panel, source) for number, panel in enumerate(panels)],
+    }
+    return json.dumps(dashboard, indent=2) + "\n"
+
+
+def _panel(number: int, panel: Panel, source: dict[str, str]) -> dict[str, object]:
+    place = {"x": number % 2 * WIDTH, "y": number // 2 * HEIGHT, "w": WIDTH, "h": HEIGHT}
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": metric_family(f"headrace_{panel.metric}").help,
+        "datasource": source,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [{"refId": "A", "datasource": source, "expr": panel.expression, "legendFormat": panel.legend}],
+    }
+
+
+def alert_rules() -> str:
+    """The alert rules, for a file that Prometheus reads."""
+    return (files("headrace") / "observe" / "files" / "alerts.yml").read_text(encoding="utf-8")
