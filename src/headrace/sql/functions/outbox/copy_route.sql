@@ -18,7 +18,8 @@ begin
     if exists (
         select from unnest(p_topics) n (topic)
         left join headrace_internal.topic t on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
-        where t.topic_id is null) then
+        -- What is copied is not checked.
+        where t.topic_id is null or t.checks_payloads) then
         return;
     end if;
     return query

@@ -41,6 +41,7 @@ begin
         p_producer
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
+        and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
         and (not t.asleep or headrace_internal.wake_sequencer());
     if not found and not p_missing_ok then
         perform headrace_internal.raise_unknown_topic(p_topic, p_namespace);
