@@ -24,6 +24,7 @@ from headrace.outbox.statements import (
 
 if TYPE_CHECKING:
     from headrace.outbox.adapters import Adapter, AsyncAdapter, AsyncConnection, SyncConnection
+    from headrace.schemas import PayloadChecker
 
 
 def publish(
@@ -38,16 +39,18 @@ def publish(
     emitted_at: datetime | None = None,
     producer: str | None = None,
     namespace: str | None = None,
+    schemas: PayloadChecker | None = None,
 ) -> UUID:
     """Publishes one event in the caller's transaction and returns its id. The same id twice is one event.
 
+    `schemas` checks every rule of the type's schema here; the database checks those that it has an exact form for in any case.
     Without an open transaction, on a connection in autocommit mode, the event is committed at once, whatever becomes of your other
     statements: open a transaction around them and this call. Without a commit there is no event."""
     id = id or uuid7()
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    validated = validate_event(event)
+    validated = _check(validate_event(event), schemas)
     adapter = sync_adapter(conn)
     with map_database_errors():
         if not adapter.insert(validated, namespace):
@@ -77,13 +80,14 @@ async def publish_async(
     emitted_at: datetime | None = None,
     producer: str | None = None,
     namespace: str | None = None,
+    schemas: PayloadChecker | None = None,
 ) -> UUID:
     """As `publish`, on an asynchronous connection."""
     id = id or uuid7()
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
-    validated = validate_event(event)
+    validated = _check(validate_event(event), schemas)
     adapter = async_adapter(conn)
     with map_database_errors():
         if not await adapter.insert(validated, namespace):
@@ -101,19 +105,28 @@ async def _publish_by_function_async(adapter: AsyncAdapter, event: ValidatedEven
             await adapter.execute(PUBLISH_STRICT, parameters)
 
 
-def publish_many(conn: SyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
+def publish_many(
+    conn: SyncConnection, events: Iterable[Event], *, namespace: str | None = None, schemas: PayloadChecker | None = None
+) -> list[UUID]:
     """Publishes events in the caller's transaction, in their order, and returns their ids. All or none are written.
 
     They go by COPY where possible, and all are held in memory: publish a long stream in batches of some ten thousand."""
     # All events are checked before the first is sent: an invalid one leaves nothing behind and the caller's transaction usable,
     # and a generator may read from the same connection, which is impossible during a COPY.
-    batch = [validate_event(event) for event in events]
+    batch = [_check(validate_event(event), schemas) for event in events]
     adapter = sync_adapter(conn)
     with map_database_errors():
         if batch and not _send(adapter, batch, namespace):
             with adapter.savepoint():
                 adapter.execute(PUBLISH_MANY_STRICT, (json_array(batch), namespace))
     return [event.id for event in batch]
+
+
+def _check(event: ValidatedEvent, schemas: PayloadChecker | None) -> ValidatedEvent:
+    """Checks the payload by the schema of its type, where the caller has loaded schemas. Raises PayloadRejected."""
+    if schemas is not None:
+        schemas.check(event.type, event.payload)
+    return event
 
 
 def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:
@@ -126,9 +139,11 @@ def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | No
         return adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]
 
 
-async def publish_many_async(conn: AsyncConnection, events: Iterable[Event], *, namespace: str | None = None) -> list[UUID]:
+async def publish_many_async(
+    conn: AsyncConnection, events: Iterable[Event], *, namespace: str | None = None, schemas: PayloadChecker | None = None
+) -> list[UUID]:
     """As `publish_many`, on an asynchronous connection."""
-    batch = [validate_event(event) for event in events]
+    batch = [_check(validate_event(event), schemas) for event in events]
     adapter = async_adapter(conn)
     with map_database_errors():
         if batch and not await _send_async(adapter, batch, namespace):

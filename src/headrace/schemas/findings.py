@@ -213,6 +213,9 @@ def _check_constants(
     reached, problem = _follow(field, values)
     if problem is not None or reached.is_any or reached.opaque is not None:
         return
+    if not _types(reached) & _NEEDED_TYPES.get(field.extraction, _types(reached)):
+        # The cast never works, which is a finding of its own.
+        return
     never = [constant for constant in constants if _equals(field, constant, reached) is False]
     all_never = len(never) == len(constants) and not is_negative
     for constant in never:

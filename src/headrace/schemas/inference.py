@@ -19,7 +19,8 @@ ENUM_REPEATS_MIN: Final = 4
 """A text is taken for one of a few if each was there this often on average …"""
 ENUM_TEXTS_MIN: Final = 20
 """… among at least so many."""
-ENUM_CHARS_MAX: Final = 40
+_word: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+"""What a value of an enum looks like: a word without spaces or slashes."""
 MAP_KEYS_MIN: Final = 30
 """An object with more keys than this, none of which is in half of its instances, is a map of names to values."""
 _TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -70,7 +71,7 @@ class _Observed:
         self.formats = formats if self.formats is None else self.formats & formats
         if not self.has_many_texts:
             self.texts[text] = self.texts.get(text, 0) + 1
-            self.has_many_texts = len(self.texts) > ENUM_VALUES_MAX or len(text) > ENUM_CHARS_MAX
+            self.has_many_texts = len(self.texts) > ENUM_VALUES_MAX or not _word.fullmatch(text)
 
     def schema(self) -> dict[str, JsonValue]:
         names: list[JsonValue] = [

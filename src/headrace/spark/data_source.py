@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from headrace.spark.credentials import Access
 from headrace.spark.schema import event_schema
 from headrace.spark.sink import EventStreamWriter, EventWriter, SinkOptions
-from headrace.spark.source import EventReader, EventStreamReader, SourceOptions
+from headrace.spark.source import EventReader, EventStreamReader, SourceOptions, with_payload_type
 
 
 class HeadraceSource(DataSource):
@@ -26,7 +26,8 @@ class HeadraceSource(DataSource):
 
     def schema(self) -> StructType:
         options = SourceOptions.of(self.options)
-        return event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
+        schema = event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
+        return with_payload_type(schema, options)
 
     def reader(self, schema: StructType) -> EventReader:
         return EventReader(SourceOptions.of(self.options), schema)

@@ -56,12 +56,12 @@ def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) 
     return schema
 
 
-def check_schema(schema: StructType, *, extracted: Sequence[str]) -> None:
-    """Rejects a schema with an unknown column, or with a column of another type."""
+def check_schema(schema: StructType, *, extracted: Sequence[str], has_typed_payload: bool = False) -> None:
+    """Rejects a schema with an unknown column, or with a column of another type; a typed payload has a type of its own."""
     types = {column.name: column.type for column in EVENT_COLUMNS} | dict.fromkeys(extracted, "string")
     for field in schema.fields:
         type_ = {"bigint": "long", "int": "integer"}.get(field.dataType.simpleString(), field.dataType.simpleString())
         if field.name not in types:
             raise Invalid(f"the source has no column {field.name!r}; it has {', '.join(types)}")
-        if type_ != types[field.name]:
+        if type_ != types[field.name] and not (has_typed_payload and field.name == "payload"):
             raise Invalid(f"column {field.name!r} is {types[field.name]}, not {type_}; cast it after loading")

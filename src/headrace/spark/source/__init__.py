@@ -9,6 +9,7 @@ from headrace.spark.source.arrow_reader import read_batches
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.typed_payloads import with_payload_type
 
 if TYPE_CHECKING:
     from headrace.spark.source.readers import EventReader, EventStreamReader
@@ -22,6 +23,7 @@ __all__ = [
     "map_numbers",
     "read_batches",
     "read_range",
+    "with_payload_type",
 ]
 
 

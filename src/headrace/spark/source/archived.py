@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.archive import FileRange, read_archive_file
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import Extract, SourceOptions
+from headrace.spark.source.typed_payloads import typed_array
 
 _ARCHIVE_NAMES = {"offset": "position", "timestamp": "emitted_at"}
 
@@ -39,7 +40,9 @@ def to_spark_batch(columns: dict[str, pa.Array], rows: int, schema: pa.Schema, r
             arrays.append(pa.repeat(pa.scalar(range_.constants[field.name], field.type), rows))
         else:
             column = columns[field.name]
-            arrays.append(column.storage if isinstance(column, pa.ExtensionArray) else column)
+            array = column.storage if isinstance(column, pa.ExtensionArray) else column
+            has_own_type = field.name == "payload" and not pa.types.is_string(field.type)
+            arrays.append(typed_array(array.to_pylist(), field.type) if has_own_type else array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

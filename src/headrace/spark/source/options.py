@@ -17,7 +17,7 @@ from headrace.spark.source.bounds import Bound, parse_bound, parse_moment
 
 KNOWN = OPTIONS | {
     *("subscribe", "subscribepattern", "namespace", "startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
-    *("maxoffsetspertrigger", "minpartitions", "failondataloss", "archive", "columns", "extract", "path"),
+    *("maxoffsetspertrigger", "minpartitions", "failondataloss", "archive", "columns", "extract", "path", "schema"),
     *("types", "keys", "fromtime", "totime", "fromposition", "toposition"),
 }
 """Names in lower case."""
@@ -60,6 +60,8 @@ class SourceOptions:
     partitions_min: int
     fail_on_data_loss: bool
     use_archive: bool
+    has_typed_payload: bool
+    """The payload has the type of the event type's schema, and is no JSON text."""
     archive_folder: str | None
     """Where the archive's files are now; None: where they were written."""
 
@@ -95,6 +97,7 @@ class SourceOptions:
             partitions_min=_number(options, "minPartitions", least=1) or 1,
             fail_on_data_loss=_flag(options, "failOnDataLoss"),
             use_archive=archive.lower() != "false",
+            has_typed_payload=_asks_registry(options.get("schema")),
             archive_folder=None if archive.lower() in ("true", "false") else archive,
         )
 
@@ -128,6 +131,12 @@ def _flag(options: Mapping[str, str], option: str) -> bool:
     if text not in ("true", "false"):
         raise Invalid(f"option {option} is true or false, not {text!r}")
     return text == "true"
+
+
+def _asks_registry(text: str | None) -> bool:
+    if text is not None and text.strip().lower() != "registry":
+        raise Invalid(f"option schema is registry, not {text!r}; without it, payload is JSON text")
+    return text is not None
 
 
 def _check_pattern(text: str | None) -> str | None:

@@ -27,7 +27,9 @@ class EventReader(DataSourceReader):
     """A batch: from the starting to the ending positions, as they are when the frame is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, extracted=[extract.name for extract in options.extracts])
+        check_schema(
+            schema, extracted=[extract.name for extract in options.extracts], has_typed_payload=options.has_typed_payload
+        )
         self._options = options
         self._schema = schema
 
@@ -61,7 +63,9 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _options(self) -> SourceOptions:
         options = SourceOptions.of(self._raw_options)
-        check_schema(self._schema, extracted=[extract.name for extract in options.extracts])
+        check_schema(
+            self._schema, extracted=[extract.name for extract in options.extracts], has_typed_payload=options.has_typed_payload
+        )
         if options.ending != Bound("latest"):
             raise Invalid("a stream has no end; leave out endingOffsets and endingTimestamp")
         return options

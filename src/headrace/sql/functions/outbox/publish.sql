@@ -37,6 +37,7 @@ begin
     select t.topic_id, p_event_id, p_type, p_key, p_payload, p_headers, coalesce(p_emitted_at, headrace.clock()), p_producer
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
+        and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
         and (not t.asleep or headrace_internal.wake_sequencer());
     if found then
         return p_event_id;

@@ -35,6 +35,7 @@ begin
         and exists (
             select from headrace_internal.namespace_grant g
             where g.namespace = t.namespace and g.level in ('publish', 'admin') and pg_has_role(p_caller, g.role, 'usage'))
+        and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
         and (not t.asleep or headrace_internal.wake_sequencer());
     if not found then
         -- Raises where the level is missing; a role above namespaces has it without a grant.

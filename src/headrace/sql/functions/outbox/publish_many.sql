@@ -26,6 +26,7 @@ begin
         where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
             coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
             and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
+            and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, e.event ->> 'type', coalesce(e.event -> 'payload', 'null')))
         -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
         order by e.place
         returning event_id;

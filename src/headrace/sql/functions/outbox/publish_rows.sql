@@ -17,6 +17,7 @@ declare
     v_capture headrace_internal.capture;
     v_headers jsonb;
     v_rows    bigint;
+    v_topic   record;
 begin
     select c.* into v_capture from headrace_internal.capture c where c.captured = p_table and c.topic_id = p_topic_id;
     if not found then
@@ -25,6 +26,7 @@ begin
     perform headrace_internal.authorize_id(p_caller, 'publish', 'topic', p_topic_id);
     select jsonb_build_object('table', format('%I.%I', n.nspname, c.relname), 'operation', p_operation) into v_headers
     from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = p_table;
+    select t.namespace, t.checks_payloads into v_topic from headrace_internal.topic t where t.topic_id = p_topic_id;
     insert into headrace_internal.outbox (topic_id, type, key, payload, headers)
     select p_topic_id, e.type, e.key, e.payload, v_headers
     from unnest(coalesce(p_new_rows, p_old_rows), case p_operation when 'update' then p_old_rows end)
@@ -32,6 +34,7 @@ begin
     cross join lateral headrace_internal.captured_event(v_capture, case p_operation when 'insert' then v_capture.insert_type
         when 'delete' then v_capture.delete_type else v_capture.update_type end, r.row_now, r.row_before) e
     where (p_operation <> 'update' or e.payload -> '_old' <> '{}') and headrace.event_within_limits(e.type, e.key, e.payload, '{}')
+        and (not v_topic.checks_payloads or headrace_internal.check_payload(v_topic.namespace, e.type, e.payload))
     -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
     order by r.place;
     get diagnostics v_rows = row_count;

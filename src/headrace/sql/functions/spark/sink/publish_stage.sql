@@ -28,6 +28,7 @@ begin
     join headrace_internal.spark_stage s
         on s.namespace = p_namespace and s.query = p_query and s.batch = p_batch and s.token = o.token
     join headrace_internal.topic t on t.namespace = p_namespace and t.topic = s.topic
+    where not t.checks_payloads or headrace_internal.check_payload(p_namespace, s.type, s.payload)
     -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
     order by o.turn, s.place;
     perform headrace_internal.wake_topics(v_topics);
