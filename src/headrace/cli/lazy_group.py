@@ -19,7 +19,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     "Get started": ("demo", "server", "migrate", "doctor"),
     "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type"),
     "Reactions": ("plan", "apply", "rule", "condition", "correlator", "ecl", "action", "dead-letter", "schedule"),
-    "Processes": ("node", "pipeline", "pause", "resume"),
+    "Processes": ("node", "pipeline", "console", "pause", "resume"),
     "History": ("archive", "replay", "backtest"),
     "Administration": ("namespace", "prove"),
 }

@@ -1,0 +1,99 @@
+"""`headrace console`: the web console."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option, Typer
+
+from headrace.cli.output import note, say
+from headrace.cli.session import Session, command
+from headrace.core import Invalid
+
+if TYPE_CHECKING:
+    from headrace.console import ConsoleSettings
+
+group = Typer()
+
+
+@command(group, "console", common=("dsn",))
+def console(
+    session: Session,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port to listen on.", min=0, max=65535)] = 8642,
+    config: Annotated[Path | None, Option(help="TOML file with logins, roles, hosts and masks; see docs/console.md.")] = None,
+    read_only: Annotated[bool, Option("--read-only", help="Reject every change.")] = False,
+    base_path: Annotated[str, Option(help="Path in front of all pages, such as /headrace.")] = "",
+    new_token: Annotated[
+        str | None, Option("--new-token", metavar="NAME", help="Print a token for a person, and its lines for the TOML file.")
+    ] = None,
+) -> None:
+    """Open the web console: events, consumers, rules, actions and nodes of every shard.
+
+    On 127.0.0.1 with the embedded PostgreSQL there is no login. With another database it prints a token to sign in with, and on
+    any other address it does not start without logins in --config.
+
+    Examples: headrace console · headrace console --host 0.0.0.0 --config console.toml · headrace console --new-token ada
+    """
+    try:
+        from headrace.console import new_token as make_token
+    except ModuleNotFoundError as error:
+        raise Invalid(f"the console needs the package {error.name!r}; install it: pip install 'headrace[console]'") from error
+    if new_token is not None:
+        token, digest = make_token()
+        say(
+            f'# The token of {new_token}, shown only now: {token}\n[[token]]\nname = "{new_token}"\nsha256 = "{digest}"\nrole = "…"'
+        )
+        return
+    settings = _settings(session, host, config, read_only=read_only)
+    _serve(session, settings, host=host, port=port, base_path=base_path)
+
+
+def _settings(session: Session, host: str, config: Path | None, *, read_only: bool) -> ConsoleSettings:
+    """The settings, with a login that fits the address."""
+    from headrace.console import ConsoleSettings, NoLogin, TokenLogin, User, new_token, read_settings
+
+    settings = read_settings(config) if config else ConsoleSettings()
+    if read_only:
+        settings = replace(settings, read_only=True)
+    if not isinstance(settings.login, NoLogin):
+        return settings
+    if not _is_loopback(host):
+        raise Invalid(
+            f"the console does not listen on {host} without a login: whoever reaches it could change everything. "
+            "Add tokens or a proxy to the file of --config (headrace console --new-token NAME prints the lines), or listen on 127.0.0.1"
+        )
+    if session.is_embedded:
+        return settings
+    token, digest = new_token()
+    note(f"To sign in, use this token: {token}")
+    return replace(settings, login=TokenLogin({digest: User("operator")}))
+
+
+def _serve(session: Session, settings: ConsoleSettings, *, host: str, port: int, base_path: str) -> None:
+    import uvicorn
+
+    from headrace.console import create_app
+
+    app = create_app(session.targets, settings, base_path=base_path)
+    # Proxy headers are off: a login by a proxy compares the address of the peer itself.
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    name = f"[{host}]" if ":" in host else host
+    note(f"The console is at http://{name}:{socket.getsockname()[1]}{base_path.rstrip('/')}/  (Ctrl-C ends it)")
+    server.run(sockets=[socket])
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
