@@ -17,8 +17,6 @@ CELL_CHARS_MAX = 200
 """A cell shows so much; the whole text is on the object's own page, or in the export."""
 PAYLOAD_CHARS_MAX = 20_000
 """A page shows so much of a payload; the rest is one link away."""
-DEPTH_MAX = 60
-"""JSON is indented to this depth; deeper levels are on one line."""
 
 
 def cell_text(value: object) -> str:
@@ -37,7 +35,7 @@ def payload_text(value: object, *, indent: bool = True) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=str)
     except RecursionError:
-        text = msgspec.json.encode(value).decode()
+        return "(nested too deeply to be shown)"
     return safe_lines(text)
 
 
