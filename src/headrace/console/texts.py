@@ -60,8 +60,8 @@ def format_number(value: float | None) -> str:
     return text.replace(",", "\u202f")
 
 
-def format_seconds(seconds: float | timedelta | None) -> str:
-    """A span of time in its two largest units."""
+def format_seconds(seconds: float | timedelta | None, units: int = 2) -> str:
+    """A span of time in its largest units."""
     if seconds is None:
         return "–"
     left = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
@@ -74,7 +74,7 @@ def format_seconds(seconds: float | timedelta | None) -> str:
         count, left = divmod(left, size)
         if count or parts:
             parts.append(f"{count:.0f} {unit}")
-    return " ".join(parts[:2]).removesuffix(" 0 s").removesuffix(" 0 min").removesuffix(" 0 h")
+    return " ".join(parts[:units]).removesuffix(" 0 s").removesuffix(" 0 min").removesuffix(" 0 h")
 
 
 def format_bytes(count: float | None) -> str:
