@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	-$(BIN)/python -m headrace.console.assets
 	@touch $@
 
 demo: setup  ## the main job on an embedded PostgreSQL: 336 776 flights as events

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from headrace.cli.node import log_to_stderr
 from headrace.cli.output import note, table
-from headrace.cli.terminal import SafeConsole, print_unexpected, safe_json, safe_line
+from headrace.cli.terminal import SafeConsole, print_unexpected
+from headrace.core import safe_json, safe_line
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection
 from tests.builders import drain, topic

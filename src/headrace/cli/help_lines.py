@@ -109,6 +109,7 @@ HELP_LINES: dict[str, str] = {
     "pipeline": "Pipelines: run the rules and correlators of topics with engine spark.",
     "pipeline run": "Run topics on Spark until SIGTERM or Ctrl-C; a running batch finishes first.",
     "pipeline list": "List pipelines with rate, lag and batch time.",
+    "console": "Open the web console: events, consumers, rules, actions and nodes of every shard.",
     "pause": "Pause a consumer, rule, correlator, schedule, action or the queue; without KIND, list what is paused.",
     "resume": "Resume what `pause` has paused. Stopped or waiting partitions of a consumer are tried again at once.",
     "archive": "The archive: closed time partitions of the log as Parquet files.",

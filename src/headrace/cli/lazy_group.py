@@ -19,7 +19,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     "Get started": ("demo", "server", "migrate", "doctor"),
     "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type", "asyncapi"),
     "Reactions": ("plan", "apply", "rule", "condition", "correlator", "ecl", "action", "dead-letter", "schedule"),
-    "Processes": ("node", "metrics", "pipeline", "pause", "resume"),
+    "Processes": ("node", "console", "metrics", "pipeline", "pause", "resume"),
     "History": ("archive", "replay", "backtest"),
     "Administration": ("namespace", "prove"),
 }

@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.terminal import SafeConsole, safe_json, safe_lines
+from headrace.cli.terminal import SafeConsole
+from headrace.core import safe_json, safe_lines
 
 PIPE_COLUMNS = 200
 """Width of a table that is written into a pipe: wide enough that nothing is cut off."""

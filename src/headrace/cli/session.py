@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,7 @@ from rich.text import Text
 
 from headrace.cli.options import COMMON_OPTIONS
 from headrace.cli.output import Column, cells, console, format_value, json_line, note, table, to_json
-from headrace.cli.terminal import safe_line
-from headrace.core import HeadraceError, NotFound, redact
+from headrace.core import HeadraceError, NotFound, redact, safe_line
 from headrace.db import Connection, Target, configured_targets, connect, map_error, parse_targets
 
 P = ParamSpec("P")
@@ -38,6 +38,11 @@ class Session:
     def targets(self) -> list[Target]:
         """The databases; the embedded one is started when none is configured."""
         return parse_targets(self.dsn) if self.dsn else configured_targets()
+
+    @property
+    def is_embedded(self) -> bool:
+        """True if no database is configured, so that the embedded one is used."""
+        return not (self.dsn or os.environ.get("HEADRACE_DSN") or os.environ.get("DATABASE_URL"))
 
     def shards(self) -> Iterator[tuple[Target, Connection]]:
         """Connects to each database, one after the other."""

@@ -16,9 +16,8 @@ from typer import Option, Typer
 from headrace.cli.options import TopicName, Types
 from headrace.cli.output import console, json_line, say, to_json
 from headrace.cli.session import Session, command
-from headrace.cli.terminal import safe_json, safe_line
 from headrace.consume import seek_position
-from headrace.core import LoggedEvent, to_cloudevent
+from headrace.core import LoggedEvent, safe_json, safe_line, to_cloudevent
 from headrace.db import Connection, Target, connect
 from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
 from headrace.log import follow_log, get_topic, read_log

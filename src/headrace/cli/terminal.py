@@ -5,8 +5,6 @@ title or the clipboard, and forge lines; bidirectional overrides could reorder w
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import traceback
 from collections.abc import Iterable, MutableMapping
@@ -16,38 +14,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from headrace.core import redact
-
-# All control characters; line and paragraph separators; invisible and bidirectional formatting except the joiners, which scripts and
-# emoji need; halves of surrogate pairs; tags.
-_UNSAFE = (
-    r"\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f"
-)
-_UNSAFE_IN_LINES = re.compile(f"[{_UNSAFE}]")
-_UNSAFE_IN_LINE = re.compile(f"[{_UNSAFE}\n]")
-
-
-def safe_line(text: str) -> str:
-    """One line: control characters, line breaks too, as escapes such as \\x1b."""
-    return _UNSAFE_IN_LINE.sub(_escape, text)
-
-
-def safe_lines(text: str) -> str:
-    """The same, but line breaks stay."""
-    return _UNSAFE_IN_LINES.sub(_escape, text)
-
-
-def safe_json(document: str) -> str:
-    """The same JSON value: what a terminal could act on is written as \\u escapes. Such characters occur only inside strings."""
-    return _UNSAFE_IN_LINES.sub(lambda match: json.dumps(match[0])[1:-1], document)
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if match[0] in "\t\n\r":
-        return {"\t": "\\t", "\n": "\\n", "\r": "\\r"}[match[0]]
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+from headrace.core import redact, safe_lines
 
 
 class SafeConsole(Console):
@@ -55,10 +22,8 @@ class SafeConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control or not _UNSAFE_IN_LINES.search(segment.text):
-                yield segment
-            else:
-                yield Segment(safe_lines(segment.text), segment.style)
+            text = segment.text if segment.control else safe_lines(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
 
 
 def safe_log_entry(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -10,6 +10,7 @@ from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
+from headrace.core.safe_text import safe_json, safe_line, safe_lines
 
 __all__ = [
     "JSON",
@@ -29,6 +30,9 @@ __all__ = [
     "map_database_errors",
     "map_error",
     "redact",
+    "safe_json",
+    "safe_line",
+    "safe_lines",
     "to_cloudevent",
     "validate_event",
 ]

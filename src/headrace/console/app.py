@@ -1,0 +1,92 @@
+"""The ASGI application: its pages, its static files, its login."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headrace.console.databases import Databases
+from headrace.console.guard import SAFE_METHODS, Guard
+from headrace.console.pages import (
+    actions,
+    consumers,
+    correlators,
+    dead_letters,
+    event,
+    events,
+    nodes,
+    now,
+    palette,
+    rules,
+    schedules,
+    sign_in,
+    topics,
+)
+from headrace.console.rendering import create_templates, render_error
+from headrace.console.routes import ChangeEndpoint, make_view
+from headrace.console.settings import ConsoleSettings
+from headrace.console.static_files import STATIC, VENDOR
+from headrace.console.view import Site
+from headrace.core import NotFound
+from headrace.db import Target
+
+PAGES = (now, events, event, topics, consumers, rules, correlators, schedules, actions, dead_letters, nodes, palette, sign_in)
+"""The modules of the pages; each lists its ROUTES. The first route that fits is taken."""
+
+
+def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = None, *, base_path: str = "") -> Starlette:
+    """The console for some databases. Mount it, or run it with any ASGI server.
+
+    `base_path` is for hosts that pass the whole path on, such as a dispatcher in Django's asgi.py; Starlette's and FastAPI's
+    `mount` need none."""
+    settings = settings or ConsoleSettings()
+    databases = Databases(targets, pool_size=settings.pool_size)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        databases.close()
+
+    routes = page_routes()
+    app = Starlette(
+        routes=[
+            *routes,
+            Mount("/static/vendor", StaticFiles(directory=VENDOR, check_dir=False)),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard, settings=settings)],
+        exception_handlers={404: _not_found, 405: _wrong_method},
+        lifespan=lifespan,
+    )
+    app.state.site = Site(databases, settings, create_templates())
+    base_path = base_path.rstrip("/")
+    return Starlette(routes=[Mount(base_path, app)], lifespan=lifespan) if base_path else app
+
+
+def page_routes() -> list[BaseRoute]:
+    """The routes of all pages. A route that changes something without the check of the token is a mistake in the code."""
+    routes: list[BaseRoute] = [route for page in PAGES for route in page.ROUTES]
+    for route in routes:
+        assert isinstance(route, Route)
+        unsafe = (route.methods or set()) - set(SAFE_METHODS)
+        assert not unsafe or isinstance(getattr(route.endpoint, "__self__", None), ChangeEndpoint), (
+            f"{route.path}: make it with change(…)"
+        )
+    return routes
+
+
+def _not_found(request: Request, _error: Exception) -> Response:
+    if "headrace.user" not in request.scope or request.url.path.startswith("/static/"):
+        return PlainTextResponse("There is no such file.\n", status_code=404)
+    return render_error(make_view(request), NotFound(f"there is no page {request.url.path}"), 404)
+
+
+def _wrong_method(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("This address does not take this method.\n", status_code=405)

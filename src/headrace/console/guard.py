@@ -1,0 +1,103 @@
+"""Guard: what every request passes first: host, login, read-only mode; and what every response gets: the security headers."""
+
+from __future__ import annotations
+
+import secrets
+from urllib.parse import quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.console.login import TokenLogin, User
+from headrace.console.settings import ConsoleSettings
+
+CSRF_COOKIE = "headrace_csrf"
+# No inline script or style, nothing from elsewhere, no frame around us.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+SAFE_METHODS = ("GET", "HEAD")
+OPEN_PATHS = ("/login", "/logout", "/static/")
+"""Reached without a login; /login and /logout also where the console is read-only."""
+
+
+class Guard:
+    """An ASGI middleware around all pages."""
+
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        csrf = request.cookies.get(CSRF_COOKIE, "")
+        is_new = len(csrf) < 20
+        if is_new:
+            csrf = secrets.token_urlsafe(24)
+        user = self._settings.login.identify(request)
+        scope["headrace.user"] = user
+        # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
+        scope["headrace.csrf"] = csrf
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+                if is_new:
+                    headers.append("set-cookie", _csrf_cookie(scope, csrf))
+            await send(message)
+
+        response = self._reject(request, user)
+        await (response or self._app)(scope, receive, send_guarded)
+
+    def _reject(self, request: Request, user: User | None) -> Response | None:
+        """The answer to a request that goes no further."""
+        hosts = self._settings.hosts
+        if "*" not in hosts and _host_name(request) not in hosts:
+            return PlainTextResponse(
+                f"This console does not answer for this host. Allowed: {', '.join(hosts)}.\n", status_code=400
+            )
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        path = request.url.path.removeprefix(root)
+        if path.startswith(OPEN_PATHS):
+            return None
+        if user is None:
+            return self._ask_to_sign_in(request, root)
+        if request.method not in SAFE_METHODS and (self._settings.read_only or user.read_only):
+            return PlainTextResponse("This console is read-only for you; nothing was changed.\n", status_code=403)
+        return None
+
+    def _ask_to_sign_in(self, request: Request, root: str) -> Response:
+        is_page = request.method == "GET" and not request.query_params.keys() & {"live", "format"}
+        if isinstance(self._settings.login, TokenLogin) and is_page:
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"{root}/login?next={quote(request.url.path + query, safe='')}", status_code=303)
+        return PlainTextResponse("Sign in first.\n", status_code=401)
+
+
+def _host_name(request: Request) -> str:
+    host = request.headers.get("host", "").lower()
+    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+
+
+def _csrf_cookie(scope: Scope, csrf: str) -> str:
+    path = str(scope.get("root_path", "")).rstrip("/") + "/"
+    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    return f"{CSRF_COOKIE}={csrf}; Path={path}; HttpOnly; SameSite=Strict{secure}"

@@ -1,0 +1,116 @@
+"""Login: who sits in front of the console, and as which role of the database the console acts for this person.
+
+Owns: the ways to sign in. Promises: nobody is taken for somebody else: a header counts only from the address of a trusted proxy, and
+of a token only its SHA-256 is configured."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from starlette.requests import HTTPConnection
+
+COOKIE = "headrace_session"
+
+
+@dataclass(frozen=True)
+class User:
+    """A person: the name in the audit, and the role of the database. Without a role the console's own connection decides."""
+
+    name: str
+    role: str | None = None
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class NoLogin:
+    """Everybody who reaches the console is this user. Only for 127.0.0.1 and an embedded database."""
+
+    user: User = User("local")
+
+    def identify(self, request: HTTPConnection) -> User | None:
+        return self.user
+
+
+@dataclass(frozen=True)
+class TokenLogin:
+    """Users by the SHA-256 of their tokens. A token is typed once; the browser then keeps a cookie that is derived from it.
+
+    It also comes as `Authorization: Bearer …`, for programs."""
+
+    users: Mapping[str, User] = field(repr=False)
+
+    def identify(self, request: HTTPConnection) -> User | None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.user_of(token)
+        return _lookup(self.users, _session, request.cookies.get(COOKIE, ""))
+
+    def user_of(self, token: str) -> User | None:
+        """The user of a token."""
+        return _lookup(self.users, lambda digest: digest, _digest(token.strip()))
+
+    def session_of(self, token: str) -> str:
+        """The value of the cookie: it shows neither the token nor its configured digest."""
+        return _session(_digest(token.strip()))
+
+
+@dataclass(frozen=True)
+class ProxyLogin:
+    """The user's name comes in a header of a trusted proxy; from any other address the header is ignored."""
+
+    header: str
+    proxies: Sequence[str]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """The role of each user."""
+    default_role: str | None = None
+    """The role of users who are not listed; without it they are turned away."""
+
+    def identify(self, request: HTTPConnection) -> User | None:
+        name = request.headers.get(self.header, "")
+        peer = request.client.host if request.client else ""
+        if not name or not _is_inside(peer, [ip_network(proxy) for proxy in self.proxies]):
+            return None
+        role = self.roles.get(name, self.default_role)
+        return User(name, role) if role else None
+
+
+@dataclass(frozen=True)
+class HostLogin:
+    """The application that the console is mounted in knows the user: a function from the request to a user, or None."""
+
+    function: Callable[[HTTPConnection], User | None]
+
+    def identify(self, request: HTTPConnection) -> User | None:
+        return self.function(request)
+
+
+def new_token() -> tuple[str, str]:
+    """A random token and its SHA-256, which goes into the configuration."""
+    token = secrets.token_urlsafe(32)
+    return token, _digest(token)
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _session(digest: str) -> str:
+    return hmac.new(digest.encode(), b"headrace console session", sha256).hexdigest()
+
+
+def _lookup(users: Mapping[str, User], derive: Callable[[str], str], value: str) -> User | None:
+    # Compares with every token, in constant time: the time tells nothing about how much of a token was right.
+    matches = [user for digest, user in users.items() if hmac.compare_digest(derive(digest).encode(), value.encode())]
+    return matches[0] if matches else None
+
+
+def _is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    try:
+        return any(ip_address(address) in network for network in networks)
+    except ValueError:
+        return False

@@ -1,0 +1,41 @@
+"""Masks: fields of payloads that only some roles see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from headrace.core import JSON
+
+MASK = "•••"
+
+
+def hidden_fields(masks: Mapping[str, Sequence[str]], role: str | None) -> tuple[tuple[str, ...], ...]:
+    """The paths that a role does not see, each as a tuple of patterns of field names."""
+    return tuple(tuple(path.split(".")) for path, roles in masks.items() if role not in roles)
+
+
+def mask_payload(payload: JSON, hidden: Sequence[tuple[str, ...]]) -> JSON:
+    """A payload with ••• in place of the hidden fields. Lists are passed through: `items.price` hides the price of every item.
+
+    `*` in a path stands for any field, `**` at its start for any depth."""
+    if not hidden:
+        return payload
+    if isinstance(payload, Mapping):
+        return {name: _mask_field(name, value, hidden) for name, value in payload.items()}
+    if isinstance(payload, Sequence) and not isinstance(payload, str):
+        return [mask_payload(value, hidden) for value in payload]
+    return payload
+
+
+def _mask_field(name: str, value: JSON, hidden: Sequence[tuple[str, ...]]) -> JSON:
+    below: list[tuple[str, ...]] = []
+    for path in hidden:
+        if path[0] == "**":
+            below.append(path)
+            path = path[1:]
+        if path and fnmatchcase(name, path[0]):
+            if len(path) == 1:
+                return MASK
+            below.append(path[1:])
+    return mask_payload(value, below)

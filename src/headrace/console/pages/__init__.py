@@ -1,0 +1,1 @@
+"""Pages: one module per page. Each reads through the functions of the library and lists its ROUTES."""

@@ -1,0 +1,53 @@
+"""The palette (Ctrl-K): names of everything in the namespace that contain a text."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from starlette.responses import JSONResponse, Response
+
+from headrace.console.navigation import NAVIGATION
+from headrace.console.routes import read
+from headrace.console.tables import fetch_dicts
+from headrace.console.texts import cell_text
+from headrace.console.view import View
+from headrace.db import query
+
+PATHS = {
+    "topic": "/topics/{}",
+    "consumer": "/consumers/{}",
+    "rule": "/rules/{}",
+    "correlator": "/correlators/{}",
+    "schedule": "/schedules/{}",
+    "action": "/actions?action={}",
+}
+"""The page of each kind of object."""
+
+
+def search(view: View) -> Response:
+    """Pages and objects as JSON: kind, label and address."""
+    text = view.query.get("q", "").strip()[:100]
+    pages = [
+        {"kind": "page", "label": link.label, "url": view.url(link.path)}
+        for _, links in NAVIGATION
+        for link in links
+        if text.lower() in link.label.lower()
+    ]
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    if text:
+        for _, names in view.each_shard(
+            lambda conn: fetch_dicts(conn, query("console/find_names"), {"text": text, "namespace": view.namespace})
+        ):
+            for kind, name in ((row["kind"], row["name"]) for row in names):
+                found[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
+    return JSONResponse([*pages, *list(found.values())[:50]])
+
+
+def _url(view: View, kind: str, name: str) -> str:
+    path, separator, parameter = PATHS[kind].partition("?")
+    if separator:
+        return view.url(path, **{parameter.partition("=")[0]: name})
+    return view.url(path.format(quote(name, safe="/" if kind == "consumer" else "")))
+
+
+ROUTES = (read("/palette", search),)

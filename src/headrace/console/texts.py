@@ -1,0 +1,116 @@
+"""Texts: values as people read them in a page. Everything that comes from users passes through here and through autoescaping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from markupsafe import Markup
+
+from headrace.core import safe_line, safe_lines
+
+CELL_CHARS_MAX = 200
+"""A cell shows so much; the whole text is on the object's own page, or in the export."""
+PAYLOAD_CHARS_MAX = 20_000
+"""A page shows so much of a payload; the rest is one link away."""
+
+
+def cell_text(value: object) -> str:
+    """A value in a table's cell: one line, cut off."""
+    text = safe_line(format_value(value))
+    return text if len(text) <= CELL_CHARS_MAX else text[:CELL_CHARS_MAX] + "…"
+
+
+def lines_text(value: object) -> str:
+    """A text of several lines, such as a traceback."""
+    return safe_lines(str(value)) if value is not None else ""
+
+
+def payload_text(value: object, *, indent: bool = True) -> str:
+    """A payload as JSON, readable and without anything a browser could reorder or hide."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=str)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+    return safe_lines(text)
+
+
+def is_long(text: str) -> bool:
+    return len(text) > PAYLOAD_CHARS_MAX
+
+
+def format_value(value: object) -> str:
+    for kind, to_text in _FORMATS:
+        if isinstance(value, kind):
+            return to_text(value)
+    if isinstance(value, dict | list) or is_dataclass(value):
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    return str(value)
+
+
+def format_number(value: float | None) -> str:
+    """With a thin space between thousands."""
+    if value is None:
+        return "–"
+    text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def format_seconds(seconds: float | timedelta | None, units: int = 2) -> str:
+    """A span of time in its largest units."""
+    if seconds is None:
+        return "–"
+    left = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+    if abs(left) < 1:
+        return "0 s" if abs(left) < 0.001 else f"{left * 1000:.0f} ms"
+    if left < 10:
+        return f"{left:.1f} s"
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count:.0f} {unit}")
+    return " ".join(parts[:units]).removesuffix(" 0 s").removesuffix(" 0 min").removesuffix(" 0 h")
+
+
+def format_bytes(count: float | None) -> str:
+    if count is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def relative_time(at: datetime, now: datetime | None = None) -> str:
+    """`3 min ago`, `in 2 h`."""
+    distance = ((now or datetime.now(UTC)) - at).total_seconds()
+    if abs(distance) < 2:
+        return "now"
+    text = format_seconds(abs(distance)).split(" ")
+    short = " ".join(text[:2])
+    return f"{short} ago" if distance > 0 else f"in {short}"
+
+
+def absolute_time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def attributes(values: Mapping[str, object]) -> Markup:
+    """Attributes of an element; those without a value are left out."""
+    return Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in values.items() if value not in (None, False))
+
+
+_FORMATS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (type(None), lambda _: "–"),
+    (bool, lambda value: "yes" if value else "no"),
+    (int, format_number),
+    (float, format_number),
+    (datetime, absolute_time),
+    (timedelta, format_seconds),
+)
