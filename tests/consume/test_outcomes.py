@@ -57,7 +57,7 @@ async def test_retry_waits_as_long_as_the_handler_says(conn: Connection, start: 
     assert (lag.error, lag.attempts) == ("Retry: busy", 1)
     (wait_s,) = conn.execute("select extract(epoch from retry_at - headrace.clock()) from headrace.cursor").fetchone()  # type: ignore[misc]
     assert 900 < wait_s <= 1000
-    conn.execute("select headrace.resume('orders', 'c')")
+    conn.execute("select headrace.resume('consumer', 'orders/c')")
     await run_dry(runner)
     assert effects(conn) == [1, 2, 3]
 

@@ -12,7 +12,7 @@ time_within_limits json_depth json_number_too_big caller_is_owner level_includes
 FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch",
     "consume": """
-log_head log_clock is_archived archived_from create_consumer drop_consumer claim advance fail hold_back claim_redrive end_redrive
+log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
 queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,

@@ -21,8 +21,10 @@ from headrace.db.connections import (
     map_connection_errors,
     parse_targets,
 )
+from headrace.db.exchange import Command, Parameter, exchange
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.pace import Pace
 from headrace.db.pooler import is_pooled
 from headrace.db.releases import RELEASE
 from headrace.db.requirements import check_node_database, require_sessions
@@ -55,12 +57,15 @@ __all__ = [
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",
+    "Command",
     "Connection",
     "Listener",
     "LoopFailure",
     "LoopMonitor",
     "LoopSteps",
     "MigrationStep",
+    "Pace",
+    "Parameter",
     "Pool",
     "PoolShare",
     "Server",
@@ -83,6 +88,7 @@ __all__ = [
     "divide_connections",
     "embedded_server",
     "error_line",
+    "exchange",
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",
