@@ -33,6 +33,8 @@ class ClaimedBatch:
         self._rows = rows
         self.claims: list[Claim] = []
         self._spans: list[tuple[int, int]] = []
+        self.is_partial = False
+        """More events may be due than were claimed."""
         held: list[int] = []
         end = len(rows)
         while end > 0:
@@ -41,6 +43,9 @@ class ClaimedBatch:
             [(position, partition, _, _, _, _, payload, *_)] = rows.load(last, end)
             details: Any = decode(bytes(payload)) if isinstance(payload, RawJSON) else payload
             end = last - details["events"]
+            self.is_partial |= details["partial"]
+            if end == last:
+                continue
             self.claims.append(Claim(partition, position, rows.position(last - 1), details["events"], details["attempts"]))
             self._spans.append((end, last))
             held += details["held"] or []

@@ -70,6 +70,21 @@ class HandlerFailure:
     """What headrace.fail said follows; None: it was not called yet."""
 
 
+@dataclass(frozen=True)
+class HandledBatch:
+    """What one step of a worker did."""
+
+    size: int
+    """How many events were claimed."""
+    pause_s: float
+    """How long to wait before the next claim, if the batch was not full."""
+    may_have_more: bool
+    """More events may be due than were claimed."""
+
+
+NOTHING = HandledBatch(0, 0.0, may_have_more=False)
+
+
 class ConsumerRunner:
     """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
@@ -92,9 +107,10 @@ class ConsumerRunner:
         self._topic_id = 0
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
-        self._pause_s = 0.0
         self._handler_s = float("inf")
         """How long the handler took for the last batch."""
+        self._wakes = 0
+        """How often a notification has woken a worker."""
         self.handled = 0
         """How many events this runner has handled."""
         self.handled_by_partition: Counter[int] = Counter()
@@ -140,22 +156,30 @@ class ConsumerRunner:
         is_notified = False
         steps = self._steps("events")
         while not self._stop.is_set():
-            events = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or 0
+            wakes = self._wakes
+            batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
             is_notified = False
-            if events >= self._max:
+            if batch.size and batch.size < self._max:
+                await asyncio.sleep(batch.pause_s)
+            # A worker that was woken meanwhile may have found these partitions held by this one.
+            if batch.size and (batch.may_have_more or wakes != self._wakes):
                 continue
-            if events:
-                await asyncio.sleep(self._pause_s)
-            elif not await self._redrive():
-                if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
-                    self._topic_checked_at = time.monotonic()
-                    await self._topic_checks.attempt(self._check_topic)
-                is_notified = await self._subscription.wait(self._idle_s())
+            if batch.size or not await self._redrive():
+                is_notified = await self._wait()
         self._subscription.notify()
 
-    async def _handle_or_check(self, *, is_notified: bool) -> int:
+    async def _wait(self) -> bool:
+        """Waits for a notification; returns whether there was one."""
+        if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
+            self._topic_checked_at = time.monotonic()
+            await self._topic_checks.attempt(self._check_topic)
+        is_notified = await self._subscription.wait(self._idle_s())
+        self._wakes += is_notified
+        return is_notified
+
+    async def _handle_or_check(self, *, is_notified: bool) -> HandledBatch:
         try:
-            return await self.handle_once(is_notified=is_notified)
+            return await self.handle_batch(is_notified=is_notified)
         except psycopg.errors.InsufficientPrivilege:
             # What a role that is not the owner sees when the topic was dropped.
             await self._check_topic()
@@ -178,8 +202,12 @@ class ConsumerRunner:
         batch = self._consumer.batch
         return min(IDLE_S, max(batch.wait_s / 2, 0.01)) if batch and batch.min > 1 else IDLE_S
 
-    async def handle_once(self, *, is_notified: bool = False) -> int:
-        """Handles one batch if one is due; returns its number of events. After a notification it wakes another worker too."""
+    async def handle_once(self) -> int:
+        """Handles one batch if one is due; returns its number of events."""
+        return (await self.handle_batch()).size
+
+    async def handle_batch(self, *, is_notified: bool = False) -> HandledBatch:
+        """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
         started = time.monotonic()
         async with self._source.connect() as conn:
             is_batch = self._consumer.batch is not None
@@ -187,9 +215,9 @@ class ConsumerRunner:
             rows = await conn.begin_events(_CLAIM, parameters, raw=raw, savepoint=is_batch)
             if not len(rows):
                 await conn.commit()
-                return 0
+                return NOTHING
             batch = ClaimedBatch(rows)
-            if is_notified or batch.size >= self._max:
+            if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             called = time.monotonic()
             failure = await self._deliver(conn, batch)
@@ -202,8 +230,8 @@ class ConsumerRunner:
         if failure:
             await self._report(failure, failure.outcome or await self._fail(failure))
         elapsed_s = time.monotonic() - started
-        self._pause_s = self._pace.pause_s(elapsed_s - self._handler_s, elapsed_s=elapsed_s)
-        return batch.size
+        pause_s = self._pace.pause_s(elapsed_s - self._handler_s, elapsed_s=elapsed_s)
+        return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
 
     def _claim_parameters(self) -> tuple[Parameter, ...]:
         batch = self._consumer.batch

@@ -21,7 +21,7 @@ from headrace.db.connections import (
     map_connection_errors,
     parse_targets,
 )
-from headrace.db.exchange import Command, Parameter, exchange
+from headrace.db.exchanges import Command, Exchange, Parameter, exchange
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.pace import Pace
@@ -59,6 +59,7 @@ __all__ = [
     "AsyncConnection",
     "Command",
     "Connection",
+    "Exchange",
     "Listener",
     "LoopFailure",
     "LoopMonitor",

@@ -21,6 +21,6 @@ begin
         from headrace.claim_events(p_consumer_id, p_max, p_min, p_wait_s, p_partitions) with ordinality
             e ("position", partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer, number)
     ) c
-    where c.event_id is null;
+    where c.event_id is null and c.payload ->> 'events' <> '0';
 end
 $$;

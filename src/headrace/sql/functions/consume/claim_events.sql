@@ -3,7 +3,8 @@
 -- nothing is due, or the consumer is paused. A partition whose batch has failed gives one event at a time, and none beside others.
 -- The events of a partition come in order. Behind them comes the row of the claim, without event_id: its partition is that of the
 -- cursor (-1: the whole topic), its position where the cursor stands, and its payload has the number of "events" before it, the
--- failed "attempts" of the first of them, and the positions that are "held" back because an earlier event of their key is a dead letter.
+-- failed "attempts" of the first of them, and the positions that are "held" back because an earlier event of their key is a dead
+-- letter. It is "partial" if more events may be due than were claimed. A row for 0 events only says that.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing. It lasts to the end of the
 -- transaction, so a partition without enough events is not locked: its events would wait for the handler of another one.
 -- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
@@ -51,6 +52,7 @@ declare
     v_max      integer;
     v_left     integer := p_max;
     v_claimed  integer := 0;
+    v_is_last  boolean;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, t.topic, headrace_internal.consumer_bound(p_consumer_id, c.topic_id) as bound,
@@ -68,7 +70,12 @@ begin
         where c.consumer_id = p_consumer_id and c.partition = v_next.partition
             and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
         for no key update skip locked;
-        continue when not found or v_claimed > 0 and v_cursor.is_single;
+        continue when not found;
+        if v_claimed > 0 and v_cursor.is_single then
+            payload := '{"events": 0, "partial": true}';
+            return next;
+            continue;
+        end if;
         v_max := case when v_cursor.is_single then 1 else v_left end;
         -- Checked again where the events are others than those seen above: another worker has moved the cursor meanwhile.
         continue when p_min > 1 and not v_cursor.is_single and (v_cursor.partition < 0 or v_cursor.position > v_next.position)
@@ -94,13 +101,15 @@ begin
         end if;
         get diagnostics v_events = row_count;
         continue when v_events = 0;
-        position := v_cursor.position;
-        partition := v_cursor.partition;
-        payload := jsonb_build_object('events', v_events, 'attempts', v_cursor.attempts, 'held', to_jsonb(v_held));
-        return next;
         v_claimed := v_claimed + 1;
         v_left := v_left - v_events;
-        exit when v_claimed = p_partitions or v_left < p_min or v_cursor.is_single;
+        v_is_last := v_claimed = p_partitions or v_left < p_min or v_cursor.is_single;
+        position := v_cursor.position;
+        partition := v_cursor.partition;
+        payload := jsonb_build_object(
+            'events', v_events, 'attempts', v_cursor.attempts, 'held', to_jsonb(v_held), 'partial', v_is_last);
+        return next;
+        exit when v_is_last;
     end loop;
 end
 $$;

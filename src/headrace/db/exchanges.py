@@ -9,6 +9,7 @@ Promises: the statements run in order; after the first that fails none of the ot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any, LiteralString, TypeAlias
@@ -33,19 +34,31 @@ _numbers = count(1)
 
 async def exchange(conn: AsyncConnection, *commands: Command) -> list[Result]:
     """The results of the commands, with values in binary form. No other statement may be under way on the connection."""
-    names = _statement_names(conn)
-    async with conn.lock:
-        results = await conn.wait(_send_and_fetch(conn.pgconn, commands, names))
-    error = _first_error(conn, results)
-    if error is not None and error.sqlstate == _NO_SUCH_STATEMENT and names:
-        # Somebody has run "deallocate all" on the connection. Outside of a transaction nothing has happened yet.
-        names.clear()
-        if conn.info.transaction_status == pq.TransactionStatus.IDLE:
-            return await exchange(conn, *commands)
-        raise psycopg.OperationalError(f"headrace's prepared statements are gone from the connection: {error}") from error
-    if error is not None:
-        raise error
-    return results
+    return await Exchange(conn, commands).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One message to the server and the answer to it."""
+
+    conn: AsyncConnection
+    commands: Sequence[Command]
+
+    async def run(self) -> list[Result]:
+        conn = self.conn
+        names = _statement_names(conn)
+        async with conn.lock:
+            results = await conn.wait(_send_and_fetch(conn.pgconn, self.commands, names))
+        error = _first_error(conn, results)
+        if error is not None and error.sqlstate == _NO_SUCH_STATEMENT and names:
+            # Somebody has run "deallocate all" on the connection. Outside of a transaction nothing has happened yet.
+            names.clear()
+            if conn.info.transaction_status == pq.TransactionStatus.IDLE:
+                return await self.run()
+            raise psycopg.OperationalError(f"headrace's prepared statements are gone from the connection: {error}") from error
+        if error is not None:
+            raise error
+        return results
 
 
 def _first_error(conn: AsyncConnection, results: Sequence[Result]) -> psycopg.Error | None:
