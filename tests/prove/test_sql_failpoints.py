@@ -89,7 +89,7 @@ PREPARATIONS = {
     "bury_actions": ("claimed action",),
 }
 NOT_REACHED_MAX = {
-    "ack_actions": 1, "bury_actions": 1, "claim_events": 2, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
+    "ack_actions": 1, "bury_actions": 1, "claim_events": 5, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
     "fail": 7, "fail_action": 4, "fire": 1, "publish": 3, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
     "sequence_topics": 9, "sequence_topic": 9,
 }  # fmt: skip

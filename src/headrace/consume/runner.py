@@ -50,7 +50,7 @@ IDLE_S = 1.0
 """Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
 _CLAIM: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
-from headrace.claim_events(%s, %s, %s, %s, %s)"""
+from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"

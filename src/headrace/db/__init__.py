@@ -21,7 +21,7 @@ from headrace.db.connections import (
     map_connection_errors,
     parse_targets,
 )
-from headrace.db.exchanges import Command, Exchange, Parameter, exchange
+from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
 from headrace.db.pace import Pace
@@ -90,6 +90,7 @@ __all__ = [
     "embedded_server",
     "error_line",
     "exchange",
+    "fetch_exchanged",
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",

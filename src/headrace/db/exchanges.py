@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import errors, pq
 from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
 
 from headrace.db.connections import AsyncConnection
@@ -35,6 +36,16 @@ _numbers = count(1)
 async def exchange(conn: AsyncConnection, *commands: Command) -> list[Result]:
     """The results of the commands, with values in binary form. No other statement may be under way on the connection."""
     return await Exchange(conn, commands).run()
+
+
+async def fetch_exchanged(
+    conn: AsyncConnection, statement: LiteralString, parameters: Sequence[Parameter]
+) -> list[tuple[Any, ...]]:
+    """The rows of one statement."""
+    [result] = await exchange(conn, (statement, parameters))
+    transformer = Transformer(conn)
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
 
 
 @dataclass(frozen=True, slots=True)

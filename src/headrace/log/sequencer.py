@@ -19,9 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
-from psycopg.adapt import Transformer
-
-from headrace.db import Connection, LoopSteps, Pace, Pool, Subscription, exchange, fetch_rows, fetch_value_async
+from headrace.db import Connection, LoopSteps, Pace, Pool, Subscription, fetch_exchanged, fetch_rows, fetch_value_async
 
 BATCH = 5000
 SHARE, PAUSE_MAX_S = 0.4, 0.05
@@ -38,7 +36,9 @@ TRIM_S = 5.0
 PAUSES_S = {"busy": POLL_S[-1], "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
-_SEQUENCE: LiteralString = "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s)"
+_SEQUENCE: LiteralString = (
+    "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
+)
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,7 @@ class Sequencer:
 
     async def _step(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn:
-            [result] = await exchange(conn, (_SEQUENCE, (self._batch,)))
-            transformer = Transformer(conn)
-            transformer.set_pgresult(result)
-            topics = [SequencedTopic(*row) for row in transformer.load_rows(0, result.ntuples, tuple)]
+            topics = [SequencedTopic(*row) for row in await fetch_exchanged(conn, _SEQUENCE, (self._batch,))]
         self.events += sum(topic.events for topic in topics)
         return topics
 

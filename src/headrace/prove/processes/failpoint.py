@@ -26,7 +26,7 @@ STATEMENTS = {
     "write-instances": "headrace_internal.write_instances(",
     "deliver": "headrace_internal.deliver_correlations(",
     "settle-time": "headrace_internal.settle_time(",
-    "claim-action": "read_ct = c.read_ct + 1",
+    "claim-action": "headrace.claim_actions(",
     "ack": "headrace.ack_actions(",
     "fail-action": "headrace.fail_action(",
     "effect": "headrace_prove.effect",
