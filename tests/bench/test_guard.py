@@ -25,7 +25,7 @@ def test_guard_passes_with_its_own_figures_and_fails_after_a_slowdown(tmp_path: 
     assert recorded.returncode == 0, recorded.stderr
     content = json.loads((tmp_path / "guard.json").read_text())
     assert set(content["ratios"]) == STEPS
-    # As if sequencing had been half as expensive when it was recorded. The others get room: a quick run is a rough one.
+    # As if sequencing had cost a third when it was recorded. The others get room: a quick run is a rough one.
     ratios = {step: ratio * (0.3 if step == "sequence" else 100) for step, ratio in content["ratios"].items()}
     (tmp_path / "guard.json").write_text(json.dumps({**content, "ratios": ratios}))
     failed = guard(tmp_path)
