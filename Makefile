@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow prove style lint bench reference clean
+.PHONY: setup demo test test-slow prove style lint bench bench-guard reference clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,10 @@ reference: setup  ## the pages of docs/reference, from the code
 bench: setup  ## ratios side by side in one run, written to bench/results
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m bench
+
+bench-guard: setup  ## fails if CPU per event has risen by more than 15 % against bench/results/guard.json
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m bench guard
 
 clean:
 	rm -rf $(VENV) .headrace .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

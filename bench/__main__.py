@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from pathlib import Path
 
 from bench.lab import lab
+from bench.result import RESULTS
 
 NAMES = (
     "publish",
@@ -27,17 +29,26 @@ NAMES = (
 )
 
 
+GUARD = "guard"
+"""Only by its name: it measures nothing new, it compares with recorded figures."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description="Benchmarks of headrace and of what it is compared with")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(NAMES)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"one of {', '.join(NAMES)}, or {GUARD}; default: all but {GUARD}"
+    )
     parser.add_argument("--quick", action="store_true", help="short rounds, only to check that it runs")
+    parser.add_argument("--record", action="store_true", help="with guard: record the figures of this run")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="with guard: the folder of the recorded figures")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(NAMES)
+    unknown = set(arguments.names) - {*NAMES, GUARD}
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}, {GUARD}")
     with lab() as server:
         for name in arguments.names or NAMES:
-            importlib.import_module(f"bench.{name}").run(server, quick=arguments.quick)
+            options = {"record": arguments.record, "folder": arguments.results} if name == GUARD else {}
+            importlib.import_module(f"bench.{name}").run(server, quick=arguments.quick, **options)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ def run(lab: Lab, *, quick: bool) -> None:
                     side.rounds.append(_drained(lab, target, name, plan))
     better = max(sides["procrastinate"], sides["pgqueuer"], key=lambda side: side.rate)
     figures: list[Figure] = [
-        ratio(f"one worker : pgmq read + delete, {BATCH_MAX} each", sides["headrace-1"], sides["bare"], 0.6),
-        ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.0),
+        ratio(f"one worker : pgmq read + delete, {BATCH_MAX} each", sides["headrace-1"], sides["bare"], 1.0),
+        ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.5),
         ratio(f"node beside {plan.waiting} actions that wait : without them", sides["waiting"], sides["headrace"], 0.9),
     ]
     report("actions", facts, figures, dict(sides))

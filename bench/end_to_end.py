@@ -59,7 +59,7 @@ THEIRS = Scheme(
 
 def run(lab: Lab, *, quick: bool) -> None:
     facts = surroundings(lab)
-    window_s, rounds = (6.0, 1) if quick else (30.0, 1)
+    window_s, rounds = (6.0, 1) if quick else (15.0, 3)
     figures: list[Figure] = []
     raw: dict[str, object] = {}
     protocols: tuple[Protocol, ...] = ("simple",) if quick else ("prepared",)

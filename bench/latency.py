@@ -27,8 +27,8 @@ def run(lab: Lab, *, quick: bool) -> None:
             f"rounds p50 {', '.join(format(note['p50_ms'], '.1f') for note in notes)}, "
             f"p99 {', '.join(format(note['p99_ms'], '.1f') for note in notes)}"
         )
-        figures.append(Figure(f"{name}: p50", middle["p50_ms"], 10, "ms", at_most=True, detail=detail))
-        figures.append(Figure(f"{name}: p99", middle["p99_ms"], 50, "ms", at_most=True))
+        figures.append(Figure(f"{name}: p50", middle["p50_ms"], 5, "ms", at_most=True, detail=detail))
+        figures.append(Figure(f"{name}: p99", middle["p99_ms"], 25, "ms", at_most=True))
         raw[name] = notes
     report("latency", facts, figures, raw)
 

@@ -17,10 +17,13 @@ from headrace.db import AsyncConnection, Target
 from headrace.node import Node, run_loop
 
 ways_ms: list[float] = []
+batches = 0
 
 
 async def batch(events: Sequence[LoggedEvent], conn: AsyncConnection) -> None:
     """Does nothing with events that are decoded already."""
+    global batches
+    batches += 1
 
 
 async def clock(events: Sequence[LoggedEvent], conn: AsyncConnection) -> None:
@@ -37,7 +40,7 @@ async def main(dsn: str, consumer: str) -> None:
     node = Node(app, [Target("bench", dsn)])
 
     def report() -> dict[str, Any]:
-        counts = {"handled": node.handled, "sequenced": node.sequenced, "ways_ms": sorted(ways_ms)}
+        counts = {"handled": node.handled, "sequenced": node.sequenced, "batches": batches, "ways_ms": sorted(ways_ms)}
         ways_ms.clear()
         return counts
 

@@ -43,8 +43,8 @@ async def main(dsn: str, rate: str, connections: str) -> None:
         return counts
 
     await answer(report)
-    for beat in beats:
-        beat.cancel()
+    for task in beats:
+        task.cancel()
     await asyncio.gather(*beats, return_exceptions=True)
 
 

@@ -19,7 +19,7 @@ import msgspec
 from headrace.actions.action import Action, Claim
 from headrace.actions.handlers import Policy
 from headrace.consume import HandlerConnection, HandlerError, describe_error
-from headrace.db import AsyncConnection, Pool, fetch_value_async, retry_until_connected
+from headrace.db import AsyncConnection, Parameter, Pool, fetch_exchanged, fetch_value_async, retry_until_connected
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Queue:
     async def claim(self, actions: Sequence[str], most: int, *, after: int = MSG_ID_MAX) -> list[Claim]:
         """Claims actions that were never claimed before, in the order to handle them. Among those of ordinary priority, the ones
         after the message id `after` come first."""
-        claims = await self._claim(_CLAIM, (list(actions), most, self.lease_s, after, self.namespace))
+        claims = await self._claim(_CLAIM, (_text_array(actions), most, self.lease_s, after, self.namespace))
         if any(claim.action.priority for claim in claims):
             claims.sort(key=lambda claim: claim.action.priority, reverse=True)
         return claims
@@ -64,16 +64,17 @@ class Queue:
 
     async def claim_retried(self, actions: Sequence[str], *, ordered: bool) -> list[Claim]:
         """Claims one action that was claimed before."""
-        return await self._claim(_CLAIM_RETRIED, (list(actions), ordered, self.lease_s, self.namespace))
+        return await self._claim(_CLAIM_RETRIED, (_text_array(actions), ordered, self.lease_s, self.namespace))
 
-    async def _claim(self, statement: LiteralString, parameters: Sequence[object]) -> list[Claim]:
-        async with self._leases.connection() as conn, conn.transaction():
-            rows = await (await conn.execute(statement, parameters, prepare=True, binary=True)).fetchall()
+    async def _claim(self, statement: LiteralString, parameters: Sequence[Parameter]) -> list[Claim]:
+        async with self._leases.connection() as conn:
+            rows = await fetch_exchanged(conn, statement, parameters)
             claims = [claim for row in sorted(rows) if (claim := _read(*row))]
             if len(claims) < len(rows):
                 readable = {claim.msg_id for claim in claims}
                 unreadable = [row[0] for row in rows if row[0] not in readable]
-                await self._bury(conn, unreadable, "unreadable", "the message is not an action")
+                async with conn.transaction():
+                    await self._bury(conn, unreadable, "unreadable", "the message is not an action")
         return claims
 
     async def ack(self, conn: AsyncConnection | HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
@@ -204,6 +205,11 @@ def _fences(claims: Sequence[Claim]) -> tuple[str, str]:
 def _array(numbers: Iterable[str]) -> str:
     """The text of an array of numbers: five times faster than psycopg's lists, which inspect every element."""
     return "{" + ",".join(numbers) + "}"
+
+
+def _text_array(texts: Iterable[str]) -> str:
+    """The text of an array of texts."""
+    return _array('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
 
 
 def _read(msg_id: int, attempt: int, message: str) -> Claim | None:

@@ -87,6 +87,7 @@ class ActionWorker:
         self._subscription = subscription
         self._stop = stop
         self._names = list(worker_pool.handlers)
+        self._has_one_source = len({id(group.source) for group in worker_pool.handlers.values()}) == 1
         self._batch_size = AdaptiveBatchSize(worker_pool.batch_max)
         self._rate = TokenBucket(worker_pool.rate_per_s) if worker_pool.rate_per_s else None
         self._retried_checked_at = 0.0
@@ -224,6 +225,8 @@ class ActionWorker:
 
     def _by_source(self, claims: Sequence[Claim]) -> list[list[Claim]]:
         """The claims, apart by where the transaction of their handlers comes from."""
+        if self._has_one_source:
+            return [list(claims)]
         groups: dict[int, list[Claim]] = {}
         for claim in claims:
             groups.setdefault(id(self._worker_pool.handlers[claim.action.action].source), []).append(claim)

@@ -8,22 +8,45 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, LiteralString, Protocol, TypeAlias
 
 import psycopg
 import psycopg.errors
-from psycopg.pq import TransactionStatus
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Loader, Transformer
+from psycopg.pq import Format, TransactionStatus
+from psycopg.pq.abc import PGresult
 from psycopg.types.json import set_json_loads
 
 from headrace.consume.sessions.guard import TransactionGuard
 from headrace.consume.sessions.kinds import ASYNC_PSYCOPG, ASYNC_SESSION, DJANGO, PSYCOPG, SESSION, SessionStep
 from headrace.consume.sessions.views import sync_view
-from headrace.core import Conflict, LoggedEvent, RawJSON
-from headrace.db import AsyncConnection, Pool, connection_lost_error
+from headrace.core import JSON, Conflict, LoggedEvent, RawJSON, decode
+from headrace.db import AsyncConnection, Command, Parameter, Pool, connection_lost_error, exchange
 from headrace.log import logged_event_row
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+SAVEPOINT: LiteralString = "savepoint headrace_batch"
+ROLLBACK_TO_SAVEPOINT: LiteralString = "rollback to savepoint headrace_batch"
+
+
+class EventRows(ABC):
+    """The rows of a statement whose columns are the fields of LoggedEvent, decoded when they are asked for."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def load(self, start: int, end: int) -> Rows:
+        """The rows from `start` up to, not including, `end`; raises what decoding them raises."""
+
+    @abstractmethod
+    def position(self, index: int) -> int:
+        """The position in a row, even if the row cannot be decoded."""
 
 
 class HandlerConnection(ABC):
@@ -38,6 +61,13 @@ class HandlerConnection(ABC):
         """Begins a transaction, and runs its first statement if there is one."""
 
     @abstractmethod
+    async def begin_events(
+        self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool = False, savepoint: bool = False
+    ) -> EventRows:
+        """Begins a transaction with a statement that returns events. With `raw`, payload and headers are JSON text, which the handler
+        decodes itself; with `savepoint`, `rollback_to_savepoint` leads back to this moment."""
+
+    @abstractmethod
     async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows: ...
 
     @abstractmethod
@@ -50,12 +80,29 @@ class HandlerConnection(ABC):
     def savepoint(self) -> AbstractAsyncContextManager[object]: ...
 
     @abstractmethod
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         """Runs the last statement if there is one, and commits."""
 
     @abstractmethod
     async def rollback(self) -> None:
         """Rolls back if a transaction is open; a lost connection has no transaction."""
+
+    async def rollback_to_savepoint(self) -> bool:
+        """Undoes what happened since `begin_events`, and keeps its locks. False if a handler has ended the transaction; then it is
+        rolled back."""
+        if self.is_lost or not self.has_transaction:
+            return False
+        try:
+            await self.execute(ROLLBACK_TO_SAVEPOINT)
+        except psycopg.errors.InvalidSavepointSpecification:
+            await self.rollback()
+            return False
+        return True
+
+    @property
+    @abstractmethod
+    def has_transaction(self) -> bool:
+        """True while a transaction is open, aborted or not."""
 
     @property
     @abstractmethod
@@ -83,8 +130,55 @@ class TransactionSource(Protocol):
         """A connection, returned at the end of the block; an open transaction is rolled back."""
 
 
+class _EventJson(Loader):
+    """jsonb as what its JSON means. Shorter than psycopg's own loader, which is a good part of reading an event."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> JSON:
+        return decode(bytes(data[1:]))  # After the version of jsonb's binary form.
+
+
+class _EventJsonText(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> RawJSON:
+        return RawJSON(bytes(data[1:]))
+
+
+class PsycopgEventRows(EventRows):
+    """The rows in a result of psycopg, in binary form."""
+
+    def __init__(self, conn: AsyncConnection, result: PGresult, *, raw: bool) -> None:
+        self._result = result
+        adapters = AdaptersMap(conn.adapters)
+        adapters.register_loader("jsonb", _EventJsonText if raw else _EventJson)
+        self._transformer = Transformer(_Context(adapters, conn))
+        self._transformer.set_pgresult(result)
+
+    def __len__(self) -> int:
+        return self._result.ntuples
+
+    def load(self, start: int, end: int) -> Rows:
+        return self._transformer.load_rows(start, end, tuple)
+
+    def position(self, index: int) -> int:
+        return int.from_bytes(self._result.get_value(index, 0) or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What psycopg adapts values by."""
+
+    adapters: AdaptersMap
+    connection: AsyncConnection
+
+
 class PsycopgConnection(HandlerConnection):
     """The node's own connection. Sessions of SQLAlchemy and Django are built on it."""
+
+    owns_transaction = True
+    """False if a library begins and ends the transaction."""
 
     def __init__(self, conn: AsyncConnection) -> None:
         super().__init__()
@@ -92,20 +186,50 @@ class PsycopgConnection(HandlerConnection):
         self._transaction = AsyncExitStack()
         self._guard = TransactionGuard(conn)
         self._is_nested = False
+        self._is_exchanged = False
+        """The transaction was begun by an exchange, and not by a block of psycopg."""
 
     async def begin(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> Rows:
         self._transaction = AsyncExitStack()
-        # In a transaction of the caller, as the test kit has it, ours is a savepoint.
-        self._is_nested = self.conn.info.transaction_status != TransactionStatus.IDLE
-        if statement is None:
+        if self._may_exchange:
+            await exchange(self.conn, ("begin", ()))
+            self._enter_exchanged()
+        else:
+            # In a transaction of the caller, as the test kit has it, ours is a savepoint.
+            self._is_nested = self.conn.info.transaction_status != TransactionStatus.IDLE
             await self._transaction.enter_async_context(self.conn.transaction())
-            return []
-        # Begin travels with the first statement, commit with the last: two round trips less per batch.
-        # Not conn.transaction(): in a pipeline that would keep the pipeline open around the handler.
-        async with self.conn.pipeline():
-            await self._transaction.enter_async_context(psycopg.AsyncTransaction(self.conn))
-            cursor = await self.conn.execute(statement, parameters)
-        return await cursor.fetchall()
+        return await self.execute(statement, parameters) if statement is not None else []
+
+    @property
+    def _may_exchange(self) -> bool:
+        """Is there no transaction yet, and would psycopg begin it with a plain BEGIN?"""
+        conn = self.conn
+        is_plain = conn.isolation_level is None and conn.read_only is None and conn.deferrable is None
+        return self.owns_transaction and is_plain and conn.info.transaction_status == TransactionStatus.IDLE
+
+    async def begin_events(
+        self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool = False, savepoint: bool = False
+    ) -> EventRows:
+        if not self._may_exchange:
+            return await self._begin_events_stepwise(statement, parameters, raw=raw, savepoint=savepoint)
+        commands: list[Command] = [("begin", ()), (statement, parameters)]
+        if savepoint:
+            commands.append((SAVEPOINT, ()))
+        _, result, *_ = await exchange(self.conn, *commands)
+        self._enter_exchanged()
+        return PsycopgEventRows(self.conn, result, raw=raw)
+
+    async def _begin_events_stepwise(
+        self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool, savepoint: bool
+    ) -> EventRows:
+        await self.begin()
+        async with self.conn.cursor(binary=True) as cursor:
+            await cursor.execute(statement, parameters)
+            assert cursor.pgresult is not None
+            rows = PsycopgEventRows(self.conn, cursor.pgresult, raw=raw)
+        if savepoint:
+            await self.execute(SAVEPOINT)
+        return rows
 
     async def execute(self, statement: LiteralString, parameters: Parameters = (), *, prepare: bool | None = None) -> Rows:
         cursor = await self.conn.execute(statement, parameters, prepare=prepare)
@@ -122,16 +246,20 @@ class PsycopgConnection(HandlerConnection):
     def savepoint(self) -> AbstractAsyncContextManager[object]:
         return self.conn.transaction()
 
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
-        if statement is None:
-            await self._transaction.aclose()
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
+        if self._is_exchanged:
+            self._leave_exchanged()
+            commands: list[Command] = [(statement, parameters)] if statement is not None else []
+            await exchange(self.conn, *commands, ("commit", ()))
             return
-        async with self.conn.pipeline():
-            await self.conn.execute(statement, parameters)
-            await self._transaction.aclose()
+        if statement is not None:
+            await self.execute(statement, parameters)
+        await self._transaction.aclose()
 
     async def rollback(self) -> None:
         transaction = self._transaction.pop_all()
+        if self._is_exchanged:
+            self._leave_exchanged()
         if self.conn.closed:
             return
         try:
@@ -141,6 +269,19 @@ class PsycopgConnection(HandlerConnection):
             raise connection_lost_error(error) from None
         if not self._is_nested and self.conn.info.transaction_status != TransactionStatus.IDLE:
             await self.conn.rollback()
+
+    def _enter_exchanged(self) -> None:
+        # As psycopg's own block does: a handler that calls commit() or rollback() gets an error from psycopg.
+        self.conn._num_transactions += 1
+        self._is_nested, self._is_exchanged = False, True
+
+    def _leave_exchanged(self) -> None:
+        self._is_exchanged = False
+        self.conn._num_transactions -= 1
+
+    @property
+    def has_transaction(self) -> bool:
+        return self.conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     @property
     def is_lost(self) -> bool:

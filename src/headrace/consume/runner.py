@@ -9,12 +9,14 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import LiteralString
 
 import psycopg.errors
 
+from headrace.consume.claims import Claim, ClaimedBatch
 from headrace.consume.connections import HandlerConnection, TransactionSource, concurrency_error
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
 from headrace.consume.failures import HandlerError, describe_error
@@ -23,6 +25,8 @@ from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram, LoggedEvent
 from headrace.db import (
     LoopSteps,
+    Pace,
+    Parameter,
     Pool,
     Subscription,
     Unit,
@@ -34,9 +38,10 @@ from headrace.db import (
 
 logger = logging.getLogger(__name__)
 
-GATHER_S, GATHER_MAX_S = 0.00005, 0.05
-"""Pause after a batch that was not full: this times the square of its events, up to the maximum. At a high rate batches fill up
-and share their cost; at a low rate nobody waits."""
+SHARE, PAUSE_MAX_S = 0.3, 0.05
+"""How much of its time a worker may spend on claims and commits of batches that are not full, and its longest pause after one."""
+PARTITIONS_MAX = 1024
+"""Partitions in one claim, while the handler takes less time than claim and commit."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
 TOPIC_CHECK_S = 5.0
@@ -44,32 +49,40 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
-_CLAIM = "select partition, position, upto, events, attempts from headrace.claim(%s, p_max => %s, p_min => %s, p_wait_s => %s)"
-_HOLD_BACK = "select headrace.hold_back(%s, %s, %s, %s)"
-_ADVANCE = "select headrace.advance(%s, %s, %s)"
+_CLAIM: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
+from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
+_ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
+_ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
 _END_REDRIVE = "select headrace.end_redrive(%s, %s, %s, %s)"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """The events of one partition after `position` up to `upto`, held by this transaction."""
+class HandlerFailure:
+    """The handler raised on these events; those of the claims before them are done."""
 
-    partition: int
-    position: int
-    upto: int
-    events: int
-    attempts: int = 0
-    """How often the first of them has failed."""
+    claims: Sequence[Claim]
+    error: HandlerError
+    moved_to: Mapping[int, int] = field(default_factory=dict)
+    """Where the cursors go: behind the events that are done."""
+    outcome: str | None = None
+    """What headrace.fail said follows; None: it was not called yet."""
 
 
 @dataclass(frozen=True)
-class HandlerFailure:
-    """The handler raised on these events; those of the claim before them are done."""
+class HandledBatch:
+    """What one step of a worker did."""
 
-    events: Claim
-    error: HandlerError
+    size: int
+    """How many events were claimed."""
+    pause_s: float
+    """How long to wait before the next claim, if the batch was not full."""
+    may_have_more: bool
+    """More events may be due than were claimed."""
+
+
+NOTHING = HandledBatch(0, 0.0, may_have_more=False)
 
 
 class ConsumerRunner:
@@ -93,7 +106,11 @@ class ConsumerRunner:
         self._consumer_id = 0
         self._topic_id = 0
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
-        self._holds_keys = consumer.failure.then == "dead_letter" and consumer.failure.key_order == "hold"
+        self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
+        self._handler_s = float("inf")
+        """How long the handler took for the last batch."""
+        self._wakes = 0
+        """How often a notification has woken a worker."""
         self.handled = 0
         """How many events this runner has handled."""
         self.handled_by_partition: Counter[int] = Counter()
@@ -140,22 +157,30 @@ class ConsumerRunner:
         is_notified = False
         steps = self._steps("events")
         while not self._stop.is_set():
-            events = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or 0
+            wakes = self._wakes
+            batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
             is_notified = False
-            if events >= self._max:
+            if batch.size and batch.size < self._max:
+                await asyncio.sleep(batch.pause_s)
+            # A worker that was woken meanwhile may have found these partitions held by this one.
+            if batch.size and (batch.may_have_more or wakes != self._wakes):
                 continue
-            if events:
-                await asyncio.sleep(min(GATHER_S * events**2, GATHER_MAX_S))
-            elif not await self._redrive():
-                if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
-                    self._topic_checked_at = time.monotonic()
-                    await self._topic_checks.attempt(self._check_topic)
-                is_notified = await self._subscription.wait(self._idle_s())
+            if batch.size or not await self._redrive():
+                is_notified = await self._wait()
         self._subscription.notify()
 
-    async def _handle_or_check(self, *, is_notified: bool) -> int:
+    async def _wait(self) -> bool:
+        """Waits for a notification; returns whether there was one."""
+        if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
+            self._topic_checked_at = time.monotonic()
+            await self._topic_checks.attempt(self._check_topic)
+        is_notified = await self._subscription.wait(self._idle_s())
+        self._wakes += is_notified
+        return is_notified
+
+    async def _handle_or_check(self, *, is_notified: bool) -> HandledBatch:
         try:
-            return await self.handle_once(is_notified=is_notified)
+            return await self.handle_batch(is_notified=is_notified)
         except psycopg.errors.InsufficientPrivilege:
             # What a role that is not the owner sees when the topic was dropped.
             await self._check_topic()
@@ -178,84 +203,59 @@ class ConsumerRunner:
         batch = self._consumer.batch
         return min(IDLE_S, max(batch.wait_s / 2, 0.01)) if batch and batch.min > 1 else IDLE_S
 
-    async def handle_once(self, *, is_notified: bool = False) -> int:
-        """Handles one batch if one is due; returns its number of events. After a notification it wakes another worker too."""
-        failure: HandlerFailure | None = None
+    async def handle_once(self) -> int:
+        """Handles one batch if one is due; returns its number of events."""
+        return (await self.handle_batch()).size
+
+    async def handle_batch(self, *, is_notified: bool = False) -> HandledBatch:
+        """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
+        started = time.monotonic()
         async with self._source.connect() as conn:
-            rows = await conn.begin(_CLAIM, self._claim_parameters())
-            if not rows:
+            is_batch = self._consumer.batch is not None
+            parameters, raw = self._claim_parameters(), self._consumer.raw_payload
+            rows = await conn.begin_events(_CLAIM, parameters, raw=raw, savepoint=is_batch)
+            if not len(rows):
                 await conn.commit()
-                return 0
-            claim = Claim(*rows[0])
-            if is_notified or claim.events == self._max:
+                return NOTHING
+            batch = ClaimedBatch(rows)
+            if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
-            events: list[LoggedEvent] = []
-            try:
-                events, held = await self._read(conn, claim)
-            except Exception as error:
-                if is_transient(error):
-                    raise
-                # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
-                failure = HandlerFailure(claim, _handler_error(conn, error))
+            called = time.monotonic()
+            failure = await self._deliver(conn, batch)
+            self._handler_s = time.monotonic() - called
+            self.durations.observe_calls(self._handler_s, 1 if is_batch else batch.size)
+            if failure is None:
+                failure = await self._commit(conn, batch)
             else:
-                started = time.perf_counter()
-                failure = await self._deliver(conn, events, held, claim)
-                self.durations.observe_calls(time.perf_counter() - started, 1 if self._consumer.batch else len(events))
-            moved_to = failure.events.position if failure else claim.upto
-            if moved_to == claim.position:
-                await conn.rollback()
-            else:
-                try:
-                    await conn.commit(_ADVANCE, (self._consumer_id, claim.partition, moved_to))
-                except Exception as error:
-                    if is_transient(error):
-                        raise
-                    # The commit rejected what the handler wrote, for example by a deferred constraint.
-                    failure, moved_to = HandlerFailure(claim, _handler_error(conn, error)), claim.position
-                    await conn.rollback()
-                else:
-                    await run_after_commit(conn)
-        handled = sum(event.position <= moved_to for event in events) if failure else len(events)
-        self.handled += handled
-        self.handled_by_partition[claim.partition] += handled
+                failure = await self._commit_failure(conn, batch, failure)
+        self._count_handled(batch, failure)
         if failure:
-            await self._fail(failure)
-        return claim.events
+            await self._report(failure, failure.outcome or await self._fail(failure))
+        elapsed_s = time.monotonic() - started
+        pause_s = self._pace.pause_s(elapsed_s - self._handler_s, elapsed_s=elapsed_s)
+        return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
 
-    def _claim_parameters(self) -> tuple[object, ...]:
+    def _claim_parameters(self) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
-        return (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0)
+        # Several partitions at once block each other's events, so only while that costs less time than a claim for each.
+        partitions = PARTITIONS_MAX if self._handler_s <= self._pace.cost_s else 1
+        return (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions)
 
-    async def _read(self, conn: HandlerConnection, claim: Claim) -> tuple[list[LoggedEvent], set[int]]:
-        """The claimed events to handle, and the positions of those that wait behind a dead letter of their key."""
-        parameters = {
-            "consumer_id": self._consumer_id,
-            "topic": self._consumer.topic,
-            "topic_id": self._topic_id,
-            "partition": claim.partition,
-            "position": claim.position,
-            "upto": claim.upto,
-        }
-        held: set[int] = set()
-        if self._holds_keys:
-            await conn.execute(_HOLD_BACK, (self._consumer_id, claim.partition, claim.position, claim.upto))
-            held = {position for (position,) in await conn.execute(query("consume/held_positions"), parameters)}
-        statement = query("consume/read_topic" if claim.partition < 0 else "consume/read_partition")
-        events = await conn.fetch_events(statement, parameters, raw=self._consumer.raw_payload)
-        return [event for event in events if event.position not in held] if held else events, held
-
-    async def _deliver(
-        self, conn: HandlerConnection, events: Sequence[LoggedEvent], held: Set[int], claim: Claim
-    ) -> HandlerFailure | None:
-        if not events:
-            return None
+    async def _deliver(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
+        try:
+            events = batch.events
+        except Exception as error:
+            if is_transient(error):
+                raise
+            # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
+            return HandlerFailure(_whole(batch), _handler_error(conn, error))
         if self._consumer.batch:
             try:
-                await self._call(conn, events)
+                if events:
+                    await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return HandlerFailure(claim, _handler_error(conn, error))
+                return HandlerFailure(_whole(batch), _handler_error(conn, error))
             return None
-        done = claim.position
         for event in events:
             try:
                 async with conn.savepoint():
@@ -264,28 +264,92 @@ class ConsumerRunner:
                 handler_error = _handler_error(conn, error)
                 if not conn.is_open:
                     # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
-                    return HandlerFailure(claim, handler_error)
-                # Held events before this one are among the dead letters already, so the cursor passes them.
-                passed = max((position for position in held if position < event.position), default=done)
-                before = max(done, passed)
-                attempts = claim.attempts if before == claim.position else 0
-                return HandlerFailure(Claim(claim.partition, before, event.position, 1, attempts), handler_error)
-            done = event.position
+                    return HandlerFailure(_whole(batch), handler_error)
+                moved_to = batch.ends_before(event.position)
+                claim = batch.claim_of(event)
+                before, attempts = moved_to.get(claim.partition, claim.position), claim.attempts
+                attempts = attempts if before == claim.position else 0
+                return HandlerFailure([Claim(claim.partition, before, event.position, 1, attempts)], handler_error, moved_to)
         return None
 
     async def _call(self, conn: HandlerConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
         await call_handlers([(self._handlers, argument)], conn)
 
-    async def _fail(self, failure: HandlerFailure) -> None:
+    async def _commit(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
+        """Moves the cursors and commits. A failure if the commit rejects what the handler wrote, for example by a deferred constraint."""
+        try:
+            await conn.commit(*self._advance(batch.ends()))
+        except Exception as error:
+            if is_transient(error):
+                raise
+            failure = HandlerFailure(_whole(batch), _handler_error(conn, error))
+            await conn.rollback()
+            return failure
+        await run_after_commit(conn)
+        return None
+
+    async def _commit_failure(self, conn: HandlerConnection, batch: ClaimedBatch, failure: HandlerFailure) -> HandlerFailure:
+        """Records a failure in the transaction that holds the claims, so that no other worker repeats the events before it is recorded.
+        If the transaction is gone, the failure has no outcome yet."""
+        is_held = await conn.rollback_to_savepoint() if self._consumer.batch else conn.is_open
+        if not is_held:
+            await conn.rollback()
+            return replace(failure, moved_to={})
+        try:
+            if failure.moved_to:
+                await conn.execute(*self._advance(failure.moved_to))
+            outcomes = [await conn.execute(_FAIL, self._fail_parameters(claim, failure.error)) for claim in failure.claims]
+            await conn.commit()
+        except Exception as error:
+            if is_transient(error):
+                raise
+            failure = HandlerFailure(_whole(batch), _handler_error(conn, error))
+            await conn.rollback()
+            return failure
+        if failure.moved_to:
+            await run_after_commit(conn)
+        return replace(failure, outcome=outcomes[-1][0][0])
+
+    def _advance(self, moved_to: Mapping[int, int]) -> tuple[LiteralString, tuple[Parameter, ...]]:
+        if len(moved_to) == 1:
+            [(partition, position)] = moved_to.items()
+            return _ADVANCE, (self._consumer_id, partition, position)
+        arrays = ("{" + ",".join(map(str, numbers)) + "}" for numbers in (moved_to.keys(), moved_to.values()))
+        return _ADVANCE_PARTITIONS, (self._consumer_id, *arrays)
+
+    def _count_handled(self, batch: ClaimedBatch, failure: HandlerFailure | None) -> None:
+        moved_to = batch.ends() if failure is None else failure.moved_to
+        if failure is None and not batch.held:
+            handled = {claim.partition: claim.events for claim in batch.claims}
+        else:
+            handled = dict(
+                Counter(
+                    batch.claim_of(event).partition
+                    for event in (batch.events if moved_to else ())
+                    if event.position <= moved_to.get(batch.claim_of(event).partition, 0)
+                )
+            )
+        self.handled += sum(handled.values())
+        self.handled_by_partition.update(handled)
+
+    def _fail_parameters(self, claim: Claim, error: HandlerError) -> tuple[Parameter, ...]:
+        place = (self._consumer_id, claim.partition, claim.position, claim.upto, claim.events)
+        return (*place, error.summary, error.traceback, error.verdict, error.after_s)
+
+    async def _fail(self, failure: HandlerFailure) -> str | None:
+        """Records a failure whose transaction is gone, in one of its own."""
+        outcome: str | None = None
+        for claim in failure.claims:
+            outcome = await fetch_value_async(self._pool, _FAIL, self._fail_parameters(claim, failure.error))
+        return outcome
+
+    async def _report(self, failure: HandlerFailure, outcome: str | None) -> None:
         self.failures += 1
-        events, error = failure.events, failure.error
-        place = (self._consumer_id, events.partition, events.position, events.upto, events.events)
-        parameters = (*place, error.summary, error.traceback, error.verdict, error.after_s)
-        outcome = await fetch_value_async(self._pool, _FAIL, parameters)
-        follows = _OUTCOMES.get(outcome, outcome)
-        fields = self._log_fields(events.upto, events.attempts + 1, error)
+        claim, error = failure.claims[-1], failure.error
+        fields = self._log_fields(claim.upto, claim.attempts + 1, error)
         message = "%s failed at position %s: %s; %s"
-        logger.warning(message, self.name, events.upto, error.line, follows, exc_info=error.exc_info, extra=fields)
+        follows = _OUTCOMES.get(outcome, outcome)
+        logger.warning(message, self.name, claim.upto, error.line, follows, exc_info=error.exc_info, extra=fields)
 
     def _log_fields(self, position: int, attempt: int | None, error: HandlerError) -> dict[str, object]:
         fields: dict[str, object] = {"topic": self._consumer.topic, "consumer": self._consumer.name, "position": position}
@@ -333,6 +397,11 @@ _OUTCOMES = {
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
+
+
+def _whole(batch: ClaimedBatch) -> list[Claim]:
+    """The claims of a batch that failed as a whole: only if it was a single event, that one is to blame."""
+    return [replace(claim, events=batch.size) for claim in batch.claims]
 
 
 def _handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:

@@ -22,8 +22,10 @@ from headrace.db.connections import (
     map_connection_errors,
     parse_targets,
 )
+from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.pace import Pace
 from headrace.db.pooler import is_pooled
 from headrace.db.releases import RELEASE, SCHEMA_RELEASE, check_node_release
 from headrace.db.requirements import check_node_database, require_sessions
@@ -57,12 +59,16 @@ __all__ = [
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",
+    "Command",
     "Connection",
+    "Exchange",
     "Listener",
     "LoopFailure",
     "LoopMonitor",
     "LoopSteps",
     "MigrationStep",
+    "Pace",
+    "Parameter",
     "Pool",
     "PoolShare",
     "Server",
@@ -87,6 +93,8 @@ __all__ = [
     "divide_connections",
     "embedded_server",
     "error_line",
+    "exchange",
+    "fetch_exchanged",
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",

@@ -17,16 +17,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
-from psycopg.rows import class_row
-
-from headrace.db import Connection, LoopSteps, Pool, Subscription, fetch_rows, fetch_value_async
+from headrace.db import Connection, LoopSteps, Pace, Pool, Subscription, fetch_exchanged, fetch_rows, fetch_value_async
 
 BATCH = 5000
-GATHER_S = 0.0002
-"""Pause per event moved, within the bounds below. A step costs about a millisecond, however few events it moves: at a low rate
-steps are small and frequent, at a high rate they are large and share the cost."""
-GATHER_MIN_S, GATHER_MAX_S = 0.004, 0.02
+SHARE, PAUSE_MAX_S = 0.4, 0.05
+"""How much of its time the sequencer may spend on steps that are not full, and its longest pause after one."""
 POLL_S = (0.002, 0.004, 0.008, 0.016, 0.025)
 """Pauses between polls that found nothing, while topics are awake."""
 QUIET_S = 0.25
@@ -39,7 +36,9 @@ TRIM_S = 5.0
 PAUSES_S = {"busy": POLL_S[-1], "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
-_SEQUENCE = "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s)"
+_SEQUENCE: LiteralString = (
+    "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,7 @@ class Sequencer:
         self._batch = batch
         self._trimmed_at = time.monotonic()
         self._idle_polls = 0
+        self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
         self._steps = LoopSteps("sequencer", stop, pool=pool)
         # An error of these must not keep events from the log.
         self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
@@ -76,20 +76,21 @@ class Sequencer:
 
     async def run(self) -> None:
         while not self._stop.is_set():
+            started = time.monotonic()
             topics = await self._steps.run(self._step)
             if topics:
                 self._idle_polls = 0
+                pause_s = self._pace.pause_s(time.monotonic() - started)
                 if max(topic.events for topic in topics) < self._batch:
-                    gather_s = GATHER_S * sum(topic.events for topic in topics)
-                    await asyncio.sleep(min(max(gather_s, GATHER_MIN_S), GATHER_MAX_S))
+                    await asyncio.sleep(pause_s)
             else:
                 await self._rest()
             if time.monotonic() - self._trimmed_at > TRIM_S:
                 await self._side_steps["trim"].attempt(self._trim)
 
     async def _step(self) -> Sequence[SequencedTopic]:
-        async with self._pool.connection() as conn, conn.cursor(row_factory=class_row(SequencedTopic)) as cursor:
-            topics = await (await cursor.execute(_SEQUENCE, (self._batch,))).fetchall()
+        async with self._pool.connection() as conn:
+            topics = [SequencedTopic(*row) for row in await fetch_exchanged(conn, _SEQUENCE, (self._batch,))]
         self.events += sum(topic.events for topic in topics)
         return topics
 

@@ -15,16 +15,16 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from headrace.consume.connections import HandlerConnection, Parameters, Rows
+from headrace.consume.connections import SAVEPOINT, EventRows, HandlerConnection, Parameters, Rows
 from headrace.consume.sessions.kinds import SessionStep
 from headrace.consume.sessions.views import ADVICE, reject
 from headrace.core import Conflict, LoggedEvent, RawJSON, decode
+from headrace.db import Parameter
 
 # As text: how a connection decodes jsonb is the application's choice.
 _EVENTS = """select e.position, e.partition, e.event_id, e.topic, e.type, e.key, e.payload::pg_catalog.text,
     e.headers::pg_catalog.text, e.emitted_at, e.appended_at, e.producer
-from ({}) e (position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer)
-order by e.position"""
+from ({}) e (position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer)"""
 _PARAMETER = re.compile(r"%(?:\((\w+)\))?s(::[\w.]+(?:\[\])?)?")
 
 
@@ -50,16 +50,28 @@ class AsyncpgConnection(HandlerConnection):
     async def fetch_events(
         self, statement: LiteralString, parameters: Mapping[str, object], *, raw: bool = False
     ) -> list[LoggedEvent]:
+        return [LoggedEvent(*row) for row in _decoded(await self._fetch_event_rows(statement, parameters), raw=raw)]
+
+    async def begin_events(
+        self, statement: LiteralString, parameters: Sequence[Parameter], *, raw: bool = False, savepoint: bool = False
+    ) -> EventRows:
+        await self.begin()
+        rows = AsyncpgEventRows(await self._fetch_event_rows(statement, parameters), raw=raw)
+        if savepoint:
+            await self.execute(SAVEPOINT)
+        return rows
+
+    async def _fetch_event_rows(self, statement: LiteralString, parameters: Parameters) -> Sequence[Any]:
         text, values = number_parameters(statement, parameters)
         with self._driver_errors():
-            rows = await self.conn.fetch(_EVENTS.format(text.strip().rstrip(";")), *values)
-        return [_event(list(row), raw) for row in rows]
+            rows: Sequence[Any] = await self.conn.fetch(_EVENTS.format(text.strip().rstrip(";")), *values)
+        return rows
 
     def savepoint(self) -> AbstractAsyncContextManager[object]:
         transaction: AbstractAsyncContextManager[object] = self.conn.transaction()
         return transaction
 
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
         with self._driver_errors():
@@ -83,6 +95,10 @@ class AsyncpgConnection(HandlerConnection):
     def is_open(self) -> bool:
         return not self.is_lost and bool(self.conn.is_in_transaction())
 
+    @property
+    def has_transaction(self) -> bool:
+        return self.is_open
+
     @asynccontextmanager
     async def session(self, step: SessionStep) -> AsyncIterator[Any]:
         yield self.conn
@@ -103,9 +119,28 @@ class AsyncpgConnection(HandlerConnection):
                 raise psycopg.OperationalError(f"the connection was lost: {error}") from error
 
 
-def _event(values: list[Any], raw: bool) -> LoggedEvent:
-    values[6:8] = [RawJSON(text.encode()) if raw else decode(text) for text in values[6:8]]
-    return LoggedEvent(*values)
+class AsyncpgEventRows(EventRows):
+    """Records of asyncpg."""
+
+    def __init__(self, records: Sequence[Any], *, raw: bool) -> None:
+        self._records = records
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def load(self, start: int, end: int) -> Rows:
+        return _decoded(self._records[start:end], raw=self._raw)
+
+    def position(self, index: int) -> int:
+        return int(self._records[index][0])
+
+
+def _decoded(records: Sequence[Any], *, raw: bool) -> Rows:
+    def value(text: str | None) -> Any:
+        return text and (RawJSON(text.encode()) if raw else decode(text))
+
+    return [(*record[:6], value(record[6]), value(record[7]), *record[8:]) for record in map(tuple, records)]
 
 
 @contextmanager

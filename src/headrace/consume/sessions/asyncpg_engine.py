@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
@@ -13,6 +13,7 @@ from headrace.consume.sessions.asyncpg import AsyncpgConnection, number_paramete
 from headrace.consume.sessions.engines import EndGuard, check_in_transaction, driver_errors
 from headrace.consume.sessions.kinds import ASYNCPG, SessionStep
 from headrace.consume.sessions.sqlalchemy import async_session_in
+from headrace.db import Parameter
 
 
 class AsyncEngineAsyncpg(AsyncpgConnection):
@@ -32,7 +33,7 @@ class AsyncEngineAsyncpg(AsyncpgConnection):
         check_in_transaction(self)
         return rows
 
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
         with self.ends.ending():

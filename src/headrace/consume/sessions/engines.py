@@ -6,7 +6,7 @@ psycopg (sync and async) and asyncpg."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -22,6 +22,7 @@ from headrace.consume.sessions.kinds import ASYNC_SESSION, SessionStep
 from headrace.consume.sessions.sqlalchemy import async_session_in, session_in
 from headrace.consume.sessions.views import reject
 from headrace.core import Invalid
+from headrace.db import Parameter
 
 if TYPE_CHECKING:
     from headrace.consume.sessions.asyncpg_engine import AsyncEngineAsyncpg
@@ -76,6 +77,8 @@ def driver_errors() -> Iterator[None]:
 class AsyncEnginePsycopg(PsycopgConnection):
     """A connection of an async engine on psycopg."""
 
+    owns_transaction = False
+
     def __init__(self, connection: AsyncConnection, driver: Any) -> None:
         super().__init__(driver)
         self._connection = connection
@@ -87,7 +90,7 @@ class AsyncEnginePsycopg(PsycopgConnection):
         check_in_transaction(self)
         return rows
 
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
         with self.ends.ending():
@@ -113,6 +116,8 @@ class AsyncEnginePsycopg(PsycopgConnection):
 class SyncEnginePsycopg(PsycopgConnection):
     """A connection of a sync engine on psycopg. headrace's statements run on an async view of it."""
 
+    owns_transaction = False
+
     def __init__(self, connection: Connection, driver: Any) -> None:
         view = psycopg.AsyncConnection(driver.pgconn)
         view.prepare_threshold = None
@@ -128,7 +133,7 @@ class SyncEnginePsycopg(PsycopgConnection):
         check_in_transaction(self)
         return rows
 
-    async def commit(self, statement: LiteralString | None = None, parameters: Parameters = ()) -> None:
+    async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         if statement:
             await self.execute(statement, parameters)
         with self.ends.ending():

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psycopg
+from psycopg.pq.abc import PGresult
 
 from headrace.actions import ActionWorker, Queue
 from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
-from headrace.db import AsyncConnection
-from headrace.prove.processes.failpoint import statement_text
+from headrace.db import AsyncConnection, Exchange
 
 CLAIM_RETRIED = "headrace.claim_retried_action("
 
@@ -35,14 +34,15 @@ def _local_lease(node: str) -> None:
     """`node-2` claims actions again before their lease has ended."""
     if not node.endswith("-2"):
         return
-    original = psycopg.AsyncCursor.execute
+    original = Exchange.run
 
-    async def execute(self: psycopg.AsyncCursor[Any], query: Any, *args: Any, **options: Any) -> psycopg.AsyncCursor[Any]:
-        if CLAIM_RETRIED in (text := statement_text(query, self)):
-            query = text.replace(CLAIM_RETRIED, "headrace.claim_retried_ahead(")
-        return await original(self, query, *args, **options)
+    async def run(self: Exchange) -> list[PGresult]:
+        early: list[Any] = [
+            (text.replace(CLAIM_RETRIED, "headrace.claim_retried_ahead("), values) for text, values in self.commands
+        ]
+        return await original(Exchange(self.conn, early))
 
-    psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign, assignment]
+    Exchange.run = run  # type: ignore[method-assign]
 
 
 def _state_after_output(_node: str) -> None:

@@ -16,7 +16,7 @@ FUNCTIONS = (
     "sequence",
     "sequence_topics",
     "sequence_topic",
-    "claim",
+    "claim_events",
     "fail",
     "react",
     "fire",

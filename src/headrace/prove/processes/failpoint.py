@@ -1,7 +1,7 @@
 """Failpoints of a node: statements of its loops before or after which the node's process kills itself, at the n-th time.
 
-They exist in the checker's processes alone: a node that it starts with a failpoint has psycopg's `execute` wrapped; the product
-has no line for them. Failpoints inside the database's functions are in `headrace.prove.faults.sql_failpoint`."""
+They exist in the checker's processes alone: a node that it starts with a failpoint has psycopg's `execute` and the exchanges of
+`headrace.db` wrapped; the product has no line for them. Failpoints inside the database's functions are in `headrace.prove.faults.sql_failpoint`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import signal
 from typing import Any
 
 import psycopg
+from psycopg.pq.abc import PGresult
+
+from headrace.db import Exchange
 
 STATEMENTS = {
     "sequence": "headrace.sequence(",
     "trim-outbox": "headrace_internal.trim_outbox(",
-    "claim": "headrace.claim(",
-    "advance": "headrace.advance(",
+    "claim": "headrace.claim_events(",
+    "advance": "headrace.advance",
     "fail": "headrace.fail(",
     "react": "headrace_internal.react(",
     "correlate": "headrace_internal.correlate(",
@@ -23,7 +26,7 @@ STATEMENTS = {
     "write-instances": "headrace_internal.write_instances(",
     "deliver": "headrace_internal.deliver_correlations(",
     "settle-time": "headrace_internal.settle_time(",
-    "claim-action": "read_ct = c.read_ct + 1",
+    "claim-action": "headrace.claim_actions(",
     "ack": "headrace.ack_actions(",
     "fail-action": "headrace.fail_action(",
     "effect": "headrace_prove.effect",
@@ -57,6 +60,19 @@ def arm(name: str, hit: int) -> None:
         return cursor
 
     psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign, assignment]
+    run_exchange = Exchange.run
+
+    async def run(self: Exchange) -> list[PGresult]:
+        matches = any(text in command for command, _ in self.commands)
+        if matches and side == "before":
+            reach()
+        results = await run_exchange(self)
+        # A commit in the same exchange has come after it.
+        if matches and side == "after":
+            reach()
+        return results
+
+    Exchange.run = run  # type: ignore[method-assign]
 
 
 def statement_text(query: Any, cursor: psycopg.AsyncCursor[Any]) -> str:

@@ -6,8 +6,9 @@
 -- 'discarded'  the handler gave the event up: it is kept among the ended dead letters, and the cursor has passed it.
 -- The handler may choose for a single event: p_verdict 'bury' or 'discard', whatever the policy says; or p_after_s, the pause before
 -- the next attempt.
--- Locks: the cursor row. Index: log_position. Call it in a transaction of its own, after the handler's was rolled back. Null, and nothing changes, if
--- the cursor has moved meanwhile (p_position differs): another node has handled the batch.
+-- Locks: the cursor row. Index: log_position. Call it in the transaction that holds the claim, after a rollback to a savepoint before
+-- the handler: so no other worker repeats the batch before the failure is recorded. If that transaction is gone, call it in one of
+-- its own. Null, and nothing changes, if the cursor has moved meanwhile (p_position differs): another node has handled the batch.
 create or replace function headrace.fail(
     p_consumer_id integer,
     p_partition   integer,

@@ -1,0 +1,85 @@
+"""Claims: which events of which partitions a worker holds, as headrace.claim_events returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import starmap
+from operator import attrgetter
+from typing import Any
+
+from headrace.consume.connections import EventRows
+from headrace.core import LoggedEvent, RawJSON, decode
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The events of one partition after `position` up to `upto`, held by this transaction."""
+
+    partition: int
+    """-1: the cursor over the whole topic."""
+    position: int
+    upto: int
+    events: int
+    attempts: int = 0
+    """How often the first of them has failed."""
+
+
+class ClaimedBatch:
+    """All that one call of headrace.claim_events returned. The claims can be read even if an event cannot be."""
+
+    def __init__(self, rows: EventRows) -> None:
+        self._rows = rows
+        self.claims: list[Claim] = []
+        self._spans: list[tuple[int, int]] = []
+        self.is_partial = False
+        """More events may be due than were claimed."""
+        held: list[int] = []
+        end = len(rows)
+        while end > 0:
+            # The row of a claim comes behind its events.
+            last = end - 1
+            [(position, partition, _, _, _, _, payload, *_)] = rows.load(last, end)
+            details: Any = decode(bytes(payload)) if isinstance(payload, RawJSON) else payload
+            end = last - details["events"]
+            self.is_partial |= details["partial"]
+            if end == last:
+                continue
+            self.claims.append(Claim(partition, position, rows.position(last - 1), details["events"], details["attempts"]))
+            self._spans.append((end, last))
+            held += details["held"] or []
+        self.held: Set[int] = frozenset(held)
+        """Positions of events that are dead letters or wait behind one of their key."""
+
+    @property
+    def size(self) -> int:
+        """How many events were claimed."""
+        return sum(claim.events for claim in self.claims)
+
+    @cached_property
+    def events(self) -> Sequence[LoggedEvent]:
+        """The events to handle, by position; raises what decoding them raises."""
+        events: list[LoggedEvent] = []
+        for start, end in self._spans:
+            events += starmap(LoggedEvent, self._rows.load(start, end))
+        if len(self._spans) > 1:
+            events.sort(key=attrgetter("position"))
+        return [event for event in events if event.position not in self.held] if self.held else events
+
+    def ends(self) -> dict[int, int]:
+        """Where the cursor of each partition goes if all events are handled."""
+        return {claim.partition: claim.upto for claim in self.claims}
+
+    def ends_before(self, position: int) -> dict[int, int]:
+        """Where the cursors go if only the events before a position are handled; only those that move."""
+        ends: dict[int, int] = {}
+        for claim, (start, end) in zip(self.claims, self._spans, strict=True):
+            passed = [self._rows.position(index) for index in range(start, end) if self._rows.position(index) < position]
+            if passed:
+                ends[claim.partition] = passed[-1]
+        return ends
+
+    def claim_of(self, event: LoggedEvent) -> Claim:
+        """The claim that an event belongs to."""
+        return next(claim for claim in self.claims if claim.partition in (event.partition, -1))

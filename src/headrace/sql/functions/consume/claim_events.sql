@@ -1,0 +1,115 @@
+-- Claims partitions of a consumer that have events due and returns these events: at most p_partitions and p_max events in total, the
+-- partitions longest unmoved first; fewer than p_min events of a partition only when the oldest has waited p_wait_s seconds. No row:
+-- nothing is due, or the consumer is paused. A partition whose batch has failed gives one event at a time, and none beside others.
+-- The events of a partition come in order. Behind them comes the row of the claim, without event_id: its partition is that of the
+-- cursor (-1: the whole topic), its position where the cursor stands, and its payload has the number of "events" before it, the
+-- failed "attempts" of the first of them, and the positions that are "held" back because an earlier event of their key is a dead
+-- letter. It is "partial" if more events may be due than were claimed. A row for 0 events only says that.
+-- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing. It lasts to the end of the
+-- transaction, so a partition without enough events is not locked: its events would wait for the handler of another one.
+-- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
+-- only together with the border.
+-- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic. The form of
+-- the condition rules out every other index, see headrace_internal.next_position.
+create or replace function headrace.claim_events(
+    p_consumer_id integer,
+    p_max         integer,
+    p_min         integer default 1,
+    p_wait_s      double precision default 0,
+    p_partitions  integer default 1,
+    p_caller      headrace_internal.caller default current_user
+) returns table (
+    "position" bigint, partition integer, event_id uuid, topic text, type text, key text, payload jsonb, headers jsonb,
+    emitted_at timestamptz, appended_at timestamptz, producer text)
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_consumer record;
+    -- A cursor and not a query in the loop: that would fetch ten rows, and so check ten partitions, where one is enough.
+    v_candidates cursor for
+        select c.partition, c.position
+        from (
+            select c.partition, c.position, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
+            from headrace_internal.cursor c
+            where c.consumer_id = p_consumer_id and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
+            order by c.moved_at offset 0) c
+        cross join lateral (
+            select count(*) as events, min(e.appended_at) as oldest_at
+            from (
+                select l.appended_at from headrace_internal.log l
+                where l.topic_id = v_consumer.topic_id and l.partition <= c.partition
+                    and (l.partition, l.position) > (c.partition, c.position) and l.position <= v_consumer.bound
+                order by l.partition, l.position limit c.events_min) e) d
+        where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => p_wait_s);
+    v_cursor   record;
+    v_held     bigint[];
+    v_events   integer;
+    v_max      integer;
+    v_left     integer := p_max;
+    v_claimed  integer := 0;
+    v_is_last  boolean;
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    select c.topic_id, t.topic, headrace_internal.consumer_bound(p_consumer_id, c.topic_id) as bound,
+        c.when_exhausted = 'dead_letter' and c.key_order = 'hold' and exists (select from headrace_internal.dead_letter d
+            where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive')) as holds
+    into v_consumer
+    from headrace_internal.consumer c join headrace_internal.topic t on t.topic_id = c.topic_id
+    where c.consumer_id = p_consumer_id and not exists (select from headrace_internal.pause p where p.consumer_id = p_consumer_id);
+    if not found then
+        return;
+    end if;
+    for v_next in v_candidates loop
+        select c.partition, c.position, c.attempts, c.single_to > c.position as is_single into v_cursor
+        from headrace_internal.cursor c
+        where c.consumer_id = p_consumer_id and c.partition = v_next.partition
+            and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
+        for no key update skip locked;
+        continue when not found;
+        if v_claimed > 0 and v_cursor.is_single then
+            payload := '{"events": 0, "partial": true}';
+            return next;
+            continue;
+        end if;
+        v_max := case when v_cursor.is_single then 1 else v_left end;
+        -- Checked again where the events are others than those seen above: another worker has moved the cursor meanwhile.
+        continue when p_min > 1 and not v_cursor.is_single and (v_cursor.partition < 0 or v_cursor.position > v_next.position)
+            and not headrace_internal.has_batch(v_consumer.topic_id, v_cursor.partition, v_cursor.position, least(p_min, v_max), p_wait_s);
+        v_held := case when v_consumer.holds then headrace_internal.hold_back_batch(
+            p_consumer_id, v_consumer.topic_id, v_cursor.partition, v_cursor.position, v_max) end;
+        if v_cursor.partition < 0 then
+            return query
+            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
+                l.appended_at, l.producer
+            from headrace_internal.log l
+            where l.topic_id = v_consumer.topic_id and l.position > v_cursor.position
+            order by l.position limit v_max;
+        else
+            return query
+            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
+                l.appended_at, l.producer
+            from headrace_internal.log l
+            where l.topic_id = v_consumer.topic_id and l.partition <= v_cursor.partition
+                and (l.partition, l.position) > (v_cursor.partition, v_cursor.position)
+                and l.position <= (select headrace_internal.consumer_bound(p_consumer_id, v_consumer.topic_id))
+            order by l.partition, l.position limit v_max;
+        end if;
+        get diagnostics v_events = row_count;
+        continue when v_events = 0;
+        v_claimed := v_claimed + 1;
+        v_left := v_left - v_events;
+        v_is_last := v_claimed = p_partitions or v_left < p_min or v_cursor.is_single;
+        position := v_cursor.position;
+        partition := v_cursor.partition;
+        payload := jsonb_build_object(
+            'events', v_events, 'attempts', v_cursor.attempts, 'held', to_jsonb(v_held), 'partial', v_is_last);
+        return next;
+        exit when v_is_last;
+    end loop;
+end
+$$;

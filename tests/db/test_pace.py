@@ -1,0 +1,48 @@
+"""The pace of a loop: its own price takes at most a share of the time."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.db import Pace
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
+def test_price_of_the_steps_takes_the_share_of_the_time(share: float) -> None:
+    pace = Pace(share=share, pause_max_s=10)
+    for _ in range(50):
+        pause_s = pace.pause_s(0.002)
+    assert 0.002 / (0.002 + pause_s) == pytest.approx(share)
+
+
+def test_busy_server_makes_longer_pauses_than_a_quiet_one() -> None:
+    quiet, busy = Pace(share=0.4, pause_max_s=1), Pace(share=0.4, pause_max_s=1)
+    assert quiet.pause_s(0.001) < 0.002 < busy.pause_s(0.02)
+
+
+def test_pause_has_a_limit() -> None:
+    assert Pace(share=0.1, pause_max_s=0.05).pause_s(5.0) == 0.05
+
+
+def test_handler_that_takes_long_needs_no_pause() -> None:
+    assert Pace(share=0.25, pause_max_s=1).pause_s(0.002, elapsed_s=0.1) == 0
+
+
+def test_slow_step_is_forgotten_after_some() -> None:
+    pace = Pace(share=0.5, pause_max_s=1)
+    pace.pause_s(0.5)
+    after = [pace.pause_s(0.001) for _ in range(30)]
+    assert after == sorted(after, reverse=True)
+    assert after[-1] == pytest.approx(0.001, rel=0.1)
+
+
+def test_clock_that_goes_back_makes_no_negative_pause() -> None:
+    pace = Pace(share=0.5, pause_max_s=1)
+    assert pace.pause_s(-1.0) == 0
+    assert pace.cost_s == 0
+
+
+@pytest.mark.parametrize(("share", "pause_max_s"), [(0, 1), (1.1, 1), (0.5, -1)])
+def test_impossible_pace_is_rejected(share: float, pause_max_s: float) -> None:
+    with pytest.raises(ValueError, match="share"):
+        Pace(share=share, pause_max_s=pause_max_s)
