@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RATE_TARGET = 300_000.0
 CLASSIC_TARGET = 200.0
-MANY_TARGET = 0.4
+MANY_TARGET = 0.5
 EVENTS = """
 select cast(null as string) as key, 'car.new' as type,
     concat('{{"note": "', repeat('x', 60), '", "brand": "Koenigsegg", "color": "',
