@@ -5,7 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.access import AccessPath, Bound, find_access
+from headrace.lang.condition.access import AccessPath, Bound
 from headrace.lang.condition.condition import Condition, parse, parse_scalar
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
@@ -31,16 +31,12 @@ from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
 from headrace.lang.condition.tree import (
-    Between,
     Compare,
     Constant,
     Extraction,
     Field,
     In,
-    Is,
     KeyOrIndex,
-    Like,
-    Match,
     Node,
     Type,
     fields_of,
@@ -50,7 +46,6 @@ from headrace.lang.condition.tree import (
 __all__ = [
     "NUMERIC_SCALE",
     "AccessPath",
-    "Between",
     "Bound",
     "ClauseValue",
     "Compare",
@@ -65,11 +60,8 @@ __all__ = [
     "Extraction",
     "Field",
     "In",
-    "Is",
     "Json",
     "KeyOrIndex",
-    "Like",
-    "Match",
     "Node",
     "Outcome",
     "RegexDialect",
@@ -87,7 +79,6 @@ __all__ = [
     "field_to_postgres",
     "field_to_spark",
     "fields_of",
-    "find_access",
     "jsonb_text",
     "load_corpus",
     "locate_error",
