@@ -37,6 +37,13 @@ class Scraper:
         self._known = {labels[0]: decode(labels[1]) for metric, labels, _ in rows if metric == "headrace_known"}
         return taken
 
+    def reference_us(self, calls: int = 50) -> float:
+        """The CPU microseconds of a `select 1`: 20 on this machine when it is quiet."""
+        before = self._cpu_ms()
+        for _ in range(calls):
+            self._conn.execute("select 1")
+        return (self._cpu_ms() - before) * 1000 / calls
+
     def _cpu_ms(self) -> float:
         return int(Path(f"/proc/{self._pid}/schedstat").read_text().split()[0]) / 1e6
 
@@ -54,6 +61,7 @@ def run(lab: Lab, *, quick: bool) -> None:
         }
         taken: dict[str, list[float]] = {name: [] for name in situations} | {"sizes of the log, beside the rest": []}
         first_ms = scraper.scrape_ms()
+        references_us: list[float] = []
         for _ in range(rounds):
             for name, happen in situations.items():
                 happen()
@@ -61,6 +69,7 @@ def run(lab: Lab, *, quick: bool) -> None:
                     conn.execute("update headrace_internal.topic set asleep = true")
                     scraper.scrape_ms()
                 taken[name].append(scraper.scrape_ms())
+            references_us.append(scraper.reference_us())
             without = scraper.scrape_ms()
             taken["sizes of the log, beside the rest"].append(scraper.scrape_ms(log_bytes=True) - without)
     # The noise of neighbours only adds, so the low quarter is nearest to the truth; the median is told, too.
@@ -68,7 +77,8 @@ def run(lab: Lab, *, quick: bool) -> None:
         Figure(name, low_quarter(values), 10, "ms", at_most=True, detail=f"median {median(values):.1f}, {len(values)} scrapes")
         for name, values in taken.items()
     ]
-    report("metrics", surroundings(lab), figures, {"cpu_ms": taken, "first_scrape_of_a_session_ms": first_ms})
+    raw: dict[str, object] = {"cpu_ms": taken, "first_scrape_of_a_session_ms": first_ms, "select_1_us": references_us}
+    report("metrics", surroundings(lab), figures, raw)
 
 
 def low_quarter(values: list[float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+import yaml
 from typer import Option, Typer
 
 from headrace.cli.output import Column
@@ -37,19 +38,22 @@ def _facts(sample: Sample) -> dict[str, object]:
     }
 
 
-@command(group, "dashboard", common=())
+@command(group, "dashboard", common=("json",))
 def dashboard(session: Session) -> None:
-    """Print the dashboard for Grafana.
+    """Print the dashboard for Grafana, which is JSON.
 
     Example: headrace metrics dashboard > headrace.json
     """
     sys.stdout.write(dashboard_json())
 
 
-@command(group, "alerts", common=())
+@command(group, "alerts", common=("json",))
 def alerts(session: Session) -> None:
-    """Print the alert rules for Prometheus.
+    """Print the alert rules for Prometheus, in YAML.
 
     Example: headrace metrics alerts > /etc/prometheus/headrace-alerts.yml
     """
-    sys.stdout.write(alert_rules())
+    if session.json:
+        session.print(yaml.safe_load(alert_rules()))
+    else:
+        sys.stdout.write(alert_rules())

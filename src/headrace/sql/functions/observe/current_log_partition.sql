@@ -2,12 +2,15 @@
 -- uses other names, or after the server's clock went back.
 -- By its name, because every other way costs more than the look-up that wants it: a query by the topic's id plans a quarter of a
 -- millisecond (measured).
-create or replace function headrace_internal.current_log_partition(p_topic_id integer, p_clock text, p_width text) returns regclass
+-- p_at: the time, where the caller has it.
+create or replace function headrace_internal.current_log_partition(
+    p_topic_id integer, p_clock text, p_width text, p_at timestamptz default headrace.clock()
+) returns regclass
 language plpgsql stable
 as $$
 declare
     -- Borders are in UTC.
-    v_start timestamp := date_trunc(p_width, headrace.clock() at time zone 'UTC');
+    v_start timestamp := date_trunc(p_width, p_at at time zone 'UTC');
     v_next  timestamp := v_start + ('1 ' || p_width)::interval;
     v_name  text := 'headrace_internal.log_' || p_topic_id || '_p';
     -- The second form is pg_partman 4's.

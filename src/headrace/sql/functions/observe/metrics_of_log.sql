@@ -20,6 +20,7 @@ declare
     v_consumer record;
     v_topic_id integer;
     v_version  text;
+    v_clock    timestamptz := headrace.clock();
     v_known    jsonb;
     v_is_known boolean;
     v_now      regclass;
@@ -54,7 +55,7 @@ begin
             if v_is_known then
                 v_head := (v_known ->> 1)::bigint;
             else
-                v_now := headrace_internal.current_log_partition(v_topic_id, v_consumer.clock, v_consumer.time_partition);
+                v_now := headrace_internal.current_log_partition(v_topic_id, v_consumer.clock, v_consumer.time_partition, v_clock);
                 v_head := headrace_internal.topic_head(v_topic_id, v_now, v_consumer.dropped_to, p_prepare);
             end if;
             metric := 'headrace_sequenced_events_total';
@@ -66,7 +67,7 @@ begin
         value := greatest(v_head - v_consumer.position, 0);
         v_oldest := (v_known -> 2 ->> v_consumer.position::text)::timestamptz;
         if value > 0 and v_oldest is null and v_is_known and v_now is null then
-            v_now := headrace_internal.current_log_partition(v_topic_id, v_consumer.clock, v_consumer.time_partition);
+            v_now := headrace_internal.current_log_partition(v_topic_id, v_consumer.clock, v_consumer.time_partition, v_clock);
         end if;
         if value > 0 and v_consumer.is_partitioned and v_consumer.ordered_by = 'partition' then
             select p.events, p.oldest_at into value, v_oldest
@@ -81,7 +82,7 @@ begin
         metric := 'headrace_consumer_lag_events';
         return next;
         metric := 'headrace_consumer_lag_seconds';
-        value := case when value = 0 then 0 else coalesce(greatest(extract(epoch from headrace.clock() - v_oldest), 0), 0) end;
+        value := case when value = 0 then 0 else coalesce(greatest(extract(epoch from v_clock - v_oldest), 0), 0) end;
         return next;
     end loop;
     if v_topic_id is not null then
