@@ -39,8 +39,12 @@ How to add a page
    several, and makes a banner of a shard that is unreachable. `view.path["widget"]` is the part of the path, `view.query` holds the
    parameters of the URL. Everything that selects what is shown is a parameter of the URL.
 3. Template templates/widgets.html: `{% extends "base.html" %}`, then `{% block live %}` for what is renewed while the page is open,
-   and `{% block page %}` for what is not (forms, filters). Macros: `ui.table(table)`, `ui.facts(…)`, `ui.badge(state)`,
-   `ui.time(at)`, `ui.form(…)`, `ui.chart(…)`, `ui.payload(value)`, `ui.empty(…)`. No inline script, style or event attribute: the
+   `{% block page %}` above and `{% block after %}` below it for what is not (forms, filters), `{% block tools %}` for the buttons
+   beside the heading. The tables of the page are `tables.widgets`. Macros (macros.html): `ui.table(view, tables.widgets)`,
+   `ui.search(view)`, `ui.facts(pairs)`, `ui.badge(state)`, `ui.time(at)`, `ui.form`, `ui.post`, `ui.input`, `ui.select`,
+   `ui.textarea`, `ui.chart`, `ui.spark`, `ui.payload(view.mask(value), url)`, `ui.empty`. Forms at the end of each row of a table:
+   `{% call(row) ui.table(view, tables.widgets) %}{{ ui.post(view, view.url(…), "Pause") }}{% endcall %}`. Text of users that is not
+   in a table passes the filter `|cell` (one line) or `|lines`. A table masks its column `payload` by itself. No inline script, style or event attribute: the
    Content-Security-Policy blocks them. The sidebar is `NAVIGATION` in navigation.py.
 4. Action: a function that gets the view and returns a sentence for the person:
 
@@ -55,9 +59,11 @@ How to add a page
    `{% call ui.form(view, view.url("/widgets/" ~ name ~ "/pause")) %}<button>Pause</button>{% endcall %}`: it adds the token, and is
    not shown where the console is read-only.
 5. Add the module to `PAGES` in app.py, and a line to `NAVIGATION` in navigation.py if it belongs in the sidebar.
-6. Test tests/console/test_widgets.py with the fixtures `site` (the running console with a filled database), `browser_page` (chromium;
-   it fails the test on any error in the browser's console) and `check_page` (two widths, light and dark, axe, aria snapshot,
-   screenshot). tests/console/test_guard.py tries every changing route of every page as a read-only user by itself.
+6. Test tests/console/test_widgets.py with the fixtures of tests/console/conftest.py: `site` (the running console; filling.py fills its
+   database), `open_page(url)` (chromium; the test fails on any error or warning in the browser's console) and `check_page(url, name)`
+   (two widths, light and dark, axe, aria snapshot, screenshot). Tests change objects of namespace `lab` only:
+   `site.url("/widgets", namespace="lab")`. tests/console/test_guard.py tries every changing route of every page as a read-only user
+   and without a token by itself.
 
 Mounting
 --------

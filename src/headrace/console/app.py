@@ -76,7 +76,9 @@ def page_routes() -> list[BaseRoute]:
     for route in routes:
         assert isinstance(route, Route)
         unsafe = (route.methods or set()) - set(SAFE_METHODS)
-        assert not unsafe or isinstance(route.endpoint, ChangeEndpoint), f"{route.path}: make it with change(…)"
+        assert not unsafe or isinstance(getattr(route.endpoint, "__self__", None), ChangeEndpoint), (
+            f"{route.path}: make it with change(…)"
+        )
     return routes
 
 

@@ -41,7 +41,7 @@ class ReadEndpoint:
     def __init__(self, function: Reader) -> None:
         self.function = function
 
-    async def __call__(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
         view = make_view(request)
         if request.query_params.get("live") == "stream":
             return stream_page(view, self.function)
@@ -69,7 +69,7 @@ class ChangeEndpoint:
         self.function = function
         self.form = form
 
-    async def __call__(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
         form = await read_form(request)
         view = make_view(request, form)
         if not is_own_form(request, form, view.csrf):
@@ -105,12 +105,12 @@ class ChangeEndpoint:
 
 def read(path: str, function: Reader) -> Route:
     """The route of a page."""
-    return Route(path, ReadEndpoint(function), methods=["GET"], name=path)
+    return Route(path, ReadEndpoint(function).answer, methods=["GET"], name=path)
 
 
 def change(path: str, function: Changer, *, form: Reader | None = None) -> Route:
     """The route of a form. `form` is the page that shows the form again after an error."""
-    return Route(path, ChangeEndpoint(function, form), methods=["POST"], name=f"POST {path}")
+    return Route(path, ChangeEndpoint(function, form).answer, methods=["POST"], name=f"POST {path}")
 
 
 def make_view(request: Request, form: Mapping[str, str] | None = None) -> View:

@@ -1,0 +1,245 @@
+"""The console on a free port, with a database that is filled once per run, and one chromium.
+
+Playwright's sync interface keeps an event loop in its thread, where no other test could then run one. So it lives in a thread of
+its own, and tests that ask for a browser run in that thread."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from filelock import FileLock
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from headrace.console import ConsoleSettings, create_app
+from headrace.console.assets import AssetError, fetch
+from headrace.db import Server, Target
+from tests.builders import own_database, wait_until
+from tests.console.filling import fill
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+ARTEFACTS = Path(os.environ.get("HEADRACE_ARTEFACTS", ROOT / "build/console"))
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 390, "height": 844}}
+UPDATE = bool(os.environ.get("HEADRACE_UPDATE_SNAPSHOTS"))
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running console."""
+
+    address: str
+    database: Target
+
+    def url(self, path: str = "/", **parameters: str) -> str:
+        return f"{self.address}{path}" + (f"?{urlencode(parameters)}" if parameters else "")
+
+
+@contextmanager
+def serve(targets: list[Target], settings: ConsoleSettings | None = None, *, base_path: str = "") -> Iterator[str]:
+    """Runs a console in this process; yields its address."""
+    config = uvicorn.Config(
+        create_app(targets, settings, base_path=base_path),
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+    )
+    socket = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started, "the start of the console")
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}{base_path}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def filled(server: Server) -> Iterator[Target]:
+    """A database with a little shop in it."""
+    with own_database(server, "console", template="headrace_template") as target:
+        fill(target)
+        yield target
+
+
+@pytest.fixture(scope="session")
+def site(filled: Target) -> Iterator[Running]:
+    """The console on the filled database, without a login. Tests change only namespace `lab`."""
+    with FileLock(Path(tempfile.gettempdir()) / "headrace-assets.lock"):
+        try:
+            fetch()
+        except AssetError as error:
+            if os.environ.get("CI"):
+                pytest.fail(f"the console's tests need its browser libraries: {error}")
+            pytest.skip(f"tests of the console skipped: {error}")
+    with serve([filled]) as address:
+        yield Running(address, filled)
+
+
+def chromium_path() -> str:
+    """Debian's chromium, installed if we may; else the tests are skipped with one clear line, which CI may not do."""
+    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
+        if not shutil.which("chromium") and os.geteuid() == 0 and shutil.which("apt-get"):
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            for words in (
+                ["update", "-qq"],
+                ["install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"],
+            ):
+                subprocess.run(["apt-get", *words], check=True, stdout=subprocess.DEVNULL, env=environment)
+    path = shutil.which("chromium")
+    if path is None and os.environ.get("CI"):
+        pytest.fail("the tests of the console need the package chromium, and CI may not skip them")
+    if path is None:
+        pytest.skip("tests of the console skipped: install the package chromium to run them")
+    return path
+
+
+@dataclass
+class BrowserThread:
+    """One chromium, and the only thread that may talk to it."""
+
+    executor: ThreadPoolExecutor
+    browser: Browser
+    end: Callable[[], None]
+
+    def run(self, function: Callable[[], T]) -> T:
+        if threading.current_thread().name.startswith("browser"):
+            return function()
+        return self.executor.submit(function).result()
+
+
+@pytest.fixture(scope="session")
+def browser_thread() -> Iterator[BrowserThread]:
+    path = chromium_path()
+    executor = ThreadPoolExecutor(1, thread_name_prefix="browser")
+
+    def start() -> tuple[Browser, Callable[[], None]]:
+        playwright = sync_playwright().start()
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        return playwright.chromium.launch(executable_path=path, args=options), playwright.stop
+
+    browser, end = executor.submit(start).result()
+    thread = BrowserThread(executor, browser, end)
+    yield thread
+    thread.run(browser.close)
+    thread.run(end)
+    executor.shutdown()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs tests that use the browser in the browser's thread."""
+    thread = pyfuncitem.funcargs.get("browser_thread")
+    if thread is None:
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    thread.run(lambda: pyfuncitem.obj(**arguments))
+    return True
+
+
+@dataclass
+class Pages:
+    """Opens pages, each in a context of its own, and collects what the browser complains about."""
+
+    thread: BrowserThread
+    complaints: list[str] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list)
+
+    def __call__(self, url: str, *, size: str = "wide", scheme: str = "light", javascript: bool = True) -> Page:
+        context = self.thread.browser.new_context(
+            viewport=SIZES[size],  # type: ignore[arg-type]
+            color_scheme=scheme,  # type: ignore[arg-type]
+            java_script_enabled=javascript,
+            reduced_motion="reduce",
+        )
+        self.contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(url, wait_until="load")
+        return page
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+
+
+@pytest.fixture
+def open_page(browser_thread: BrowserThread) -> Iterator[Pages]:
+    """`open_page(url)` is a page in chromium. The test fails if the browser's console had an error or a warning."""
+    pages = Pages(browser_thread)
+    yield pages
+    browser_thread.run(pages.close)
+    assert pages.complaints == [], "the browser complained"
+
+
+CheckPage = Callable[..., None]
+
+
+@pytest.fixture
+def check_page(open_page: Pages) -> CheckPage:
+    """`check_page(url, "topics")`: two widths, light and dark; no errors, no serious finding of axe, nothing wider than the screen;
+    the aria snapshot is the one in snapshots/; screenshots go to build/console/.
+
+    `HEADRACE_UPDATE_SNAPSHOTS=1 pytest …` writes new snapshots: read the diff."""
+
+    def check(url: str, name: str, *, hidden: Mapping[str, str] | None = None) -> None:
+        ARTEFACTS.mkdir(parents=True, exist_ok=True)
+        for size in SIZES:
+            for scheme in ("light", "dark"):
+                page = open_page(url, size=size, scheme=scheme)
+                page.screenshot(path=ARTEFACTS / f"{name}-{size}-{scheme}.png", full_page=True)
+                assert_accessible(page)
+                width = page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+                assert width <= 0, f"{name} is {width} px wider than a {size} screen"
+                if (size, scheme) == ("wide", "light"):
+                    compare_snapshot(page, name)
+                page.context.close()
+                open_page.contexts.remove(page.context)
+
+    return check
+
+
+def assert_accessible(page: Page) -> None:
+    """No serious or critical finding of axe."""
+    violations = [
+        f"{finding['id']}: {finding['help']}: {[node['target'] for node in finding['nodes']][:5]}"
+        for finding in Axe().run(page).response["violations"]
+        if finding["impact"] in ("serious", "critical")
+    ]
+    assert violations == []
+
+
+def compare_snapshot(page: Page, name: str) -> None:
+    """What a screen reader finds in the page, without numbers and times, is what snapshots/ has."""
+    text = page.locator("main").aria_snapshot()
+    text = re.sub(r"\b(\d[\d\u202f.:-]*|[0-9a-f-]{36})( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
+    path = SNAPSHOTS / f"{name}.yml"
+    if UPDATE or (not path.exists() and not os.environ.get("CI")):
+        SNAPSHOTS.mkdir(exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+    assert text + "\n" == path.read_text(encoding="utf-8"), f"{path.name} differs; if it should: HEADRACE_UPDATE_SNAPSHOTS=1"

@@ -1,0 +1,187 @@
+"""The gate: host, login, read-only mode, tokens of forms, security headers. A person with curl tries them all."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from starlette.routing import Route
+
+from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
+from headrace.console.app import page_routes
+from headrace.console.guard import CSRF_COOKIE
+from headrace.db import Target
+from tests.console.conftest import Running, serve
+
+CHANGING = sorted(
+    route.path
+    for route in page_routes()
+    if isinstance(route, Route) and "POST" in (route.methods or ()) and route.path not in ("/login", "/logout")
+)
+ADA, BOB = new_token(), new_token()
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        return dict(re.findall(r"(headrace_\w+)=([^;,]+)", self.headers.get("set-cookie", "")))
+
+
+def ask(
+    url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None
+) -> Answer:
+    """One request, as it is: no redirect is followed, no header added."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+    body = urlencode(form) if form is not None else None
+    kind = {"content-type": "application/x-www-form-urlencoded"} if form is not None else {}
+    connection.request(method, parts.path + (f"?{parts.query}" if parts.query else ""), body, {**kind, **(headers or {})})
+    response = connection.getresponse()
+    names = response.headers.keys()
+    answer = Answer(
+        response.status,
+        {name.lower(): ", ".join(response.headers.get_all(name) or ()) for name in names},
+        response.read().decode(),
+    )
+    connection.close()
+    return answer
+
+
+def concrete(path: str) -> str:
+    return re.sub(r"\{\w+(:\w+)?\}", "orders", path)
+
+
+@pytest.mark.parametrize("path", CHANGING)
+def test_read_only_console_rejects_every_change(filled: Target, path: str) -> None:
+    with serve([filled], ConsoleSettings(read_only=True)) as address:
+        csrf = ask(f"{address}/topics").cookies[CSRF_COOKIE]
+        answer = ask(
+            f"{address}{concrete(path)}", method="POST", form={"csrf": csrf}, headers={"cookie": f"{CSRF_COOKIE}={csrf}"}
+        )
+        assert answer.status == 403
+        assert "nothing was changed" in answer.text
+
+
+@pytest.mark.parametrize("path", CHANGING)
+def test_form_without_the_token_is_rejected(site: Running, path: str) -> None:
+    csrf = ask(site.url("/topics")).cookies[CSRF_COOKIE]
+    cookie = {"cookie": f"{CSRF_COOKIE}={csrf}"}
+    url = site.url(concrete(path))
+    assert ask(url, method="POST", form={}, headers=cookie).status == 403
+    assert ask(url, method="POST", form={"csrf": "x" * 32}, headers=cookie).status == 403
+    assert ask(url, method="POST", form={"csrf": csrf}).status == 403, "the token without the cookie"
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
+        assert ask(url, method="POST", form={"csrf": csrf}, headers={**cookie, **headers}).status == 403, headers
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+def test_other_methods_change_nothing(site: Running, method: str) -> None:
+    assert ask(site.url("/topics/create"), method=method).status == 405
+
+
+def test_foreign_host_is_rejected(site: Running) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80"):
+        assert ask(site.url("/"), headers={"host": host}).status == 400, host
+    assert ask(site.url("/topics"), headers={"host": "localhost:1"}).status == 200
+
+
+def test_every_answer_has_the_security_headers(site: Running) -> None:
+    for path in ("/topics", "/nowhere", "/static/console.css", "/topics?format=csv", "/palette?q=a"):
+        headers = ask(site.url(path)).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+    cookie = ask(site.url("/topics")).headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+
+
+@pytest.fixture(scope="module")
+def guarded(filled: Target) -> Iterator[str]:
+    """A console with tokens: Ada may change, Bob only read."""
+    login = TokenLogin({ADA[1]: User("ada", "lab_admin"), BOB[1]: User("bob", "lab_reader", read_only=True)})
+    with serve([filled], ConsoleSettings(login=login)) as address:
+        yield address
+
+
+def sign_in(address: str, token: str, *, next_url: str = "/topics") -> tuple[Answer, dict[str, str]]:
+    csrf = ask(f"{address}/login").cookies[CSRF_COOKIE]
+    form = {"csrf": csrf, "token": token, "next": next_url}
+    answer = ask(f"{address}/login", method="POST", form=form, headers={"cookie": f"{CSRF_COOKIE}={csrf}"})
+    cookies = {CSRF_COOKIE: csrf, **answer.cookies}
+    return answer, {"cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+
+
+def test_without_a_token_there_is_only_the_login(guarded: str) -> None:
+    answer = ask(f"{guarded}/topics?q=a")
+    assert (answer.status, answer.headers["location"]) == (303, "/login?next=%2Ftopics%3Fq%3Da")
+    for path in ("/topics?format=json", "/topics?live=stream", "/topics?live=part"):
+        assert ask(f"{guarded}{path}").status == 401, path
+    assert ask(f"{guarded}/topics/create", method="POST", form={}).status == 401
+    page = ask(f"{guarded}/login").text
+    assert "parcels" not in page and 'name="namespace"' not in page, "the login page shows nothing of the database"
+
+
+def test_token_signs_in_and_the_database_acts_as_its_role(guarded: str) -> None:
+    answer, cookies = sign_in(guarded, ADA[0])
+    assert (answer.status, answer.headers["location"]) == (303, "/topics")
+    page = ask(f"{guarded}/topics", headers=cookies).text
+    assert "parcels" in page and "orders" not in page, "lab_admin sees namespace lab only"
+    assert ask(f"{guarded}/topics/orders?namespace=default", headers=cookies).status == 404
+    bearer = {"authorization": f"Bearer {BOB[0]}"}
+    assert "parcels" in ask(f"{guarded}/topics?format=json", headers=bearer).text
+    assert ADA[0] not in cookies["cookie"] and ADA[1] not in cookies["cookie"]
+
+
+def test_wrong_token_and_foreign_address_lead_nowhere(guarded: str) -> None:
+    answer, _ = sign_in(guarded, "guess")
+    assert answer.status == 401 and "headrace_session" not in answer.cookies
+    for evil in ("https://evil.example/", "//evil.example", "/\\evil.example"):
+        answer, _ = sign_in(guarded, ADA[0], next_url=evil)
+        assert answer.headers["location"] == "/", evil
+
+
+def test_read_only_user_is_rejected_by_the_server(guarded: str) -> None:
+    _, cookies = sign_in(guarded, BOB[0])
+    csrf = cookies["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
+    for path in CHANGING:
+        answer = ask(f"{guarded}{concrete(path)}", method="POST", form={"csrf": csrf}, headers=cookies)
+        assert answer.status == 403, path
+
+
+def test_privileges_of_the_role_decide(guarded: str, filled: Target) -> None:
+    login = TokenLogin({BOB[1]: User("bob", "lab_reader")})
+    with serve([filled], ConsoleSettings(login=login)) as address:
+        _, cookies = sign_in(address, BOB[0])
+        csrf = cookies["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
+        answer = ask(f"{address}/topics/create", method="POST", form={"csrf": csrf, "topic": "forged"}, headers=cookies)
+        assert answer.status == 403
+        assert "permission denied" in answer.text
+
+
+def test_header_counts_only_from_the_trusted_proxy(filled: Target) -> None:
+    header = {"x-remote-user": "ada"}
+    for proxies, status in ((["127.0.0.1/32"], 200), (["10.0.0.0/8"], 401)):
+        login = ProxyLogin("x-remote-user", proxies, roles={"ada": "lab_admin"})
+        with serve([filled], ConsoleSettings(login=login)) as address:
+            assert ask(f"{address}/topics", headers=header).status == status
+            assert ask(f"{address}/topics", headers={"x-remote-user": "eve"}).status == 401
+            assert ask(f"{address}/topics").status == 401
+
+
+def test_host_application_names_the_user(filled: Target) -> None:
+    login = HostLogin(lambda request: User("ada", "lab_admin") if request.headers.get("x-test") else None)
+    with serve([filled], ConsoleSettings(login=login), base_path="/ops/headrace") as address:
+        assert ask(f"{address}/topics").status == 401
+        page = ask(f"{address}/topics", headers={"x-test": "1"})
+        assert page.status == 200
+        assert 'href="/ops/headrace/topics/parcels"' in page.text
+        assert ask(f"{address}/static/console.css").status == 200
