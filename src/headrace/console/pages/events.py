@@ -87,7 +87,7 @@ def _busiest(view: View, topics: Sequence[str]) -> str:
 
 def _types(view: View) -> list[str]:
     names = view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))
-    return sorted({row["event_type"] for row in names})
+    return sorted({row["name"] for row in names})
 
 
 def _filter(words: Query) -> EventFilter:

@@ -38,7 +38,7 @@ def publish_form(view: View) -> Page | Response:
     # The id is made here: a form that is sent twice publishes one event.
     fields["id"] = fields["id"] or str(uuid7())
     topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
-    types = sorted({row["event_type"] for row in view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))})
+    types = sorted({row["name"] for row in view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))})
     copies = publish_copies(view, fields["topic"], fields["type"], fields["key"] or None, _one_line(fields["payload"]))
     values = {
         "fields": fields,
