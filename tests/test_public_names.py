@@ -19,6 +19,7 @@ FOR_USERS: dict[str, set[str]] = {
         "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "replay",
     },
     "cli": {"app"},
+    "console": {"HostLogin", "Login", "ProxyLogin"},
     "correlators": {"BatchResult", "KeyEffect", "PastOutput", "WatchedCorrelator"},
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, Typer
 
-from headrace.cli.output import note, say
 from headrace.cli.session import Session, command
 from headrace.core import Invalid
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 group = Typer()
 
 
-@command(group, "console", common=("dsn",))
+@command(group, "console", common=("dsn", "json"))
 def console(
     session: Session,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
@@ -44,36 +44,34 @@ def console(
         raise Invalid(f"the console needs the package {error.name!r}; install it: pip install 'headrace[console]'") from error
     if new_token is not None:
         token, digest = make_token()
-        say(
-            f'# The token of {new_token}, shown only now: {token}\n[[token]]\nname = "{new_token}"\nsha256 = "{digest}"\nrole = "…"'
-        )
+        lines = f'# The token of {new_token}, shown only now: {token}\n[[token]]\nname = "{new_token}"\nsha256 = "{digest}"\nrole = "…"'
+        session.print({"name": new_token, "token": token, "sha256": digest}, lines)
         return
-    settings = _settings(session, host, config, read_only=read_only)
-    _serve(session, settings, host=host, port=port, base_path=base_path)
+    settings, own_token = _settings(session, host, config, read_only=read_only)
+    _serve(session, settings, host=host, port=port, base_path=base_path, token=own_token)
 
 
-def _settings(session: Session, host: str, config: Path | None, *, read_only: bool) -> ConsoleSettings:
-    """The settings, with a login that fits the address."""
+def _settings(session: Session, host: str, config: Path | None, *, read_only: bool) -> tuple[ConsoleSettings, str | None]:
+    """The settings, with a login that fits the address, and the token that was made for it."""
     from headrace.console import ConsoleSettings, NoLogin, TokenLogin, User, new_token, read_settings
 
     settings = read_settings(config) if config else ConsoleSettings()
     if read_only:
         settings = replace(settings, read_only=True)
     if not isinstance(settings.login, NoLogin):
-        return settings
+        return settings, None
     if not _is_loopback(host):
         raise Invalid(
             f"the console does not listen on {host} without a login: whoever reaches it could change everything. "
             "Add tokens or a proxy to the file of --config (headrace console --new-token NAME prints the lines), or listen on 127.0.0.1"
         )
     if session.is_embedded:
-        return settings
+        return settings, None
     token, digest = new_token()
-    note(f"To sign in, use this token: {token}")
-    return replace(settings, login=TokenLogin({digest: User("operator")}))
+    return replace(settings, login=TokenLogin({digest: User("operator")})), token
 
 
-def _serve(session: Session, settings: ConsoleSettings, *, host: str, port: int, base_path: str) -> None:
+def _serve(session: Session, settings: ConsoleSettings, *, host: str, port: int, base_path: str, token: str | None) -> None:
     import uvicorn
 
     from headrace.console import create_app
@@ -86,7 +84,10 @@ def _serve(session: Session, settings: ConsoleSettings, *, host: str, port: int,
     server = uvicorn.Server(config)
     socket = config.bind_socket()
     name = f"[{host}]" if ":" in host else host
-    note(f"The console is at http://{name}:{socket.getsockname()[1]}{base_path.rstrip('/')}/  (Ctrl-C ends it)")
+    url = f"http://{name}:{socket.getsockname()[1]}{base_path.rstrip('/')}/"
+    sign_in = f"To sign in, use this token: {token}\n" if token else ""
+    session.print({"url": url, "token": token}, f"{sign_in}The console is at {url} (Ctrl-C ends it)")
+    sys.stdout.flush()
     server.run(sockets=[socket])
 
 
