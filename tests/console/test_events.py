@@ -8,7 +8,12 @@ from tests.console.conftest import CheckPage, Running
 
 PAGES = {
     "events": {"topic": "orders"},
-    "events-filter": {"topic": "orders", "type": "order.placed", "where": "(object ->> 'total')::int > 300 and key <> 'x'", "match": "all"},
+    "events-filter": {
+        "topic": "orders",
+        "type": "order.placed",
+        "where": "(object ->> 'total')::int > 300 and key <> 'x'",
+        "match": "all",
+    },
 }
 
 

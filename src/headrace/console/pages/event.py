@@ -151,7 +151,11 @@ def _why(evaluation: RuleEvaluation, part: HistoryPart, fits: bool) -> str:
         return f"only looks at {evaluation.event_type}"
     if evaluation.answer is True:
         return "will fire when the rules reach it" if not part.history.passed else "true, but it was not active then"
-    return "the condition is false" if evaluation.answer is False else "the condition is unknown: a field is missing or of another type"
+    return (
+        "the condition is false"
+        if evaluation.answer is False
+        else "the condition is unknown: a field is missing or of another type"
+    )
 
 
 def _rule_table(rows: list[Row]) -> Table:

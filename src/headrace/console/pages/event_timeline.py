@@ -69,14 +69,18 @@ def _log(history: EventHistory) -> Iterator[Entry]:
     if history.appended_at is None:
         yield Entry(None, "log", "Waits in the outbox for the sequencer", mood="warn")
     else:
-        yield Entry(history.appended_at, "log", f"In the log at position {history.position}, partition {history.partition}", mood="good")
+        yield Entry(
+            history.appended_at, "log", f"In the log at position {history.position}, partition {history.partition}", mood="good"
+        )
     if history.position is not None and history.evaluations and not history.passed:
         yield Entry(None, "rule", "The rules have not reached its position yet", mood="warn")
     elif history.appended_at is not None and history.evaluations:
         own = [evaluation for evaluation in history.evaluations if evaluation.event_type == history.type]
         fired = sum(evaluation.fired for evaluation in own)
         note = f"{len(own)} look at its type, {fired} fired; why (not) is below"
-        yield Entry(history.appended_at, "rule", f"{_count(len(history.evaluations), 'rule')} active at its position", note, url="#rules")
+        yield Entry(
+            history.appended_at, "rule", f"{_count(len(history.evaluations), 'rule')} active at its position", note, url="#rules"
+        )
 
 
 def _rules(view: View | None, history: EventHistory) -> Iterator[Entry]:
@@ -143,18 +147,32 @@ def _results(view: View | None, action_id: str, results: Sequence[Result]) -> It
     for result in results:
         took = f"took {format_seconds(result.duration_s)}" if result.duration_s is not None else ""
         mood = "good" if result.outcome == "done" else "bad" if result.outcome == "dead" else "warn"
-        yield Entry(result.ended_at, "action", f"Action {result.action} {words[result.outcome]}", took, mood, _action_url(view, action_id))
+        yield Entry(
+            result.ended_at, "action", f"Action {result.action} {words[result.outcome]}", took, mood, _action_url(view, action_id)
+        )
 
 
 def _waiting(view: View | None, action: str, action_id: str, state: str) -> Entry:
-    note = {"waiting": "no attempt yet", "retrying": "waits for the next attempt", "redriven": "redriven, and in the queue again"}[state]
+    note = {
+        "waiting": "no attempt yet",
+        "retrying": "waits for the next attempt",
+        "redriven": "redriven, and in the queue again",
+    }[state]
     return Entry(None, "action", f"Action {action} is in the queue", note, "warn", _action_url(view, action_id))
 
 
 def _problems(history: EventHistory) -> Iterator[Entry]:
     for obstacle in history.obstacles:
         note = f"failed {_count(obstacle.failures, 'time')}: {obstacle.error.strip().splitlines()[-1] if obstacle.error.strip() else ''}"
-        yield Entry(None, "problem", f"Held up by {obstacle.what}", note, "bad", "", obstacle.error if "\n" in obstacle.error.strip() else "")
+        yield Entry(
+            None,
+            "problem",
+            f"Held up by {obstacle.what}",
+            note,
+            "bad",
+            "",
+            obstacle.error if "\n" in obstacle.error.strip() else "",
+        )
 
 
 def _action_url(view: View | None, action_id: str) -> str:

@@ -43,10 +43,16 @@ class _Builder:
         nodes: list[TreeNode] = []
         states = {action.firing.action_id: action.state for action in history.actions}
         for firing in history.firings:
-            action = TreeNode("action", firing.action, self._view.url(f"/actions/{firing.action_id}"), states.get(firing.action_id, ""))
+            action = TreeNode(
+                "action", firing.action, self._view.url(f"/actions/{firing.action_id}"), states.get(firing.action_id, "")
+            )
             nodes.append(TreeNode("rule", firing.rule, self._view.url(f"/rules/{quote(firing.rule)}"), children=[action]))
         for output in history.outputs:
-            node = TreeNode("correlator", f"{output.correlator} pushed {output.token}", self._view.url(f"/correlators/{quote(output.correlator)}"))
+            node = TreeNode(
+                "correlator",
+                f"{output.correlator} pushed {output.token}",
+                self._view.url(f"/correlators/{quote(output.correlator)}"),
+            )
             if output.becomes == "action":
                 node.children.append(TreeNode("action", str(output.name), self._view.url(f"/actions/{output.output_id}")))
             elif output.becomes == "event":

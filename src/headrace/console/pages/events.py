@@ -141,7 +141,9 @@ def _grow(before: Slice, new: Slice, limit: int) -> Slice | None:
         return None
     events = [*reversed(new.events), *before.events]
     next_position = events[limit - 1].position if len(events) > limit else before.next_position
-    return replace(before, span=new.span, events=events[:limit], searched=before.searched + new.searched, next_position=next_position)
+    return replace(
+        before, span=new.span, events=events[:limit], searched=before.searched + new.searched, next_position=next_position
+    )
 
 
 def _merge(parts: Sequence[ShardPart], words: Query) -> list[tuple[str, ShownEvent]]:

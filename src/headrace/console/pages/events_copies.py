@@ -75,17 +75,25 @@ def _condition_sql(text: str) -> str:
 
 
 def _read_python(view: View, words: Query) -> str:
-    lines = [
-        *(["from headrace.lang.condition import parse, to_python"] if words.where else []),
-        "from headrace.log import read_log",
-        "",
-        f"events = read_log(conn, {words.topic!r}, after=0, limit={words.limit}, namespace={view.namespace!r})",
-    ]
+    place = f"conn, {words.topic!r}, namespace={view.namespace!r}"
+    imports = ["from headrace.lang.condition import parse, to_python"] if words.where else []
+    if words.start.isdigit():
+        after = str(max(0, int(words.start) - 1))
+    elif words.start:
+        imports.insert(0, "from headrace.consume import seek_position")
+        after = f"seek_position(conn, {words.topic!r}, {words.start!r}, namespace={view.namespace!r})"
+    elif words.before.isdigit():
+        after = str(max(0, int(words.before) - 1 - words.limit))
+    else:
+        after = f"get_topic({place}).last_position - {words.limit}"
+    names = "get_topic, read_log" if "get_topic" in after else "read_log"
+    lines = [*imports, f"from headrace.log import {names}", ""]
+    lines.append(f"events = read_log(conn, {words.topic!r}, after={after}, limit={words.limit}, namespace={view.namespace!r})")
     tests = [f"event.type in {words.types!r}"] if words.types else []
     tests += [f"event.key == {words.key!r}"] if words.key else []
     if words.where:
         lines.append(f"is_true = to_python(parse({words.where!r}))")
-        tests.append("is_true(event)")
+        tests.append("is_true(event) is True")
     if tests:
         lines.append(f"events = [event for event in events if {' and '.join(tests)}]")
     return "\n".join(lines)

@@ -90,9 +90,8 @@ def _fields_of(view: View, topic: str, event: StoredEvent) -> dict[str, str]:
     if view.mask(cast(JSON, payload)) != payload:
         raise Forbidden("this event has fields that are hidden from you; somebody who sees them must publish it again")
     headers = decode_json(event.headers)
-    origin = {REPLAY_HEADER: f"{topic}/{event.position}"}
-    headers = {**headers, **origin} if isinstance(headers, dict) else origin
-    return {"type": event.type, "key": event.key or "", "payload": exact_json(payload), "headers": exact_json(headers)}
+    marked = {**(headers if isinstance(headers, dict) else {}), REPLAY_HEADER: f"{topic}/{event.position}"}
+    return {"type": event.type, "key": event.key or "", "payload": exact_json(payload), "headers": exact_json(marked)}
 
 
 def _one_line(text: str) -> str:

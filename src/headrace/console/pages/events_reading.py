@@ -29,6 +29,9 @@ WINDOW_MAX = 64_000
 """So many positions are searched by one statement."""
 FETCH_BYTES = 2_000_000
 FETCH_MAX = 2_000
+LARGE_BYTES = 4_000_000
+"""A search that has read so much may end before its first window does."""
+ARCHIVE_WINDOW_MAX = 8_000
 OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -109,6 +112,8 @@ class EventReader:
         self._filter = rows
         self._evaluate = to_python(rows.condition) if rows.condition else None
         self._database_s = 0.0
+        self._bytes = 0
+        self._windows = 0
         self._start = monotonic()
 
     def backward(self, before: int, limit: int) -> Slice:
@@ -120,7 +125,7 @@ class EventReader:
             floor = self._span.log_first if first > self._span.log_first else self._span.first
             part = replace(self._span, first=max(first - window, floor), until=first)
             first = self._collect(part, result, limit, descending=True)
-            window = min(window * 4, WINDOW_MAX)
+            window = min(window * 4, ARCHIVE_WINDOW_MAX if first <= self._span.log_first else WINDOW_MAX)
         result.searched = until - first
         result.next_position = first if first > self._span.first else None
         return result
@@ -134,14 +139,16 @@ class EventReader:
             ceiling = self._span.log_first if until < self._span.log_first else self._span.until
             part = replace(self._span, first=until, until=min(until + window, ceiling))
             until = self._collect(part, result, limit, descending=False)
-            window = min(window * 4, WINDOW_MAX)
+            window = min(window * 4, ARCHIVE_WINDOW_MAX if until < self._span.log_first else WINDOW_MAX)
         result.searched = until - start
         result.next_position = until if until < self._span.until else None
         return result
 
     @property
     def _is_late(self) -> bool:
-        return self._database_s > SEARCH_S or monotonic() - self._start > EVALUATION_S
+        """The first window is always searched, so that a slow moment does not empty the page; unless its events are large."""
+        is_over = self._database_s > SEARCH_S or monotonic() - self._start > EVALUATION_S
+        return is_over and (self._windows > 0 or self._bytes > LARGE_BYTES)
 
     def _first_window(self, limit: int) -> int:
         is_selective = self._filter.types or self._filter.key is not None or self._filter.condition
@@ -149,18 +156,20 @@ class EventReader:
 
     def _collect(self, part: StoredRange, result: Slice, limit: int, *, descending: bool) -> int:
         """Adds the events of a part that pass; returns where the search goes on."""
-        rows = self._archived_rows(part) if part.first < self._span.log_first else self._log_rows(part, descending=descending)
-        if part.first < self._span.log_first and descending:
-            rows = iter(list(rows)[::-1])
-        for row in rows:
-            event = self._show(row)
-            if event is not None:
-                result.events.append(event)
-            if len(result.events) >= limit or self._is_late:
-                return row.position if descending else row.position + 1
+        is_archived = part.first < self._span.log_first
+        for rows in self._archived_rows(part, descending) if is_archived else self._log_rows(part, descending):
+            for row in rows:
+                event = self._show(row)
+                if event is not None:
+                    result.events.append(event)
+                if len(result.events) >= limit:
+                    return row.position if descending else row.position + 1
+            if rows and self._is_late:
+                return rows[-1].position if descending else rows[-1].position + 1
+        self._windows += 1
         return part.first if descending else part.until
 
-    def _log_rows(self, part: StoredRange, *, descending: bool) -> Iterator[StoredRow]:
+    def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
         """Rows in small steps first: an event may have 1 MB."""
         statement = query("console/events_backward" if descending else "console/events_forward")
         parameters = {
@@ -173,22 +182,24 @@ class EventReader:
         with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredRow)) as cursor:
             started = monotonic()
             cursor.execute(statement, parameters)
-            size, mean_bytes = 10, 0.0
+            size = 10
             while True:
                 rows = cursor.fetchmany(size)
                 self._database_s += monotonic() - started
-                yield from rows
+                yield rows
                 if len(rows) < size:
                     return
-                mean_bytes = sum(len(row.payload) for row in rows) / len(rows) + 200
-                size = max(1, min(size * 10, FETCH_MAX, int(FETCH_BYTES / mean_bytes)))
+                row_bytes = sum(len(row.payload) for row in rows)
+                self._bytes += row_bytes
+                size = max(1, min(size * 10, FETCH_MAX, int(FETCH_BYTES * len(rows) / (row_bytes + 1))))
                 started = monotonic()
 
-    def _archived_rows(self, part: StoredRange) -> Iterator[StoredRow]:
+    def _archived_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
         keys = (self._filter.key,) if self._filter.key is not None else None
         rows = RowFilter(types=self._filter.types or None, keys=keys)
-        for batch in read_stored_events(self._conn, part, rows=rows):
-            yield from map(_archived_row, batch)
+        batches = ([_archived_row(event) for event in batch] for batch in read_stored_events(self._conn, part, rows=rows))
+        # Files are read forwards; a window of them fits in memory.
+        yield from ([[row for batch in list(batches)[::-1] for row in batch[::-1]]] if descending else batches)
 
     def _show(self, row: StoredRow) -> ShownEvent | None:
         event = to_shown(self._view, row)

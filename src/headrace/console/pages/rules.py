@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import quote
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from headrace.rules import RuleState, get_rule, list_rule_versions, list_rules
 
 FIRINGS_MAX = 5_000
 """So many of the topic's newest firings are read for the chart of one rule."""
-SHOWN_MAX = 50
+SHOWN_MAX = 20
 BUCKETS = 60
 
 
@@ -85,7 +85,9 @@ def show_rule(view: View) -> Page:
     states = view.each_shard(lambda conn: list_rules(conn, name=name, namespace=view.namespace))
     found = [(shard, rules[0]) for shard, rules in states if rules]
     versions = view.each_shard(lambda conn: list_rule_versions(conn, name, namespace=view.namespace))
-    firings = [{"shard": shard, **row} for shard, rows in view.each_shard(lambda conn: _firings(conn, view, name)) for row in rows]
+    firings = [
+        {"shard": shard, **row} for shard, rows in view.each_shard(lambda conn: _firings(conn, view, name)) for row in rows
+    ]
     pauses = [pause for _, parts in view.each_shard(lambda conn: _pauses(conn, view, name)) for pause in parts]
     trial = trial_values()
     if found:
@@ -96,13 +98,14 @@ def show_rule(view: View) -> Page:
         "word": state_word(found[0][1]) if found else "dropped",
         "facts": _facts(found[0][1]) if found else [],
         "versions": describe_versions(versions[0][1]),
-        "series": [("firings", buckets([row["fired_at"] for row in firings]))] if len(firings) > 1 else [],
+        "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
         "firings_read": FIRINGS_MAX,
         "pauses": pauses,
         "topic": found[0][1].rule.topic if found else versions[0][1][-1].topic,
         **trial,
     }
-    tables = [_firing_table(view, firings)]
+    # The export has all of them.
+    tables = [_firing_table(view, firings if view.query.get("format") else firings[:SHOWN_MAX])]
     return Page("rule.html", name, tables=tables, values=values)
 
 
@@ -143,13 +146,14 @@ def _pauses(conn: Connection, view: View, name: str) -> list[Pause]:
     return [pause for pause in list_pauses(conn, namespace=view.namespace) if (pause.kind, pause.name) == ("rule", name)]
 
 
-def buckets(times: Sequence[datetime]) -> list[tuple[float, float]]:
-    """How many fell into each of some equal parts of the time they span."""
+def buckets(times: Sequence[datetime], now: datetime) -> list[tuple[float, float]]:
+    """How many fell into each of some equal parts of the time from the first until now."""
     seconds = [time.timestamp() for time in times]
-    first, last = min(seconds), max(seconds)
+    first, last = min(seconds), max(now.timestamp(), *seconds)
     width = max(1.0, (last - first) / BUCKETS)
     counts = Counter(int((second - first) // width) for second in seconds)
-    return [(first + number * width, counts.get(number, 0)) for number in range(int((last - first) // width) + 1)]
+    # One empty part in front: the line starts at zero.
+    return [(first + number * width, counts.get(number, 0)) for number in range(-1, int((last - first) // width) + 1)]
 
 
 def _firing_table(view: View, rows: Sequence[Row]) -> Table:
@@ -164,7 +168,9 @@ def _firing_table(view: View, rows: Sequence[Row]) -> Table:
         Column("action", link=lambda row: view.url(f"/actions/{row['action_id']}")),
         Column("event_id", "event", link=event, wide=True),
     )
-    return Table("firings", columns, rows, title="Newest firings", empty_text="It has not fired on the newest events of its topic.")
+    return Table(
+        "firings", columns, rows, title="Newest firings", empty_text="It has not fired on the newest events of its topic."
+    )
 
 
 def pause_rule(view: View) -> Done:
@@ -214,7 +220,6 @@ def _form_page(view: View) -> Page:
 
 def rule_url(view: View, name: str) -> str:
     return view.url(f"/rules/{quote(name)}")
-
 
 
 # A name of a rule starts with a letter or _, and may have slashes: `-` keeps the other pages apart.

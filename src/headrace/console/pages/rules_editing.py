@@ -48,7 +48,13 @@ def create_form(view: View) -> Page | Response:
     name = _value(view, "rule").strip()
     fields = {field: _value(view, field) for field in FIELDS}
     if not view.form and "plan" not in view.query:
-        fields |= {"condition": fields["condition"] or "true", "priority": "0", "delay_s": "0", "timing": "after", "active": "yes"}
+        fields |= {
+            "condition": fields["condition"] or "true",
+            "priority": "0",
+            "delay_s": "0",
+            "timing": "after",
+            "active": "yes",
+        }
     return _form_page(view, name, fields, None)
 
 

@@ -16,7 +16,7 @@ from headrace.rules import Rule
 
 EVENTS = (100, 500, 1_000)
 """On how many of the newest events of its type a rule can be tried."""
-SHOWN_MAX = 25
+SHOWN_MAX = 15
 
 
 @dataclass

@@ -72,9 +72,7 @@ def _fields(version: RuleVersion) -> dict[str, object]:
 
 def compare(before: Mapping[str, object], after: Mapping[str, object]) -> list[FieldChange]:
     """The fields that differ."""
-    return [
-        FieldChange(name, diff_words(str(before[name]), str(after[name]))) for name in FIELDS if before[name] != after[name]
-    ]
+    return [FieldChange(name, diff_words(str(before[name]), str(after[name]))) for name in FIELDS if before[name] != after[name]]
 
 
 def diff_words(before: str, after: str) -> list[DiffPart]:
