@@ -24,7 +24,8 @@ How to add a page
 -----------------
 
 1. Query: call the functions of the library where they exist (`headrace.log.list_topics` …). A statement of the console's own is a
-   file in sql/queries/console/, over the views of schema `headrace` only, so that it works for every role.
+   file in sql/queries/console/, over the views of schema `headrace` only, so that it works for every role; read it by `fetch_dicts` of
+   tables.py.
 2. Module pages/widgets.py:
 
        def list_widgets(view: View) -> Page:

@@ -7,12 +7,14 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, LiteralString, TypeAlias
 
 import msgspec
+from psycopg.rows import dict_row
 
 from headrace.console.texts import cell_text
-from headrace.core import safe_json
+from headrace.core import map_database_errors, safe_json
+from headrace.db import Connection
 
 Kind: TypeAlias = Literal["text", "code", "number", "seconds", "bytes", "time", "state", "interval", "payload", "spark"]
 Row: TypeAlias = Mapping[str, Any]
@@ -112,6 +114,12 @@ def to_row(value: object) -> Row:
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
     raise TypeError(f"{type(value).__name__} is no row")
+
+
+def fetch_dicts(conn: Connection, statement: LiteralString, parameters: Mapping[str, object]) -> list[Row]:
+    """The rows of a statement of the console's own, by the names of their columns."""
+    with map_database_errors(), conn.cursor(row_factory=dict_row) as cursor:
+        return list(cursor.execute(statement, parameters).fetchall())
 
 
 def _sort_key(value: object) -> Any:

@@ -11,10 +11,10 @@ from headrace import consume
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
 from headrace.console.routes import change, read
-from headrace.console.tables import Column, Row, Table
+from headrace.console.tables import Column, Row, Table, fetch_dicts
 from headrace.console.view import Done, Page, View
 from headrace.core import Invalid, LoggedEvent, UnknownConsumer
-from headrace.db import Connection
+from headrace.db import Connection, query
 from headrace.node import list_nodes
 
 ORDERS = ("partition", "topic")
@@ -29,7 +29,7 @@ def list_consumers(view: View) -> Page:
 
 def lag_table(view: View, *, topic: str | None = None) -> Table:
     """Consumers with their lag over all partitions."""
-    cursors = view.collect(lambda conn: consume.consumer_lag(conn, topic=topic, namespace=view.namespace))
+    cursors = read_cursors(view, topic=topic)
     groups = groupby(cursors, key=lambda row: (row["shard"], row["topic"], row["consumer"]))
     rows = [_with_trend(view, summarize(list(parts))) for _, parts in groups]
     columns = [
@@ -48,6 +48,12 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
     return Table("consumers", columns[first:], rows, empty=empty, title="Consumers" if topic else None)
 
 
+def read_cursors(view: View, *, topic: str | None = None, consumer: str | None = None) -> list[Row]:
+    """The cursors of the namespace, or of one topic or consumer, with their lag."""
+    parameters = {"namespace": view.namespace, "topic": topic, "consumer": consumer}
+    return view.collect(lambda conn: fetch_dicts(conn, query("console/cursors"), parameters))
+
+
 def summarize(cursors: Sequence[Row]) -> Row:
     """One row for all partitions of a consumer: the worst state, the sum of the events, and why it does not move."""
     first = cursors[0]
@@ -61,6 +67,7 @@ def summarize(cursors: Sequence[Row]) -> Row:
         "state": state,
         "cursors": len(cursors),
         "lag_events": sum(cursor["lag_events"] for cursor in cursors),
+        "is_estimate": any(cursor["is_estimate"] for cursor in cursors),
         "lag_s": max(cursor["lag_s"] for cursor in cursors),
         "nodes": first["nodes"],
         "reason": _reason(state, cursors),
@@ -70,7 +77,8 @@ def summarize(cursors: Sequence[Row]) -> Row:
 def _reason(state: str, cursors: Sequence[Row]) -> str | None:
     errors = [cursor for cursor in cursors if cursor["error"]]
     if state == "paused":
-        return "paused by an operator"
+        reason = cursors[0]["pause_reason"]
+        return f"paused by an operator: {reason}" if reason else "paused by an operator"
     if errors:
         return f"partition {_partition(errors[0])}: {str(errors[0]['error']).strip().splitlines()[-1]}"
     return "no live node runs it" if state == "idle" else None
@@ -90,10 +98,7 @@ def _with_trend(view: View, row: Row) -> Row:
 def show_consumer(view: View) -> Page:
     """One consumer, per partition, with the nodes that hold it and the preview of a move."""
     topic, name = view.path["topic"], view.path["consumer"]
-    cursors = [
-        {**row, "partition_text": _partition(row)}
-        for row in view.collect(lambda conn: consume.consumer_lag(conn, topic=topic, consumer=name, namespace=view.namespace))
-    ]
+    cursors = [{**row, "partition_text": _partition(row)} for row in read_cursors(view, topic=topic, consumer=name)]
     if not cursors:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {name!r} in namespace {view.namespace!r}")
     columns = (

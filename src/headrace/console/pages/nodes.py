@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import LiteralString
-
 from headrace.actions import queue_state
 from headrace.console.routes import change, read
-from headrace.console.tables import Column, Row, Table
+from headrace.console.tables import Column, Row, Table, fetch_dicts
 from headrace.console.view import Done, Page, View
 from headrace.core import DatabaseUnavailable
-from headrace.db import Connection, query
+from headrace.db import query
 from headrace.node import forget_nodes, list_nodes
 
 
@@ -43,7 +41,7 @@ def _rates(row: Row) -> str | None:
 
 
 def _pipeline_table(view: View) -> Table:
-    rows = view.collect(lambda conn: _read(conn, "console/pipelines", view.namespace))
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/pipelines"), {"namespace": view.namespace}))
     columns = (
         Column("topic"),
         Column("state", kind="state"),
@@ -67,7 +65,7 @@ def _shard_table(view: View) -> Table:
     for target in view.targets:
         try:
             with view.reading(target) as conn:
-                [facts] = _read(conn, "console/shard", view.namespace)
+                [facts] = fetch_dicts(conn, query("console/shard"), {"namespace": view.namespace})
                 queue = queue_state(conn, namespace=view.namespace)
             rows.append(
                 {"shard": target.name, "state": "ok", **facts, "due": queue.due, "in_flight": queue.in_flight, "error": None}
@@ -86,12 +84,6 @@ def _shard_table(view: View) -> Table:
         Column("error", wide=True),
     )
     return Table("shards", columns, rows, title="Shards")
-
-
-def _read(conn: Connection, name: LiteralString, namespace: str) -> list[Row]:
-    cursor = conn.execute(query(name), {"namespace": namespace})
-    names = [column.name for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def forget(view: View) -> Done:

@@ -8,9 +8,10 @@ from starlette.responses import JSONResponse, Response
 
 from headrace.console.navigation import NAVIGATION
 from headrace.console.routes import read
+from headrace.console.tables import fetch_dicts
 from headrace.console.texts import cell_text
 from headrace.console.view import View
-from headrace.db import Connection, query
+from headrace.db import query
 
 PATHS = {
     "topic": "/topics/{}",
@@ -34,14 +35,12 @@ def search(view: View) -> Response:
     ]
     found: dict[tuple[str, str], dict[str, str]] = {}
     if text:
-        for _, names in view.each_shard(lambda conn: _find_names(conn, text, view.namespace)):
-            for kind, name in names:
+        for _, names in view.each_shard(
+            lambda conn: fetch_dicts(conn, query("console/find_names"), {"text": text, "namespace": view.namespace})
+        ):
+            for kind, name in ((row["kind"], row["name"]) for row in names):
                 found[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
     return JSONResponse([*pages, *list(found.values())[:50]])
-
-
-def _find_names(conn: Connection, text: str, namespace: str) -> list[tuple[str, str]]:
-    return conn.execute(query("console/find_names"), {"text": text, "namespace": namespace}).fetchall()
 
 
 def _url(view: View, kind: str, name: str) -> str:
