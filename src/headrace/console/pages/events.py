@@ -166,7 +166,7 @@ def _export_row(shard: str, event: ShownEvent) -> Row:
 
 def _row(view: View, words: Query, rows: EventFilter, shard: str, event: ShownEvent) -> Row:
     """What the template shows of an event. The row that is open also has the clauses of the condition and the whole payload."""
-    place = f"{shard}/{event.position}"
+    place = f"{shard}/{event.position}" if len(view.shards) > 1 else str(event.position)
     is_open = words.show == place
     answer: AnswerText | None = answer_text(event.answer) if rows.condition else None
     summary = exact_json(event.payload, indent=False)

@@ -25,6 +25,7 @@ SEARCH_S = 0.1
 """A search ends after this time of the database."""
 EVALUATION_S = 0.4
 """A search with a condition, which Python evaluates, ends after this time."""
+FIRST_WINDOW = 1_000
 WINDOW_MAX = 64_000
 """So many positions are searched by one statement."""
 FETCH_BYTES = 2_000_000
@@ -152,7 +153,7 @@ class EventReader:
 
     def _first_window(self, limit: int) -> int:
         is_selective = self._filter.types or self._filter.key is not None or self._filter.condition
-        return max(limit, 1_000) if is_selective else limit
+        return FIRST_WINDOW if is_selective else limit
 
     def _collect(self, part: StoredRange, result: Slice, limit: int, *, descending: bool) -> int:
         """Adds the events of a part that pass; returns where the search goes on."""

@@ -36,7 +36,7 @@ class Query:
     before: str
     limit: int
     show: str
-    """The event that is open: shard/position."""
+    """The event that is open: its position; shard/position where there are several shards."""
 
     @classmethod
     def of(cls, view: View) -> Query:
