@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, Typer
 
+from headrace.cli.options import CONSOLE_PORT
 from headrace.cli.session import Session, command
 from headrace.core import Invalid
+from headrace.db import Target
 
 if TYPE_CHECKING:
     from headrace.console import ConsoleSettings
@@ -23,7 +26,7 @@ group = Typer()
 def console(
     session: Session,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port to listen on.", min=0, max=65535)] = 8642,
+    port: Annotated[int, Option(help="Port to listen on.", min=0, max=65535)] = CONSOLE_PORT,
     config: Annotated[Path | None, Option(help="TOML file with logins, roles, hosts and masks; see docs/console.md.")] = None,
     read_only: Annotated[bool, Option("--read-only", help="Reject every change.")] = False,
     base_path: Annotated[str, Option(help="Path in front of all pages, such as /headrace.")] = "",
@@ -48,12 +51,20 @@ def console(
         session.print({"name": new_token, "token": token, "sha256": digest}, lines)
         return
     settings, own_token = _settings(session, host, config, read_only=read_only)
-    _serve(session, settings, host=host, port=port, base_path=base_path, token=own_token)
+    _serve(session, session.targets, settings, host=host, port=port, base_path=base_path, token=own_token)
+
+
+def serve_demo(session: Session, target: Target, *, is_embedded: bool) -> None:
+    """Serves the console on 127.0.0.1 for the demo's database until Ctrl-C; without a login only if the demo started the server."""
+    from headrace.console import ConsoleSettings
+
+    settings, token = (ConsoleSettings(), None) if is_embedded else _with_own_token(ConsoleSettings())
+    _serve(session, [target], settings, host="127.0.0.1", port=CONSOLE_PORT, base_path="", token=token)
 
 
 def _settings(session: Session, host: str, config: Path | None, *, read_only: bool) -> tuple[ConsoleSettings, str | None]:
     """The settings, with a login that fits the address, and the token that was made for it."""
-    from headrace.console import ConsoleSettings, NoLogin, TokenLogin, User, new_token, read_settings
+    from headrace.console import ConsoleSettings, NoLogin, read_settings
 
     settings = read_settings(config) if config else ConsoleSettings()
     if read_only:
@@ -65,18 +76,32 @@ def _settings(session: Session, host: str, config: Path | None, *, read_only: bo
             f"the console does not listen on {host} without a login: whoever reaches it could change everything. "
             "Add tokens or a proxy to the file of --config (headrace console --new-token NAME prints the lines), or listen on 127.0.0.1"
         )
-    if session.is_embedded:
-        return settings, None
+    return (settings, None) if session.is_embedded else _with_own_token(settings)
+
+
+def _with_own_token(settings: ConsoleSettings) -> tuple[ConsoleSettings, str]:
+    """A token that is made for this run."""
+    from headrace.console import TokenLogin, User, new_token
+
     token, digest = new_token()
     return replace(settings, login=TokenLogin({digest: User("operator")})), token
 
 
-def _serve(session: Session, settings: ConsoleSettings, *, host: str, port: int, base_path: str, token: str | None) -> None:
+def _serve(
+    session: Session,
+    targets: Sequence[Target],
+    settings: ConsoleSettings,
+    *,
+    host: str,
+    port: int,
+    base_path: str,
+    token: str | None,
+) -> None:
     import uvicorn
 
     from headrace.console import create_app
 
-    app = create_app(session.targets, settings, base_path=base_path)
+    app = create_app(targets, settings, base_path=base_path)
     # Proxy headers are off: a login by a proxy compares the address of the peer itself.
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=1

@@ -11,6 +11,8 @@ from rich.progress import TaskID
 from rich.table import Table
 from typer import Option, Typer
 
+from headrace.cli.console import serve_demo
+from headrace.cli.options import CONSOLE_PORT
 from headrace.cli.output import progress_bar, table
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
@@ -27,6 +29,7 @@ EXPLORE = (
     "prove --minutes 2 --report proof.html",
 )
 """Commands to try on the database of the demo."""
+CONSOLE_URL = f"http://127.0.0.1:{CONSOLE_PORT}/"
 
 
 @command(group, "demo", common=("dsn", "json"))
@@ -34,6 +37,7 @@ def demo(
     session: Session,
     flights: Annotated[int | None, Option(min=1, help="Only the first N flights.", show_default="all 336 776")] = None,
     spark: Annotated[bool, Option(help="Archive the year at the end, and backtest it on Spark.")] = True,
+    console: Annotated[bool, Option("--console", help="Open the web console on the demo's database at the end.")] = False,
 ) -> None:
     """Publish a year of flights out of New York, and check that the numbers add up.
 
@@ -47,9 +51,12 @@ def demo(
     start = time.monotonic()
     with open_environment_on(session.targets[0].dsn) if session.dsn else open_own_environment() as environment:
         result = _run(session, environment, flights, spark)
-    total_s = time.monotonic() - start
-    facts = msgspec.to_builtins(result) | {"adds_up": result.adds_up, "total_s": total_s}
-    session.print(facts, *_tables(result, total_s), *_lines(result, environment))
+        total_s = time.monotonic() - start
+        facts = msgspec.to_builtins(result) | {"adds_up": result.adds_up, "total_s": total_s}
+        session.print(facts, *_tables(result, total_s), *_lines(result, environment))
+        if console:
+            # Here, because the demo's own server is stopped at the end of the block.
+            serve_demo(session, environment.target, is_embedded=environment.folder is not None)
     if not result.adds_up:
         wrong = [f"{check.what}: {check.actual} instead of {check.expected}" for check in result.checks if not check.holds]
         raise ProblemsFound(f"the numbers do not add up: {'; '.join(wrong)}")
@@ -98,6 +105,7 @@ def _lines(result: DemoResult, environment: Environment) -> Iterator[str]:
     if environment.folder:
         yield f"To explore it: export HEADRACE_DATA={environment.folder}"
         yield from (f"  headrace {arguments}" for arguments in EXPLORE)
+        yield f"To look at it in a browser: HEADRACE_DATA={environment.folder} headrace console, then open {CONSOLE_URL}"
 
 
 def _events(result: DemoResult) -> list[tuple[str, object]]:

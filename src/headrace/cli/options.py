@@ -8,6 +8,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 PANEL = "Common options"
+CONSOLE_PORT = 8642
+"""The port of the web console."""
 COMMON_OPTIONS: dict[str, tuple[object, object]] = {
     "dsn": (
         str | None,

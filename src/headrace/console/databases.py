@@ -13,7 +13,7 @@ import psycopg
 from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from headrace.core import DatabaseUnavailable, NotFound, decode, map_database_errors
+from headrace.core import DatabaseUnavailable, HeadraceError, NotFound, decode, map_database_errors, redact
 from headrace.db import Connection, Target, connection_string
 
 STATEMENT_TIMEOUT = "10s"
@@ -54,8 +54,13 @@ class Databases:
             raise DatabaseUnavailable(
                 f"database {target}: no connection within {WAIT_S:.0f} s; check that PostgreSQL runs there"
             ) from error
+        except psycopg.errors.QueryCanceled as error:
+            limit = STATEMENT_TIMEOUT if read_only else CHANGE_TIMEOUT
+            raise HeadraceError(f"database {target}: a statement took longer than {limit}; select less, or try again") from error
         except psycopg.OperationalError as error:
             raise DatabaseUnavailable(f"database {target}: {' '.join(str(error).split())}") from error
+        except psycopg.Error as error:
+            raise HeadraceError(f"PostgreSQL reports: {redact(str(error).strip())}") from error
 
     def close(self) -> None:
         with self._lock:

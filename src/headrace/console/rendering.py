@@ -66,7 +66,7 @@ def render_error(view: View, error: HeadraceError, status: int) -> Response:
 
 
 def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[str, Any]:
-    namespaces = [view.namespace, *view.namespaces] if with_namespaces and view.is_signed_in else []
+    namespaces = _namespaces(view) if with_namespaces and view.is_signed_in else []
     return {
         "view": view,
         "page": page,
@@ -78,6 +78,14 @@ def _context(view: View, page: Page, *, with_namespaces: bool = True) -> dict[st
         "namespaces": list(dict.fromkeys(namespaces)),
         **page.values,
     }
+
+
+def _namespaces(view: View) -> list[str]:
+    """The choices of the selector; none where they cannot be read: the page of an error must not fail."""
+    try:
+        return [view.namespace, *view.namespaces]
+    except HeadraceError:
+        return []
 
 
 def _select(view: View, page: Page) -> Page:

@@ -17,8 +17,6 @@ CELL_CHARS_MAX = 200
 """A cell shows so much; the whole text is on the object's own page, or in the export."""
 PAYLOAD_CHARS_MAX = 20_000
 """A page shows so much of a payload; the rest is one link away."""
-DEPTH_MAX = 60
-"""JSON is indented to this depth; deeper levels are on one line."""
 
 
 def cell_text(value: object) -> str:
@@ -37,7 +35,7 @@ def payload_text(value: object, *, indent: bool = True) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=str)
     except RecursionError:
-        text = msgspec.json.encode(value).decode()
+        return "(nested too deeply to be shown)"
     return safe_lines(text)
 
 
@@ -62,8 +60,8 @@ def format_number(value: float | None) -> str:
     return text.replace(",", "\u202f")
 
 
-def format_seconds(seconds: float | timedelta | None) -> str:
-    """A span of time in its two largest units."""
+def format_seconds(seconds: float | timedelta | None, units: int = 2) -> str:
+    """A span of time in its largest units."""
     if seconds is None:
         return "–"
     left = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
@@ -76,7 +74,7 @@ def format_seconds(seconds: float | timedelta | None) -> str:
         count, left = divmod(left, size)
         if count or parts:
             parts.append(f"{count:.0f} {unit}")
-    return " ".join(parts[:2]).removesuffix(" 0 s").removesuffix(" 0 min").removesuffix(" 0 h")
+    return " ".join(parts[:units]).removesuffix(" 0 s").removesuffix(" 0 min").removesuffix(" 0 h")
 
 
 def format_bytes(count: float | None) -> str:

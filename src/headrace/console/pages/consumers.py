@@ -48,6 +48,20 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
     return Table("consumers", columns[first:], rows, empty=empty, title="Consumers" if topic else None)
 
 
+def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
+    """The consumers that are most behind."""
+    slowest = sorted(rows, key=lambda row: (-row["lag_s"], -row["lag_events"]))[:count]
+    columns = (
+        Column("name", "consumer", link=lambda row: consumer_url(view, row["topic"], row["consumer"])),
+        Column("state", kind="state"),
+        Column("lag_events", "lag", kind="number"),
+        Column("lag_s", "behind", kind="seconds"),
+        Column("trend", "last 30 min", kind="spark"),
+    )
+    named = [{**row, "name": f"{row['topic']}/{row['consumer']}"} for row in slowest]
+    return Table("consumers", columns, named, title="Furthest behind", empty="headrace consumer create orders billing")
+
+
 def read_cursors(view: View, *, topic: str | None = None, consumer: str | None = None) -> list[Row]:
     """The cursors of the namespace, or of one topic or consumer, with their lag."""
     parameters = {"namespace": view.namespace, "topic": topic, "consumer": consumer}

@@ -9,7 +9,8 @@ from psycopg.conninfo import make_conninfo
 
 from headrace import log
 from headrace.actions import QueueState, queue_state
-from headrace.console.pages.consumers import consumer_url, lag_table
+from headrace.console.pages.consumers import consumer_url, lag_table, slowest_table
+from headrace.console.pages.topics import busiest_table
 from headrace.console.routes import read
 from headrace.console.tables import Column, Row, Table
 from headrace.console.view import Page, View
@@ -64,7 +65,8 @@ def show(view: View) -> Page:
     }
     columns = (Column("level", kind="state"), Column("shard"), Column("check"), Column("message"), Column("advice", "what to do"))
     table = Table("findings", columns, [asdict(finding) for finding in findings])
-    return Page("now.html", "Now", tables=(table,), values=values)
+    tables = (table, busiest_table(view, topics), slowest_table(view, consumers.rows))
+    return Page("now.html", "Now", tables=tables, values=values)
 
 
 def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
@@ -139,7 +141,7 @@ def _stats(
             "kind": "warn" if lag_s > LAG_MAX_S else "",
         },
         {
-            "name": "Stopped consumers",
+            "name": "Stopped",
             "number": stopped,
             "url": view.url("/consumers", sort="state"),
             "kind": "bad" if stopped else "",

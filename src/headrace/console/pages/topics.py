@@ -91,6 +91,18 @@ def alter(view: View) -> Done:
     return Done(f"topic {name} changed", view.url(f"/topics/{quote(name, safe='')}"))
 
 
+def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
+    """The topics with the highest rates."""
+    busiest = sorted(_with_rates(view, rows), key=lambda row: -(row["rate_now"] or 0))[:count]
+    columns = (
+        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("events", kind="number"),
+        Column("rate_now", "events/s", kind="number"),
+        Column("rate", "last 30 min", kind="spark"),
+    )
+    return Table("topics", columns, busiest, title="Busiest topics", empty="headrace topic create orders --partitions 4")
+
+
 def _topic_table(view: View, rows: Sequence[Row]) -> Table:
     columns = (
         Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),

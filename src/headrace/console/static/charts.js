@@ -13,6 +13,10 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
+  function clockTime(seconds) {
+    return new Date(1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  }
+
   function draw(element, key, options, data) {
     const before = drawn.get(element);
     if (before && before.key === key) return;
@@ -26,7 +30,7 @@
     if (data[0].length < 2) return;
     const line = { stroke: colour("--accent"), width: 1.25, points: { show: false }, fill: colour("--accent-wash") };
     const options = {
-      width: 96, height: 22, legend: { show: false }, cursor: { show: false }, padding: [2, 0, 2, 0],
+      width: element.clientWidth || 96, height: 22, legend: { show: false }, cursor: { show: false }, padding: [2, 0, 2, 0],
       axes: [{ show: false }, { show: false }], scales: { y: { range: (_u, low, high) => [Math.min(0, low), Math.max(high, 1)] } },
       series: [{}, line],
     };
@@ -43,7 +47,7 @@
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const options = {
       width: Math.max(200, plot.clientWidth), height: 150, legend: { show: series.length > 1 }, cursor: { y: false },
-      axes: [{ ...axis }, { ...axis, size: 48 }],
+      axes: [{ ...axis, size: 28, values: (_u, times) => times.map(clockTime) }, { ...axis, size: 48 }],
       scales: { y: { range: (_u, low, high) => [Math.min(0, low), Math.max(high * 1.1, 1)] } },
       series: [{}, ...series.map((one, index) => ({
         label: one.dataset.label, stroke: colours[index % colours.length], width: 1.5, points: { show: false }, spanGaps: true,
