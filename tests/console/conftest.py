@@ -239,7 +239,7 @@ def assert_accessible(page: Page) -> None:
 def compare_snapshot(page: Page, name: str) -> None:
     """What a screen reader finds in the page, without numbers and times, is what snapshots/ has."""
     text = page.locator("main").aria_snapshot()
-    text = re.sub(r"\b(\d[\d\u202f.:-]*|[0-9a-f-]{36})( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
+    text = re.sub(r"\b([0-9a-f]{8}-[0-9a-f-]{27}|\d[\d\u202f.:-]*)( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
     path = SNAPSHOTS / f"{name}.yml"
     if UPDATE or (not path.exists() and not os.environ.get("CI")):
         SNAPSHOTS.mkdir(exist_ok=True)

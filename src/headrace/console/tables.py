@@ -130,6 +130,6 @@ def _csv_cell(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping | list | tuple):
-        value = safe_json(msgspec.json.encode(value).decode())
+        value = safe_json(_encode(value).decode())
     text = value.isoformat() if hasattr(value, "isoformat") else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,197 @@
+"""Create and edit a rule: first the plan, with a trial on the newest events, then apply."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, cast
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial
+from headrace.console.pages.rules_versions import FieldChange, compare
+from headrace.console.routes import change, read
+from headrace.console.view import Done, Page, View
+from headrace.core import Conflict, HeadraceError, Invalid
+from headrace.db import Connection
+from headrace.definitions import list_actions, list_event_types
+from headrace.lang.condition import parse
+from headrace.log import list_topics
+from headrace.rules import Rule, RuleState, alter_rule, create_rule, get_rule, list_rules
+
+FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")
+TIMINGS = ("after", "inline")
+WHOLE_NUMBER_MAX = 9
+"""Digits of a priority or a delay."""
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """What applying would change."""
+
+    rule: Rule
+    changes: Sequence[FieldChange]
+    trial: Trial | None
+    fields: Mapping[str, str]
+    """As they were typed, for the form that applies them."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.changes
+
+
+def create_form(view: View) -> Page | Response:
+    """A new rule; with `plan` in the address also what it would do."""
+    name = _value(view, "rule").strip()
+    fields = {field: _value(view, field) for field in FIELDS}
+    if not view.form and "plan" not in view.query:
+        fields |= {
+            "condition": fields["condition"] or "true",
+            "priority": "0",
+            "delay_s": "0",
+            "timing": "after",
+            "active": "yes",
+        }
+    return _form_page(view, name, fields, None)
+
+
+def edit_form(view: View) -> Page | Response:
+    """A rule of today in a form; with `plan` in the address also what the change would do."""
+    name = _value(view, "rule")
+    states = view.each_shard(lambda conn: get_rule(conn, name, namespace=view.namespace))
+    state = states[0][1]
+    is_changed = bool(view.form) or "plan" in view.query
+    fields = {field: _value(view, field) for field in FIELDS} if is_changed else _fields_of(state.rule)
+    return _form_page(view, name, fields, state)
+
+
+def apply_rule(view: View) -> Done:
+    """Creates or changes the rule on every selected shard, if it is still the one that the plan has shown."""
+    name = view.form.get("rule", "").strip()
+    rule = _rule(name, {field: view.form.get(field, "") for field in FIELDS})
+    version = view.form.get("version", "")
+
+    def act(conn: Connection) -> None:
+        if not version:
+            create_rule(conn, rule, namespace=view.namespace)
+            return
+        state = get_rule(conn, name, namespace=view.namespace)
+        if str(state.version) != version:
+            raise Conflict(f"rule {name} was changed meanwhile: it has version {state.version}, the plan was made for {version}")
+        # The source stays: a rule of a file still belongs to it.
+        alter_rule(conn, rule, namespace=view.namespace, source=state.source)
+
+    view.change("rule.alter" if version else "rule.create", name, act, state=lambda conn: _definition(conn, view, name))
+    done = "changed" if version else "created"
+    return Done(f"rule {name} {done}; a running node activates it within a second", view.url(f"/rules/{quote(name)}"))
+
+
+def _definition(conn: Connection, view: View, name: str) -> object:
+    states = list_rules(conn, name=name, namespace=view.namespace)
+    return {"version": states[0].version, **asdict(states[0].rule)} if states else None
+
+
+def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState | None) -> Page:
+    plan = None
+    if "plan" in view.query or view.form:
+        try:
+            plan = _plan(view, name, fields, state)
+        except HeadraceError as error:
+            view.error = view.error or str(error)
+    topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
+    types = sorted({row["name"] for row in view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))})
+    actions = sorted({row["name"] for row in view.collect(lambda conn: list_actions(conn, namespace=view.namespace))})
+    values = {
+        "name": name,
+        "fields": fields,
+        "state": state,
+        "plan": plan,
+        "topics": topics,
+        "types": types,
+        "actions": actions,
+        "timings": TIMINGS,
+        "trial_events": EVENTS,
+        "events": view.query.get("events", ""),
+        "backtest": _backtest_commands(view, plan.rule) if plan else None,
+        "address": "/rules/-/edit" if state else "/rules/-/create",
+    }
+    return Page("rule_edit.html", f"Edit {name}" if state else "Create a rule", values=values, is_live=False)
+
+
+def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | None) -> RulePlan:
+    """Checks the rule, compares it with the one of today, and tries it. Raises Invalid for what apply would reject."""
+    rule = _rule(name, fields)
+    parse(rule.condition)
+    before = state.rule if state else None
+    changes = compare(asdict(before), asdict(rule)) if before else []
+    # Rolled back: the database says what is wrong with names and topics, as it will when the rule is applied.
+    if state is None and not view.is_read_only:
+        view.preview(lambda conn: create_rule(conn, rule, namespace=view.namespace))
+    return RulePlan(rule, changes, run_trial(view, rule, before, view.query.get("events", "")), fields)
+
+
+def _backtest_commands(view: View, rule: Rule) -> str:
+    """The shell commands that run the rule over the whole past, on Spark."""
+    file = f"{rule.name.replace('/', '-').replace(' ', '-')}.yaml"
+    lines = ["rules:", f"- name: {_yaml(rule.name)}"]
+    lines += [f"  {field}: {_yaml(getattr(rule, field))}" for field in ("topic", "event_type", "condition", "action")]
+    text = "\n".join(lines)
+    return f"printf '%s\\n' {shlex.quote(text)} > {shlex.quote(file)}\n" + shlex.join(
+        ["headrace", "backtest", "--rule", file, "--namespace", view.namespace]
+    )
+
+
+def _yaml(text: str) -> str:
+    """A YAML string: quoted as JSON, which YAML reads too."""
+    return json.dumps(text)
+
+
+def _rule(name: str, fields: Mapping[str, str]) -> Rule:
+    timing = fields["timing"] or "after"
+    if timing not in TIMINGS:
+        raise Invalid(f"timing is {' or '.join(TIMINGS)}, not {timing!r}")
+    return Rule(
+        name=name,
+        topic=fields["topic"].strip(),
+        event_type=fields["event_type"].strip(),
+        # A browser sends line breaks as CR LF.
+        condition=fields["condition"].replace("\r\n", "\n").strip() or "true",
+        action=fields["action"].strip(),
+        priority=_whole_number(fields["priority"], "priority"),
+        delay_s=_whole_number(fields["delay_s"], "delay"),
+        timing=cast("Literal['after', 'inline']", timing),
+        active=fields["active"] != "no",
+    )
+
+
+def _fields_of(rule: Rule) -> dict[str, str]:
+    fields = {field: str(getattr(rule, field)) for field in FIELDS}
+    return fields | {"active": "yes" if rule.active else "no"}
+
+
+def _value(view: View, name: str) -> str:
+    return view.form.get(name) or view.query.get(name, "")
+
+
+def _whole_number(text: str, name: str) -> int:
+    digits = text.strip().removeprefix("-")
+    if not digits:
+        return 0
+    if not digits.isascii() or not digits.isdigit() or len(digits) > WHOLE_NUMBER_MAX:
+        raise Invalid(f"{name} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _apply_form(view: View) -> Page | Response:
+    """The form again, after an error."""
+    return edit_form(view) if view.form.get("version") else create_form(view)
+
+
+ROUTES = (
+    read("/rules/-/create", create_form),
+    read("/rules/-/edit", edit_form),
+    change("/rules/-/apply", apply_rule, form=_apply_form),
+)
