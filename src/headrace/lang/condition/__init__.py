@@ -30,16 +30,12 @@ from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
 from headrace.lang.condition.tree import (
-    Between,
     Compare,
     Constant,
     Extraction,
     Field,
     In,
-    Is,
     KeyOrIndex,
-    Like,
-    Match,
     Node,
     Type,
     fields_of,
@@ -48,7 +44,6 @@ from headrace.lang.condition.tree import (
 
 __all__ = [
     "NUMERIC_SCALE",
-    "Between",
     "ClauseValue",
     "Compare",
     "Condition",
@@ -62,11 +57,8 @@ __all__ = [
     "Extraction",
     "Field",
     "In",
-    "Is",
     "Json",
     "KeyOrIndex",
-    "Like",
-    "Match",
     "Node",
     "Outcome",
     "RegexDialect",
