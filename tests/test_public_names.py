@@ -21,6 +21,12 @@ FOR_USERS: dict[str, set[str]] = {
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
     "correlators": {"BatchResult", "KeyEffect", "PastOutput", "WatchedCorrelator"},
+    "schemas": {
+        "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
+        "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
+        "Violation", "accepts", "canonical", "check_compatibility", "compare", "database_check", "find_schema",
+        "infer_schema", "load_checker", "read_json",
+    },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
     "lang.condition": {"Outcome"},

@@ -5,12 +5,11 @@ of payloads, findings on conditions, generated classes and documents. Promises: 
 no only with an example; the database, the library and the comparison agree on what a schema accepts; without validation, publishing
 costs nothing more."""
 
-from headrace.schemas.asyncapi import asyncapi_document
 from headrace.schemas.codegen import STYLES, Style, generate_classes
 from headrace.schemas.comparison import Comparison, compare
 from headrace.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility
 from headrace.schemas.database_check import DatabaseCheck, PayloadRule, database_check
-from headrace.schemas.definitions import DefinitionFinding, check_definition, pattern_conditions
+from headrace.schemas.definitions import DefinitionFinding, check_definition
 from headrace.schemas.findings import Finding, check_condition
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema
@@ -60,7 +59,6 @@ __all__ = [
     "Violation",
     "accepts",
     "alter_schema",
-    "asyncapi_document",
     "canonical",
     "check_compatibility",
     "check_condition",
@@ -79,7 +77,6 @@ __all__ = [
     "list_schemas",
     "load_checker",
     "parse_schema",
-    "pattern_conditions",
     "read_json",
     "set_schema",
     "spark_type",
