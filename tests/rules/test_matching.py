@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.core import encode
 from headrace.db import Connection, Server, Target, connect
-from headrace.lang.condition import Condition, Node, Sample, jsonb_text, parse, to_python
+from headrace.lang.condition import Condition, Json, Node, Sample, jsonb_text, parse, to_python
 from headrace.rules import RuleEngine
 from headrace.rules.compiler import PendingVersion, compile_version
 from headrace.rules.programs import SHARED_MIN
@@ -176,7 +176,7 @@ KINDS = (
     "object ->> 'day' >= 'd{n:05}'",
     "(object -> 'flag')::boolean and (object -> 'low')::bigint > {n}",
 )
-EVENT = {"list": "i3", "text": "p00003-x", "number": 34, "at": "2026-01-01T03:10:00Z", "low": 3, "day": "d00003", "flag": True}
+EVENT: dict[str, Json] = {"list": "i3", "text": "p00003-x", "number": 34, "at": "2026-01-01T03:10:00Z", "low": 3, "day": "d00003", "flag": True}
 RULES_FIRST, RULES_LAST = 500, 5_000
 
 

@@ -190,46 +190,85 @@ def comparisons(draw: st.DrawFn, shape: str, depth: int) -> Node:
 conditions = clauses(2)
 
 
-_PATHS = {Type.TEXT: "b", Type.INTEGER: "a", Type.NUMERIC: "a", Type.TIMESTAMPTZ: "b", Type.BOOLEAN: "0"}
-_PREFIXES = ["a%", "ab%", "é_%", r"a\%b%", "😀%", "5%", "ab", "2026-01%"]
+# Few values, the same in conditions and events, so that most conjuncts are true for some event: ends of ranges and of blocks, and
+# numbers that are next to each other but equal as doubles.
+_KEY_NUMBERS = [-17, -16, -1, 0, 1, 2, 3, 15, 16, 17, 31, 32, 255, 256, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1]
+_KEY_DECIMALS = [
+    "-0.5",
+    "0.1",
+    "0.5",
+    "1.1",
+    "2.5",
+    "15.999999999999999999",
+    "16.000000000000000001",
+    "84.04",
+    "9999999999999999999.99",
+]
+_KEY_TEXTS = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "abcd",
+    "abcde",
+    "a%b",
+    "a%c",
+    "b",
+    "B",
+    "é",
+    "éé",
+    "😀",
+    "😀b",
+    "2026-01-01",
+    "2026-01-02",
+    "x" * 60,
+]
+_PREFIXES = ["a%", "b%", "AB%", "ab%", "abc_%", "é%", r"a\%b%", r"a\%%", "😀_", "ab", "2026-01%", "x%", "_b%"]
+_KEY_MOMENTS = [-1, 0, 1, 59_999_999, 60_000_000, 60_000_001, 1_767_225_600_000_000]
+_KEY_FIELDS = {
+    Type.TEXT: Field("object", ("text",), Extraction.TEXT),
+    Type.INTEGER: Field("object", ("number",), Extraction.BIGINT),
+    Type.NUMERIC: Field("object", ("digits",), Extraction.TEXT_NUMERIC),
+    Type.TIMESTAMPTZ: Field("emitted_at", (), Extraction.COLUMN),
+}
 
 
 @st.composite
-def key_fields(draw: st.DrawFn, kind: Type) -> Field:
-    """Few fields, so that several conjuncts are about the same one."""
-    if draw(st.integers(0, 3)) == 0:
-        return draw(fields(kind))
-    return Field("object", (_PATHS[kind],), draw(st.sampled_from(_EXTRACTIONS[kind][:4])), "a")
+def key_constants(draw: st.DrawFn, kind: Type) -> Constant:
+    if kind.is_number and draw(st.booleans()):
+        kind = Type.NUMERIC if kind is Type.INTEGER else Type.INTEGER
+    match kind:
+        case Type.INTEGER:
+            return Constant(draw(st.sampled_from(_KEY_NUMBERS)), kind)
+        case Type.NUMERIC:
+            return Constant(Decimal(draw(st.sampled_from(_KEY_DECIMALS))), kind)
+        case Type.TEXT:
+            return Constant(draw(st.sampled_from(_KEY_TEXTS)), kind)
+    return Constant(draw(st.sampled_from(_KEY_MOMENTS)), kind)
 
 
 @st.composite
 def key_clauses(draw: st.DrawFn) -> Node:
     """What an access path is made of: a field beside constants."""
-    kind = draw(st.sampled_from([Type.TEXT, Type.TEXT, Type.INTEGER, Type.INTEGER, Type.NUMERIC, Type.TIMESTAMPTZ]))
-    field = draw(key_fields(kind))
-    kinds = [Type.INTEGER, Type.NUMERIC] if kind.is_number else [kind]
-
-    def constant() -> Node:
-        return draw(constants(draw(st.sampled_from(kinds))))
-
-    match draw(st.sampled_from(["=", "in", "between", "range", "like", "starts_with", "sum"])):
-        case "in":
-            return In(field, tuple(constant() for _ in range(draw(st.integers(1, 4)))))
-        case "between":
-            return Between(field, constant(), constant())
-        case "like" if kind is Type.TEXT:
-            return Like(field, draw(st.sampled_from(_PREFIXES)), False)
-        case "starts_with" if kind is Type.TEXT:
-            return Call("starts_with", (field, draw(constants(kind))), Type.BOOLEAN)
-        case "sum" if kind.is_number:
-            return Compare(
-                draw(st.sampled_from(["<", ">"])), field, Arithmetic(draw(st.sampled_from("+-*/")), constant(), constant())
-            )
+    kind = draw(st.sampled_from([*_KEY_FIELDS]))
+    field = draw(fields(kind)) if draw(st.integers(0, 9)) == 0 else _KEY_FIELDS[kind]
+    first, second = draw(key_constants(kind)), draw(key_constants(kind))
+    match draw(st.sampled_from(["=", "in", "between", "between", "range", "range", "prefix", "sum"])):
         case "=":
-            return Compare("=", field, constant())
+            return Compare("=", field, first)
+        case "in":
+            return In(field, (first, second, *draw(st.lists(key_constants(kind), max_size=4))))
+        case "between":
+            low, high = sorted((first, second), key=lambda constant: constant.value)  # type: ignore[arg-type,return-value]
+            return Between(field, low, high)
+        case "prefix" if kind is Type.TEXT:
+            if draw(st.booleans()):
+                return Call("starts_with", (field, first), Type.BOOLEAN)
+            return Like(field, draw(st.sampled_from(_PREFIXES)), draw(st.integers(0, 4)) == 0)
+        case "sum" if kind.is_number:
+            return Compare(draw(st.sampled_from(["<", ">="])), field, Arithmetic(draw(st.sampled_from("+-/")), first, second))
     operator = draw(st.sampled_from(["<", "<=", ">", ">="]))
-    sides = (field, constant()) if draw(st.booleans()) else (constant(), field)
-    return Compare(operator, *sides)
+    return Compare(operator, field, first) if draw(st.booleans()) else Compare(operator, first, field)
 
 
 @st.composite
@@ -240,20 +279,18 @@ def _key_conditions(draw: st.DrawFn) -> Node:
 
 key_conditions = _key_conditions()
 """Conjunctions that an index can find."""
+_numbers = st.sampled_from(_KEY_NUMBERS)
+_digits = st.one_of(_numbers.map(str), st.sampled_from(_KEY_DECIMALS), st.sampled_from(["NaN", "1e400", "+16", "", "0016.00"]))
 key_events = st.builds(
     Sample,
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "a": st.one_of(numbers, numbers, numbers.map(lambda number: format(Decimal(number), "f")[:60]), scalars),
-            "b": st.one_of(
-                texts, st.sampled_from(["2026-01-01T00:00:00Z", "1970-01-01T00:00:00.000001Z", "abc", "a%b"]), scalars
-            ),
-            "0": st.one_of(st.booleans(), scalars),
-        },
+    st.one_of(
+        st.fixed_dictionaries({"number": _numbers, "digits": _digits, "text": st.sampled_from(_KEY_TEXTS)}),
+        st.fixed_dictionaries({}, optional={"number": scalars, "digits": scalars, "text": scalars}),
     ),
     type=st.sampled_from(["", "order.placed"]),
     key=st.one_of(st.none(), texts),
-    emitted_at=st.sampled_from(MOMENTS).map(lambda micros: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)),
+    emitted_at=st.sampled_from(_KEY_MOMENTS).map(
+        lambda micros: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    ),
 )
-"""Events whose values are those of the conditions, or are next to them."""
+"""Events whose values are those of the conditions, with some that are missing or of another type."""
