@@ -259,7 +259,7 @@ def key_clauses(draw: st.DrawFn) -> Node:
         case "in":
             return In(field, (first, second, *draw(st.lists(key_constants(kind), max_size=4))))
         case "between":
-            low, high = sorted((first, second), key=lambda constant: constant.value)  # type: ignore[arg-type,return-value]
+            low, high = sorted((first, second), key=lambda constant: constant.value)
             return Between(field, low, high)
         case "prefix" if kind is Type.TEXT:
             if draw(st.booleans()):
