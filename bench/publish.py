@@ -42,8 +42,8 @@ class Plan:
     driver_events: int
 
 
-FULL = Plan((1, 8, 32), rounds=5, seconds=4, driver_rounds=15, driver_events=400)
-QUICK = Plan((1, 8, 32), rounds=3, seconds=2, driver_rounds=7, driver_events=200)
+FULL = Plan((1, 8, 32), rounds=3, seconds=4, driver_rounds=9, driver_events=200)
+QUICK = Plan((1, 8, 32), rounds=2, seconds=2, driver_rounds=3, driver_events=100)
 
 
 def run(lab: Lab, *, quick: bool) -> None:
