@@ -2,15 +2,15 @@
 
 `python -m bench guard` compares with the multiples in results/guard.json, and exits with 1 if one has risen by more than 15 %;
 `--record` writes them. CPU time and not the clock: it counts what this process and its backends have used, whatever else runs on
-the machine; a busy machine makes every step dearer, the yardstick too. One figure is the median over the rounds; a figure that is
-too high is measured again in more rounds before it counts."""
+the machine; a busy machine makes every step dearer, the yardstick too, but not all by the same factor. One figure is the median
+over the rounds; a figure that is too high is measured again, up to twice, and only a real rise stays too high."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ from headrace.node import Identity, run_loop
 from headrace.rules import RuleEngine, WatchedTopic
 
 RISE_MAX = 0.15
+AGAIN = 2
 RULES = 100
 FILE = "guard.json"
 INSERT = "insert into bare (topic_id, type, payload) values (1, 'account.created', %s::jsonb)"
@@ -60,15 +61,18 @@ QUICK = Plan(rounds=1, events=500)
 def run(lab: Lab, *, quick: bool, record: bool = False, folder: Path = RESULTS) -> None:
     plan = QUICK if quick else FULL
     facts = surroundings(lab)
-    with lab.database("guard", partitions=10) as target:
-        ratios = run_loop(_measure(lab, target, plan))
+    ratios = _ratios(lab, plan)
     figures = {step: median(values) for step, values in ratios.items()}
     file = folder / FILE
     if record:
         content = {"surroundings": facts, "ratios": figures, "rounds": ratios}
         file.write_text(json.dumps(content, indent=2) + "\n")
     recorded = json.loads(file.read_text())["ratios"]
-    risen = [step for step in figures if figures[step] > (1 + RISE_MAX) * recorded[step]]
+    for _ in range(AGAIN):
+        if risen := _risen(figures, recorded):
+            again = _ratios(lab, plan)
+            figures |= {step: min(figures[step], median(again[step])) for step in risen}
+    risen = _risen(figures, recorded)
     for step, figure in figures.items():
         mark = f"  ROSE BY MORE THAN {RISE_MAX:.0%}" if step in risen else ""
         print(f"{step:10} {figure:6.2f} × {YARDSTICKS[step]:6}  recorded {recorded[step]:6.2f}{mark}")
@@ -77,6 +81,15 @@ def run(lab: Lab, *, quick: bool, record: bool = False, folder: Path = RESULTS) 
             f"CPU per event has risen: {', '.join(risen)}. Find the cause (git bisect run python -m bench guard), or, if the price is "
             "wanted, record the new figures with python -m bench guard --record."
         )
+
+
+def _risen(figures: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
+    return [step for step in figures if figures[step] > (1 + RISE_MAX) * recorded[step]]
+
+
+def _ratios(lab: Lab, plan: Plan) -> dict[str, list[float]]:
+    with lab.database("guard", partitions=10) as target:
+        return run_loop(_measure(target, plan))
 
 
 class Steps:
@@ -162,7 +175,7 @@ class Steps:
         return self.worker.handled - before
 
 
-async def _measure(lab: Lab, target: Target, plan: Plan) -> dict[str, list[float]]:
+async def _measure(target: Target, plan: Plan) -> dict[str, list[float]]:
     ratios: dict[str, list[float]] = {step: [] for step in YARDSTICKS}
     pool = create_pool(target, size=1)
     await pool.open()
