@@ -195,7 +195,7 @@ async def test_head_has_no_body_and_connections_are_not_kept(app: Headrace, data
 
 
 async def test_slow_and_many_clients_hold_nothing(app: Headrace, database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.node.http_server.READ_S", 0.5)
+    monkeypatch.setattr("headrace.node.http_server.READ_S", 3)
     async with serving(app, database) as node:
         assert node.node.http_address is not None
         place = ("127.0.0.1", node.node.http_address.port)
@@ -203,11 +203,23 @@ async def test_slow_and_many_clients_hold_nothing(app: Headrace, database: Targe
         for _, writer in silent:
             writer.write(b"GET /metrics")
         assert await exchange(node, b"GET /healthz HTTP/1.1\r\n\r\n") == b"", "one too many"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert [await reader.read() for reader, _ in silent] == [b""] * CONNECTIONS_MAX
         assert (await get(node, "/healthz"))[0] == 200
         for _, writer in silent:
             writer.close()
+
+
+async def test_node_that_stops_does_not_wait_for_a_silent_client(app: Headrace, database: Target) -> None:
+    async with serving(app, database) as node:
+        assert node.node.http_address is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.node.http_address.port)
+        writer.write(b"GET /metrics")
+        assert (await get(node, "/healthz"))[0] == 200
+    async with asyncio.timeout(2):
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+    writer.close()
 
 
 async def test_busy_port_is_a_clear_error_before_the_node_starts(app: Headrace, conn: Connection, database: Target) -> None:

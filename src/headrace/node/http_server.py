@@ -73,7 +73,7 @@ class HttpServer:
     def __init__(self, address: Address, routes: Mapping[str, Route]) -> None:
         self.address = address
         self._routes = routes
-        self._open = 0
+        self._clients: set[asyncio.StreamWriter] = set()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
@@ -99,13 +99,15 @@ class HttpServer:
             yield Address(address.host, server.sockets[0].getsockname()[1])
         finally:
             server.close()
+            for client in list(self._clients):
+                client.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        self._clients.add(writer)
         try:
             async with asyncio.timeout(READ_S):
                 # Too many: closed without a word, before anything is read.
-                method, path = ("", "") if self._open > CONNECTIONS_MAX else await _read_request(reader)
+                method, path = ("", "") if len(self._clients) > CONNECTIONS_MAX else await _read_request(reader)
             if method:
                 response = await self._respond(method, path)
                 writer.write(_encode(response, with_body=method != "HEAD"))
@@ -114,7 +116,7 @@ class HttpServer:
         except (TimeoutError, OSError):
             pass  # The client is gone, or too slow.
         finally:
-            self._open -= 1
+            self._clients.discard(writer)
             with suppress(OSError):
                 writer.close()
 
