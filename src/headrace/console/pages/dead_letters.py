@@ -64,7 +64,7 @@ def list_groups(view: View) -> Page:
     dead_actions = sum(state.dead for state in states)
     columns = (
         Column("error_group", "error", link=lambda row: _group_of(row).url(view, shard=_shard(view, row))),
-        Column("kind", "", wide=True),
+        Column("kind", wide=True),
         Column("of", "of"),
         Column("reason", wide=True),
         Column("dead", kind="number"),

@@ -62,7 +62,7 @@ def show_schedule(view: View) -> Page:
         Column("local", f"local time, {schedule.zone}"),
         Column("zone", "zone"),
         Column("change", "daylight saving", kind="state"),
-        Column("at", "", kind="time"),
+        Column("at", "from now", kind="time"),
     )
     local = local_ticks(next_ticks, schedules.check_zone(schedule.zone), now)  # type: ignore[arg-type]
     past = (

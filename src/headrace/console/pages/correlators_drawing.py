@@ -1,0 +1,124 @@
+"""The automaton of a correlator as shapes of an SVG: states in columns by their distance from the start.
+
+Only values for a template: nothing here writes markup, so any name or condition may be in a label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.lang.ecl import Table, draw_table
+
+GAP_X, GAP_Y, RADIUS, MARGIN = 200, 96, 22, 48
+STATES_MAX = 60
+"""A larger automaton cannot be read; its text still can."""
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A state with the number of keys that stand in it."""
+
+    x: int
+    y: int
+    label: str
+    keys: int
+    css: str
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An edge: its path and its label."""
+
+    path: str
+    x: int
+    y: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    width: int
+    height: int
+    circles: Sequence[Circle]
+    arrows: Sequence[Arrow]
+
+
+def draw_automaton(table: Table, keys: Mapping[tuple[int, ...], int], here: Sequence[int] = ()) -> Drawing | None:
+    """The drawing; None where the automaton is too large to be read. `here` are the units of the key that is marked."""
+    nodes, edges = read_graph(draw_table(table, form="dot"))
+    if len(nodes) > STATES_MAX:
+        return None
+    counts = _keys_by_state(keys)
+    marked = {f"u{unit}s{state}" for unit, state in enumerate(here)}
+    places = _places(list(nodes), edges)
+    circles = []
+    for name, (label, is_start) in nodes.items():
+        css = "state" + " start" * is_start + " here" * (name in marked) + " final" * (label in ("success", "failure"))
+        circles.append(Circle(*places[name], label, counts.get(name, 0), css))
+    arrows = [_arrow(places[source], places[target], text) for source, target, text in edges]
+    width = max(x for x, _ in places.values()) + GAP_X
+    return Drawing(width, max(y for _, y in places.values()) + MARGIN + RADIUS, circles, arrows)
+
+
+def read_graph(dot: str) -> tuple[dict[str, tuple[str, bool]], list[tuple[str, str, str]]]:
+    """The nodes (label, is start) and edges of `draw_table`'s own DOT text."""
+    nodes: dict[str, tuple[str, bool]] = {}
+    edges: list[tuple[str, str, str]] = []
+    for line in dot.splitlines():
+        head, opening, rest = line.strip().partition(' [label="')
+        if not opening:
+            continue
+        label, style = _label(rest)
+        source, arrow, target = head.partition(" -> ")
+        if arrow:
+            edges.append((source, target, label))
+        else:
+            nodes[source] = (label, "style=bold" in style)
+    return nodes, edges
+
+
+def _label(text: str) -> tuple[str, str]:
+    """The text up to the quote that ends it, without its escapes, and what follows."""
+    label, index = "", 0
+    while index < len(text) and text[index] != '"':
+        index += text[index] == "\\"
+        label += text[index]
+        index += 1
+    return label, text[index + 1 :]
+
+
+def _keys_by_state(keys: Mapping[tuple[int, ...], int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for units, count in keys.items():
+        for unit, state in enumerate(units):
+            counts[f"u{unit}s{state}"] = counts.get(f"u{unit}s{state}", 0) + count
+    return counts
+
+
+def _places(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:
+    """Each state in the column of its distance from a state that nothing else leads to."""
+    places: dict[str, tuple[int, int]] = {}
+    rows: dict[int, int] = {}
+    for start in names:
+        waiting = [] if start in places else [(start, 0)]
+        while waiting:
+            name, column = waiting.pop(0)
+            if name in places:
+                continue
+            row = rows.get(column, 0)
+            rows[column] = row + 1
+            places[name] = (MARGIN + column * GAP_X, MARGIN + 24 + row * GAP_Y)
+            waiting += [(target, column + 1) for source, target, _ in edges if source == name]
+    return places
+
+
+def _arrow(source: tuple[int, int], target: tuple[int, int], label: str) -> Arrow:
+    (x1, y1), (x2, y2) = source, target
+    if source == target:
+        return Arrow(f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}", x1 + 20, y1 - 38, label)
+    if x2 > x1:
+        path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
+        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label)
+    low = max(y1, y2) + 44
+    path = f"M{x1},{y1 + RADIUS} C{x1},{low} {x2},{low} {x2},{y2 + RADIUS + 6}"
+    return Arrow(path, min(x1, x2) + 28, low - 4, label)
