@@ -176,7 +176,15 @@ KINDS = (
     "object ->> 'day' >= 'd{n:05}'",
     "(object -> 'flag')::boolean and (object -> 'low')::bigint > {n}",
 )
-EVENT: dict[str, Json] = {"list": "i3", "text": "p00003-x", "number": 34, "at": "2026-01-01T03:10:00Z", "low": 3, "day": "d00003", "flag": True}
+EVENT: dict[str, Json] = {
+    "list": "i3",
+    "text": "p00003-x",
+    "number": 34,
+    "at": "2026-01-01T03:10:00Z",
+    "low": 3,
+    "day": "d00003",
+    "flag": True,
+}
 RULES_FIRST, RULES_LAST = 500, 5_000
 
 
