@@ -39,12 +39,6 @@ FOR_USERS: dict[str, set[str]] = {
     "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
     "rules": {"FiredBatch", "WatchedTopic"},
     "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
-    "schemas": {
-        "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding", "EventSchema",
-        "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet", "Violation", "accepts",
-        "asyncapi_document", "canonical", "check_compatibility", "compare", "database_check", "find_schema", "infer_schema",
-        "load_checker", "pattern_conditions", "read_json",
-    },
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
