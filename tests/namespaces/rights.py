@@ -14,7 +14,7 @@ FUNCTIONS: dict[str, str] = {
     " wake_sequencer outbox_slot",
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
-redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
+redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state cursor_lag
 metrics queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
