@@ -56,7 +56,7 @@ def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
         Column("state", kind="state"),
         Column("lag_events", "lag", kind="number"),
         Column("lag_s", "behind", kind="seconds"),
-        Column("trend", "last 30 min", kind="spark"),
+        Column("trend", kind="spark"),
     )
     named = [{**row, "name": f"{row['topic']}/{row['consumer']}"} for row in slowest]
     return Table("consumers", columns, named, title="Furthest behind", empty="headrace consumer create orders billing")

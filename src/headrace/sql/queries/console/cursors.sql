@@ -33,10 +33,12 @@ join headrace.cursor u on u.consumer_id = c.consumer_id
 left join lateral (
     select count(*) as events, min(l.appended_at) as oldest_at
     from (
-        -- Two branches, of which one runs: an "or" could use neither index.
+        -- Two branches, of which one runs: an "or" could use neither index. The comparison of rows leaves the planner no other index
+        -- than log_partition.
         (select l.appended_at from headrace.log l
-        where u.partition >= 0 and l.topic_id = c.topic_id and l.partition = u.partition and l.position > u.position
-        order by l.position limit 1001)
+        where u.partition >= 0 and l.topic_id = c.topic_id
+            and l.partition <= u.partition and (l.partition, l.position) > (u.partition, u.position)
+        order by l.partition, l.position limit 1001)
         union all
         (select l.appended_at from headrace.log l
         where u.partition = -1 and l.topic_id = c.topic_id and l.position > u.position
