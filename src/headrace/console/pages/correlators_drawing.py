@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.lang.ecl import Table, draw_table
 
-GAP_X, GAP_Y, RADIUS, MARGIN = 200, 96, 22, 48
+GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
 STATES_MAX = 60
 """A larger automaton cannot be read; its text still can."""
 
@@ -55,9 +55,13 @@ def draw_automaton(table: Table, keys: Mapping[tuple[int, ...], int], here: Sequ
     for name, (label, is_start) in nodes.items():
         css = "state" + " start" * is_start + " here" * (name in marked) + " final" * (label in ("success", "failure"))
         circles.append(Circle(*places[name], label, counts.get(name, 0), css))
-    arrows = [_arrow(places[source], places[target], text) for source, target, text in edges]
+    # One arrow for all edges between two states: several would lie on each other.
+    labels: dict[tuple[str, str], list[str]] = {}
+    for source, target, text in edges:
+        labels.setdefault((source, target), []).append(text)
+    arrows = [_arrow(places[source], places[target], " | ".join(texts)) for (source, target), texts in labels.items()]
     width = max(x for x, _ in places.values()) + GAP_X
-    return Drawing(width, max(y for _, y in places.values()) + MARGIN + RADIUS, circles, arrows)
+    return Drawing(width, max(y for _, y in places.values()) + MARGIN + 2 * RADIUS, circles, arrows)
 
 
 def read_graph(dot: str) -> tuple[dict[str, tuple[str, bool]], list[tuple[str, str, str]]]:
@@ -119,6 +123,6 @@ def _arrow(source: tuple[int, int], target: tuple[int, int], label: str) -> Arro
     if x2 > x1:
         path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
         return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label)
-    low = max(y1, y2) + 44
-    path = f"M{x1},{y1 + RADIUS} C{x1},{low} {x2},{low} {x2},{y2 + RADIUS + 6}"
-    return Arrow(path, min(x1, x2) + 28, low - 4, label)
+    low = max(y1, y2) + 64
+    path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
+    return Arrow(path, (x1 + x2) // 2 - 60, low, label)

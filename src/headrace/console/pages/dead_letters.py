@@ -60,11 +60,10 @@ def list_groups(view: View) -> Page:
         lambda conn: fetch_dicts(conn, query("console/dead_letters_groups"), {"rows": GROUPED_MAX, "namespace": view.namespace})
     )
     states = [state for _, state in view.each_shard(lambda conn: actions.queue_state(conn, namespace=view.namespace))]
-    rows = [{**row, "of": row["name"] if row["kind"] == "action" else row["source"]} for row in rows]
+    rows = [{**row, "of": f"action {row['name']}" if row["kind"] == "action" else f"events of {row['source']}"} for row in rows]
     dead_actions = sum(state.dead for state in states)
     columns = (
         Column("error_group", "error", link=lambda row: _group_of(row).url(view, shard=_shard(view, row))),
-        Column("kind", wide=True),
         Column("of", "of"),
         Column("reason", wide=True),
         Column("dead", kind="number"),
