@@ -239,7 +239,7 @@ def assert_accessible(page: Page) -> None:
 def compare_snapshot(page: Page, name: str) -> None:
     """What a screen reader finds in the page, without numbers and times, is what snapshots/ has."""
     text = page.locator("main").aria_snapshot()
-    text = re.sub(r"\b(\d[\d\u202f.:-]*|[0-9a-f-]{36})( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
+    text = re.sub(r"\b([0-9a-f]{8}-[0-9a-f-]{27}|\d[\d\u202f.:-]*)( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
     # A rate is known from the second look on.
     text = text.replace("–", "N")
     # `25 1 min 13 s` and `25 53.2 s` are the same.
