@@ -106,3 +106,15 @@ def test_discard_asks_first(site: Running, open_page: Pages) -> None:
     expect(page.get_by_role("status")).to_contain_text("3 dead letters")
     assert letters(site, action) == []
     assert audit(site, "dead-letter.discard", "3 dead letters")
+
+
+def test_discard_of_a_group_without_an_error_leaves_the_others(site: Running, open_page: Pages) -> None:
+    action = f"NONE_{uuid4().hex[:8]}"
+    with connect(site.database) as conn:
+        bury(conn, action, 2)
+        bury(conn, action, 1, error="")
+    where = {"kind": "action", "source": "queue", "name": action, "reason": "failed", "namespace": "lab", "discard": "1"}
+    page = open_page(site.url("/dead-letters/group", **where))
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_role("status")).to_contain_text("dead letters of")
+    assert len(letters(site, action)) >= 2, "letters with another error stay"

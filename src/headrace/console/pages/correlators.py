@@ -54,7 +54,8 @@ def show_correlator(view: View) -> Page:
     """One correlator: its automaton with the keys in each state, one key, its newest outputs, a stepper."""
     name, key = view.path["correlator"], view.query.get("key")
     parameters = {"correlator": name, "namespace": view.namespace}
-    states, counts, running, keys = [], {}, None, []
+    counts: dict[tuple[int, ...], int] = {}
+    states, running, keys = [], None, []
     for _, found in view.each_shard(lambda conn: _read(conn, view, name, key, parameters)):
         state, row, instances, key_state = found
         states.append(state)

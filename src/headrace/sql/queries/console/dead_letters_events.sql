@@ -1,5 +1,5 @@
 -- A page of the dead letters of one consumer with one kind of error, by position. %(open)s: only those not yet marked for a redrive.
--- Reads the public views only. Index: dead_letter_position.
+-- Reads the public views only.
 select 'event' as kind, concat_ws('/', t.topic, c.consumer, d.position) as id, d.event_id as original_id, d.type as name, d.key, d.payload,
     false as edited, d.state, d.reason, d.error, d.attempts, d.buried_at
 from headrace.dead_letter d
