@@ -303,9 +303,10 @@ class ConsumerRunner:
         except Exception as error:
             if is_transient(error):
                 raise
-            failure = HandlerFailure(_whole(batch), _handler_error(conn, error))
+            # With effects of earlier events it may be those that the commit rejected; otherwise it fails because the handler did.
+            handler_error = _handler_error(conn, error) if failure.moved_to else failure.error
             await conn.rollback()
-            return failure
+            return HandlerFailure(_whole(batch), handler_error)
         if failure.moved_to:
             await run_after_commit(conn)
         return replace(failure, outcome=outcomes[-1][0][0])
