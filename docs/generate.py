@@ -347,7 +347,7 @@ _object = re.compile(
 )
 SQL_ROOMS = {
     "outbox": "Publish", "log": "Topics and the log", "consume": "Consumers", "namespaces": "Namespaces",
-    "definitions": "Definitions", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
+    "definitions": "Definitions", "schemas": "Schemas of event types", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
     "schedules": "Schedules", "archive": "Archive", "spark": "Spark", "observe": "Observe", "core": "Helpers",
 }  # fmt: skip
 
