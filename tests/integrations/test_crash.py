@@ -33,7 +33,13 @@ def count(conn: Connection) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("kind", SIZES)
+# One of each kind of connection in every run: asynchronous, synchronous, asyncpg's own.
+USUAL = ("AsyncSession", "django", "asyncpg")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in USUAL else pytest.param(kind, marks=pytest.mark.slow) for kind in SIZES], ids=str
+)
 def test_effects_of_killed_nodes_happen_exactly_once(conn: Connection, database: Target, kind: str) -> None:
     """The first two nodes die between a handler's effect and its commit, one at an event, one at an action; the third is killed at
     any moment; the fourth does the rest."""

@@ -34,6 +34,7 @@ def test_existing_java_home_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert os.environ["JAVA_HOME"] == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_spark_starts_with_the_packaged_java(tmp_path: Path) -> None:
     """In its own process: a running JVM cannot be replaced."""
     script = (
