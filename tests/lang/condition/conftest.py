@@ -14,6 +14,8 @@ from headrace.db import Server
 def database(server: Server) -> Iterator[psycopg.Connection]:
     """A database whose own order of text is not by code point, where the server can have one."""
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
+        # The tests may come back to this server after those of another version.
+        admin.execute("drop database if exists condition with (force)")
         try:
             admin.execute("create database condition template template0 locale_provider icu icu_locale 'en-US'")
         except psycopg.errors.FeatureNotSupported:

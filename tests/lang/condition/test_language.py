@@ -21,7 +21,6 @@ from headrace.lang.condition import (
     decode_json,
     explain,
     field_to_postgres,
-    find_access,
     jsonb_text,
     load_corpus,
     parse,
@@ -33,6 +32,7 @@ from headrace.lang.condition import (
     to_python,
     to_spark,
 )
+from headrace.lang.condition.access import find_access
 from headrace.lang.condition.corpus import Case
 from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import Extraction
