@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow prove style lint bench bench-guard reference clean
+.PHONY: setup demo test test-slow test-console prove style lint bench bench-guard reference clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ test: style  ## everything but the slow marks; mypy runs beside the tests and re
 
 test-slow: setup  ## the long runs
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or hypothesis' --hypothesis-profile explore
+
+test-console: setup  ## the console's pages in their order, with the aria snapshots
+	HEADRACE_SNAPSHOTS=1 $(BIN)/pytest -n 0 tests/console
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
