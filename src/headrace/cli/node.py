@@ -142,6 +142,26 @@ def _forget(session: Session, conn: Connection, node: str | None) -> int:
         return 0  # It may be registered on another shard only.
 
 
+HttpAddress = Annotated[
+    str | None,
+    Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Serve /metrics for Prometheus, /healthz and /readyz, for example on 127.0.0.1:9464.",
+        show_default="off",
+    ),
+]
+ReadyLag = Annotated[
+    float | None,
+    Option(
+        "--ready-lag-s",
+        min=0,
+        help="With --http: not ready while a consumer of the application is further behind than this.",
+        show_default="any lag",
+    ),
+]
+
+
 @command(group, "run", common=("dsn", "json"))
 def run(
     session: Session,
@@ -171,24 +191,8 @@ def run(
             help="Seconds until an action that no node handles becomes a dead letter; at least as long as a deployment takes.",
         ),
     ] = NO_HANDLER_GRACE_S,
-    http: Annotated[
-        str | None,
-        Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Serve /metrics for Prometheus, /healthz and /readyz, for example on 127.0.0.1:9464.",
-            show_default="off",
-        ),
-    ] = None,
-    ready_lag_s: Annotated[
-        float | None,
-        Option(
-            "--ready-lag-s",
-            min=0,
-            help="With --http: not ready while a consumer of the application is further behind than this.",
-            show_default="any lag",
-        ),
-    ] = None,
+    http: HttpAddress = None,
+    ready_lag_s: ReadyLag = None,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Log debug messages.")] = False,
 ) -> None:

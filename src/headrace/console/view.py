@@ -68,7 +68,7 @@ class Site:
         self._lock = Lock()
 
     def cached(self, key: tuple[object, ...], seconds: float, build: Callable[[], T]) -> T:
-        """A value that is built again when it is older than so many seconds. Ten open consoles ask the database once."""
+        """A value that is built again when it is older than this number of seconds. Ten open consoles ask the database once."""
         now = monotonic()
         with self._lock:
             at, value = self._cache.get(key, (0.0, None))
