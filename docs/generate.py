@@ -381,8 +381,8 @@ Parameters start with `p_`; call functions with named parameters, such as `headr
 
 
 def _objects(folder: Path, kind: str) -> list[re.Match[str]]:
-    found = [match for path in sorted(folder.rglob("*.sql")) for match in _object.finditer(path.read_text(encoding="utf-8"))]
-    return sorted((match for match in found if match["kind"] == kind), key=lambda match: match["name"])
+    objects = [match for path in sorted(folder.rglob("*.sql")) for match in _object.finditer(path.read_text(encoding="utf-8"))]
+    return sorted((match for match in objects if match["kind"] == kind), key=lambda match: match["name"])
 
 
 def _links(found: list[re.Match[str]], prefix: str) -> str:

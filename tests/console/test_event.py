@@ -26,13 +26,13 @@ def event_id(site: Running, **parameters: str) -> str:
 
 
 def test_page_looks_right_everywhere(site: Running, check_page: CheckPage) -> None:
-    found = event_id(site, topic="orders", key="order-33", type="order.paid")
-    check_page(site.url(f"/events/{found}"), "event")
+    opened = event_id(site, topic="orders", key="order-33", type="order.paid")
+    check_page(site.url(f"/events/{opened}"), "event")
 
 
 def test_timeline_tells_what_happened_in_order(site: Running, open_page: Pages) -> None:
-    found = event_id(site, topic="orders", key="order-33", type="order.paid")
-    page = open_page(site.url(f"/events/{found}"))
+    opened = event_id(site, topic="orders", key="order-33", type="order.paid")
+    page = open_page(site.url(f"/events/{opened}"))
     titles = page.locator(".timeline .title").all_inner_texts()
     assert titles == [
         "Published to orders",
@@ -50,13 +50,13 @@ def test_timeline_tells_what_happened_in_order(site: Running, open_page: Pages) 
         for row in page.get_by_role("region", name="Consumers").last.locator("tbody tr").all_inner_texts()
     }
     assert consumers == {"billing": "handled", "mailing": "handled", "reporting": "idle", "shipping": "stopped"}
-    [*_, last] = json.loads(ask(site.url(f"/events/{found}", format="json", table="timeline")).text)
+    [*_, last] = json.loads(ask(site.url(f"/events/{opened}", format="json", table="timeline")).text)
     assert last["title"] == "Held up by consumer shipping"
 
 
 def test_rule_that_did_not_fire_shows_the_clause(site: Running, open_page: Pages) -> None:
-    found = event_id(site, topic="orders", key="order-39", type="order.placed")
-    page = open_page(site.url(f"/events/{found}"))
+    opened = event_id(site, topic="orders", key="order-39", type="order.placed")
+    page = open_page(site.url(f"/events/{opened}"))
     rules = page.get_by_role("region", name="Rules that looked at it")
     expect(rules.get_by_text("the condition is false")).to_be_visible()
     assert [row.split("\t") for row in rules.locator("table.clauses tbody tr").all_inner_texts()] == [
@@ -68,8 +68,8 @@ def test_rule_that_did_not_fire_shows_the_clause(site: Running, open_page: Pages
 
 @pytest.mark.parametrize("key", ["deep", "large", ""])
 def test_hostile_event_is_shown_as_text(site: Running, open_page: Pages, key: str) -> None:
-    found = event_id(site, topic="orders", **({"key": key} if key else {"where": "key like '<script>%'"}))
-    page = open_page(site.url(f"/events/{found}"))
+    opened = event_id(site, topic="orders", **({"key": key} if key else {"where": "key like '<script>%'"}))
+    page = open_page(site.url(f"/events/{opened}"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Event order.placed")
     assert page.evaluate("window.hacked") is None
     assert not set(page.locator("main").inner_text()) & set("\x1b\u202e\u200b")

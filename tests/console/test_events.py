@@ -184,9 +184,9 @@ def test_position_at_a_time_is_the_first_one_at_or_after_it(site: Running) -> No
         publish(site, "n", "{}", topic=topic, key=f"k{number}")
     rows = exported(site, topic=topic, namespace="lab")[::-1]
     for row in rows:
-        found = exported(site, topic=topic, namespace="lab", **{"from": str(row["appended_at"])})
-        assert found[0]["appended_at"] == row["appended_at"]
-        assert [event["position"] for event in found] == list(range(int(str(found[0]["position"])), 8))
+        events = exported(site, topic=topic, namespace="lab", **{"from": str(row["appended_at"])})
+        assert events[0]["appended_at"] == row["appended_at"]
+        assert [event["position"] for event in events] == list(range(int(str(events[0]["position"])), 8))
 
 
 def test_rare_events_are_searched_in_limited_steps(site: Running, open_page: Pages, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,9 +58,9 @@ OPEN = parse_schema(json.dumps(ORDER))
     ],
 )
 def test_finding_names_the_place_and_a_suggestion(condition: str, expected: list[tuple[str, int, str, str | None]]) -> None:
-    found = check_condition(parse(condition), condition, CLOSED)
-    assert [(f.severity, f.column, f.suggestion) for f in found] == [(s, c, h) for s, c, _, h in expected], found
-    for finding, (_, _, part, _) in zip(found, expected, strict=True):
+    findings = check_condition(parse(condition), condition, CLOSED)
+    assert [(f.severity, f.column, f.suggestion) for f in findings] == [(s, c, h) for s, c, _, h in expected], findings
+    for finding, (_, _, part, _) in zip(findings, expected, strict=True):
         assert part in finding.message and finding.line == 1
 
 

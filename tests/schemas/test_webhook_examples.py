@@ -80,8 +80,8 @@ def test_rules_over_real_payloads_are_checked(examples: dict[str, list[Any]]) ->
     good = "object ->> 'action' = 'opened' and (object -> 'issue' -> 'number')::int > 5 and object #>> '{repository,full_name}' = 'a/b'"
     assert check_condition(parse(good), good, values) == ()
     bad = "object -> 'isue' ->> 'title' = 'x' and (object -> 'issue' -> 'title')::int = 1 and object -> 'issue' -> 'user' ->> 'logn' = 'a'"
-    found = check_condition(parse(bad), bad, values)
-    assert [(finding.severity, finding.suggestion) for finding in found] == [
+    findings = check_condition(parse(bad), bad, values)
+    assert [(finding.severity, finding.suggestion) for finding in findings] == [
         ("warning", "'issue'"),
         ("error", "->> and ::int, which converts the text"),
         ("warning", "'login'"),

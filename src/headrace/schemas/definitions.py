@@ -36,18 +36,18 @@ def findings_on_definitions(
     with map_database_errors():
         rules = conn.execute(query("schemas/rules"), {"event_type": event_type, "namespace": namespace}).fetchall()
         correlators = conn.execute(query("schemas/correlators"), {"namespace": namespace}).fetchall()
-    found = [
+    findings = [
         DefinitionFinding("rule", rule, topic, condition, finding)
         for rule, topic, condition in rules
         for finding in findings_in(condition, values)
     ]
     for correlator, topic, _, pattern in correlators:
         for condition in [text for name, text in pattern_conditions(pattern) if name == event_type]:
-            found += [
+            findings += [
                 DefinitionFinding("correlator", correlator, topic, condition, finding)
                 for finding in findings_in(condition, values)
             ]
-    return tuple(found)
+    return tuple(findings)
 
 
 def findings_in(condition: str, values: ValueSet) -> tuple[Finding, ...]:

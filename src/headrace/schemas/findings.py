@@ -79,8 +79,8 @@ def check_condition(condition: Condition, text: str, values: ValueSet) -> tuple[
     """What the condition reads from the payload that the schema does not have, in the order of the text.
 
     `text` is the text that was parsed: the places are its characters."""
-    found = sorted(_check_tree(condition.tree, values), key=lambda problem: problem.place)
-    return tuple(dict.fromkeys(problem.locate(text) for problem in found))
+    problems = sorted(_check_tree(condition.tree, values), key=lambda problem: problem.place)
+    return tuple(dict.fromkeys(problem.locate(text) for problem in problems))
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,9 @@ def hits(database: psycopg.Connection, condition: Condition, subjects: list[Samp
     variants = [] if access.variant is None else sorted({1, 2, access.variant})
     sql = shape_to_postgres(condition, columns, "c", variants)
     extracted = "".join(f", {field_to_postgres(field)} as {name[2:]}" for field, name in columns.items())
-    found = " and ".join([f"c.key in ({', '.join(sql.keys)})", *([sql.bound] if sql.bound else []), sql.residual or "true"])
+    condition_sql = " and ".join(
+        [f"c.key in ({', '.join(sql.keys)})", *([sql.bound] if sql.bound else []), sql.residual or "true"]
+    )
     bound = access.bound.value if access.bound else None
     with database.transaction(force_rollback=True):
         database.execute(
@@ -126,7 +128,7 @@ def hits(database: psycopg.Connection, condition: Condition, subjects: list[Samp
             ],
         )
         rows = database.execute(
-            f"""select e.i, (select count(*) from constants c where {found})
+            f"""select e.i, (select count(*) from constants c where {condition_sql})
                 from (select i{extracted} from sample offset 0) e order by e.i"""
         ).fetchall()
     assert all(row[1] <= 1 for row in rows), "found twice"

@@ -36,9 +36,9 @@ async def metrics_of(database: Target, monkeypatch: pytest.MonkeyPatch) -> Async
 
 
 async def value(metrics: DatabaseMetrics, metric: str, *labels: str) -> float | None:
-    found = [s.value for s in await metrics.read() if s.family.name == f"headrace_{metric}" and s.labels == labels]
+    values = [s.value for s in await metrics.read() if s.family.name == f"headrace_{metric}" and s.labels == labels]
     assert metrics.error is None
-    return found[0] if found else None
+    return values[0] if values else None
 
 
 @pytest.mark.parametrize("ordered_by", ["partition", "topic"])

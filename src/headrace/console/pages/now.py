@@ -71,7 +71,7 @@ def show(view: View) -> Page:
 
 def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
     checks = view.site.cached(("doctor", view.user.role, view.shard), DOCTOR_EVERY_S, lambda: _examine(view))
-    found = [
+    findings = [
         Finding(check.level, check.shard, check.check, check.message, check.advice or None, _place(view, check))
         for check in checks
         if check.level in ("warning", "problem")
@@ -80,8 +80,8 @@ def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
         if row["state"] in ("running", "retrying") and row["lag_s"] > LAG_MAX_S and _grows(row):
             message = f"{row['topic']}/{row['consumer']} is {row['lag_events']} events and {row['lag_s']:.0f} s behind, and the lag grows"
             url = consumer_url(view, row["topic"], row["consumer"])
-            found.append(Finding("warning", row["shard"], "lag", message, "run more nodes, or make its handler faster", url))
-    return found
+            findings.append(Finding("warning", row["shard"], "lag", message, "run more nodes, or make its handler faster", url))
+    return findings
 
 
 def _examine(view: View) -> list[Check]:

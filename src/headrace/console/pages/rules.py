@@ -83,25 +83,25 @@ def show_rule(view: View) -> Page:
     """One rule."""
     name = view.path["rule"]
     states = view.each_shard(lambda conn: list_rules(conn, name=name, namespace=view.namespace))
-    found = [(shard, rules[0]) for shard, rules in states if rules]
+    present = [(shard, rules[0]) for shard, rules in states if rules]
     versions = view.each_shard(lambda conn: list_rule_versions(conn, name, namespace=view.namespace))
     firings = [
         {"shard": shard, **row} for shard, rows in view.each_shard(lambda conn: _firings(conn, view, name)) for row in rows
     ]
     pauses = [pause for _, parts in view.each_shard(lambda conn: _pauses(conn, view, name)) for pause in parts]
     trial = trial_values()
-    if found:
-        trial = _trial(view, found[0][1])
+    if present:
+        trial = _trial(view, present[0][1])
     values = {
         "name": name,
-        "state": found[0][1] if found else None,
-        "word": state_word(found[0][1]) if found else "dropped",
-        "facts": _facts(found[0][1]) if found else [],
+        "state": present[0][1] if present else None,
+        "word": state_word(present[0][1]) if present else "dropped",
+        "facts": _facts(present[0][1]) if present else [],
         "versions": describe_versions(versions[0][1]),
         "series": [("firings", buckets([row["fired_at"] for row in firings], datetime.now(UTC)))] if firings else [],
         "firings_read": FIRINGS_MAX,
         "pauses": pauses,
-        "topic": found[0][1].rule.topic if found else versions[0][1][-1].topic,
+        "topic": present[0][1].rule.topic if present else versions[0][1][-1].topic,
         **trial,
     }
     # The export has all of them.

@@ -9,8 +9,8 @@ from headrace.lang.ecl.tree import And, Condition, EventType, Match, Modes, Patt
 
 def typed_conditions(pattern: Pattern) -> tuple[tuple[str, str], ...]:
     """Pairs of an event type and the canonical text of a condition on it, each once, in textual order."""
-    found = [pair for predicate in _predicates(pattern) for pair in _pairs(lower_predicate(predicate))]
-    return tuple(dict.fromkeys(found))
+    pairs = [pair for predicate in _predicates(pattern) for pair in _pairs(lower_predicate(predicate))]
+    return tuple(dict.fromkeys(pairs))
 
 
 def _predicates(pattern: Pattern) -> Iterator[Predicate]:
