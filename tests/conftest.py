@@ -7,10 +7,8 @@ chooses for one test."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -19,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from filelock import FileLock
 from hypothesis import settings as hypothesis_settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -28,6 +25,7 @@ from xdist.workermanage import WorkerController
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.spark import session
 from tests.builders import own_database
+from tests.debian import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,17 +130,7 @@ def install_pg15() -> None:
         PG15 / "bin/postgres",
         *(Path("/usr/share/postgresql/15/extension") / f"{name}.control" for name in ("pg_cron", "pg_partman")),
     ]
-    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
-        if all(path.exists() for path in wanted):
-            return
-        if os.geteuid() == 0 and shutil.which("apt-get"):
-            quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-            subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-            subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PG15_PACKAGES], check=True, **quiet)
-        elif os.environ.get("CI"):
-            pytest.fail(f"the PostgreSQL 15 lane needs {' '.join(PG15_PACKAGES)}, and CI may not skip it")
-        else:
-            pytest.skip(f"PostgreSQL 15 lane skipped: install {' '.join(PG15_PACKAGES)} to run it")
+    install(PG15_PACKAGES, wanted)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +28,7 @@ from headrace.console.assets import AssetError, fetch
 from headrace.db import Server, Target
 from tests.builders import own_database, wait_until
 from tests.console.filling import fill
+from tests.debian import find_program
 
 T = TypeVar("T")
 
@@ -97,24 +96,6 @@ def site(filled: Target) -> Iterator[Running]:
         yield Running(address, filled)
 
 
-def chromium_path() -> str:
-    """Debian's chromium, installed if we may; else the tests are skipped with one clear line, which CI may not do."""
-    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
-        if not shutil.which("chromium") and os.geteuid() == 0 and shutil.which("apt-get"):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (
-                ["update", "-qq"],
-                ["install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"],
-            ):
-                subprocess.run(["apt-get", *words], check=True, stdout=subprocess.DEVNULL, env=environment)
-    path = shutil.which("chromium")
-    if path is None and os.environ.get("CI"):
-        pytest.fail("the tests of the console need the package chromium, and CI may not skip them")
-    if path is None:
-        pytest.skip("tests of the console skipped: install the package chromium to run them")
-    return path
-
-
 @dataclass
 class BrowserThread:
     """One chromium, and the only thread that may talk to it."""
@@ -131,7 +112,7 @@ class BrowserThread:
 
 @pytest.fixture(scope="session")
 def browser_thread() -> Iterator[BrowserThread]:
-    path = chromium_path()
+    path = find_program("chromium", "chromium", "fonts-dejavu-core")
     executor = ThreadPoolExecutor(1, thread_name_prefix="browser")
 
     def start() -> tuple[Browser, Callable[[], None]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,12 +13,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from filelock import FileLock
 from psycopg.conninfo import make_conninfo
 
 from headrace.db import Server, Target
 from headrace.db.server import free_port
 from tests.conftest import temporary_folder
+from tests.debian import find_program
 
 
 @dataclass(frozen=True)
@@ -31,22 +30,6 @@ class Pooler:
     def target(self, database: Target) -> Target:
         """The database, through the pooler."""
         return Target(database.name, make_conninfo(database.dsn, host="127.0.0.1", port=self.port))
-
-
-def pgbouncer_path() -> str:
-    """Debian's PgBouncer, installed if we may; else the tests are skipped with one clear line, which CI may not do."""
-    places = f"{os.environ['PATH']}:/usr/sbin"
-    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
-        if not shutil.which("pgbouncer", path=places) and os.geteuid() == 0 and shutil.which("apt-get"):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "pgbouncer"]):
-                subprocess.run(["apt-get", *words], check=True, stdout=subprocess.DEVNULL, env=environment)
-    path = shutil.which("pgbouncer", path=places)
-    if path is None and os.environ.get("CI"):
-        pytest.fail("the tests of poolers need the package pgbouncer, and CI may not skip them")
-    if path is None:
-        pytest.skip("tests of poolers skipped: install the package pgbouncer to run them")
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +52,7 @@ def start_pooler(server: Server) -> Iterator[Callable[[str, int], Pooler]]:
 
 
 def _launch(server: Server, folder: Path, mode: str, size: int) -> tuple[Pooler, subprocess.Popen[bytes]]:
-    program, port = pgbouncer_path(), free_port()
+    program, port = find_program("pgbouncer"), free_port()
     users = folder / "users"
     users.write_text('"postgres" ""\n')
     config = folder / "pgbouncer.ini"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -17,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from filelock import FileLock
 
 from headrace.db import Connection, Target
 from headrace.db.server import free_port
@@ -25,23 +22,13 @@ from headrace.observe import alert_rules, dashboard_json
 from headrace.observe.metrics import FAMILIES
 from tests.builders import publish, start_python, topic, wait_until
 from tests.conftest import temporary_folder
+from tests.debian import find_program
 
 pytestmark = pytest.mark.lane("pg18")
 
 
 def prometheus_path(program: str = "prometheus") -> str:
-    """Debian's Prometheus, installed if we may; else the tests are skipped with one clear line, which CI may not do."""
-    with FileLock(Path(tempfile.gettempdir()) / "headrace-apt.lock"):
-        if not shutil.which(program) and os.geteuid() == 0 and shutil.which("apt-get"):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "prometheus"]):
-                subprocess.run(["apt-get", *words], check=True, stdout=subprocess.DEVNULL, env=environment)
-    path = shutil.which(program)
-    if path is None and os.environ.get("CI"):
-        pytest.fail("the tests of metrics need the package prometheus, and CI may not skip them")
-    if path is None:
-        pytest.skip("tests of metrics skipped: install the package prometheus to run them")
-    return path
+    return find_program(program, "prometheus")
 
 
 @dataclass(frozen=True)
