@@ -24,6 +24,7 @@ from headrace.db import (
     parse_targets,
     pending_steps,
 )
+from headrace.ingest import IngestSettings
 from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.endpoints import HttpSettings
@@ -72,6 +73,7 @@ async def run_node(
     identity: Identity | None,
     work: WorkerSettings | None,
     http: HttpSettings | None = None,
+    ingest: IngestSettings | None = None,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
@@ -80,7 +82,17 @@ async def run_node(
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
     monitor = LoopMonitor(on_failure)
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, identity=identity, work=work, http=http, monitor=monitor)
+    node = Node(
+        app,
+        targets,
+        sequencer=sequencer,
+        grace_s=grace_s,
+        identity=identity,
+        work=work,
+        http=http,
+        ingest=ingest,
+        monitor=monitor,
+    )
     task = asyncio.create_task(node.run(), name="headrace node")
     try:
         await _start(node, task, targets, start_timeout_s)
