@@ -99,7 +99,7 @@ REJECTED = {
     "NUL in a key": (("?type=a&key=%00", b"{}", {}), 422, "InvalidText"),
     "NUL in the payload": (("?type=a", b'{"a": "\\u0000"}', {}), 422, "InvalidText"),
     "NUL in a batch": (("", json.dumps([cloudevent(data="\0")]).encode(), {"content_type": BATCH}), 422, "InvalidText"),
-    "half a surrogate": (("?type=a", b'{"a": "\\ud800"}', {}), 422, "InvalidText"),
+    "half a surrogate": (("?type=a", b'{"a": "\\ud800"}', {}), 400, "InvalidPayload"),
     "not UTF-8": (("?type=a", b'{"a": "\xff"}', {}), 422, "InvalidText"),
     "number beyond a double": (("?type=a", b"[1e400]", {}), 422, "InvalidNumber"),
     "deep": (("?type=a", b"[" * 200 + b"]" * 200, {}), 422, "PayloadTooDeep"),

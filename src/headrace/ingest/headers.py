@@ -7,11 +7,19 @@ from typing import Any
 
 from headrace.ingest.problems import Problem
 
+HEAD_BYTES_MAX = 32 * 1024
+"""Servers have a limit, too, but many apply it only to heads that come in several pieces."""
+
 
 class Headers:
-    """The headers of a request, by their names in lower case."""
+    """The headers of a request, by their names in lower case. Raises Problem (431) if they are too large."""
 
     def __init__(self, scope: Any) -> None:
+        size = len(scope.get("query_string", b"")) + sum(len(name) + len(value) for name, value in scope["headers"])
+        if size > HEAD_BYTES_MAX:
+            raise Problem(
+                431, f"URL and headers have {size} bytes, at most {HEAD_BYTES_MAX} are allowed", headers={"connection": "close"}
+            )
         self._values: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))

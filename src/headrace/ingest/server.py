@@ -19,12 +19,12 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.core import Address, AddressInUse, Invalid
+from headrace.ingest.headers import HEAD_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
 HEAD_S = 10.0
 """How long a client may take to send the head of a request."""
-HEAD_BYTES_MAX = 32 * 1024
 KEEP_ALIVE_S = 30
 CONNECTIONS_MAX = 2000
 START_S, STOP_S = 10.0, 5.0

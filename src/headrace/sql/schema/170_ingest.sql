@@ -73,6 +73,7 @@ create table headrace_internal.hook (
     constraint hook_scheme_known check (scheme in ('standard-webhooks', 'github', 'stripe', 'token')),
     constraint hook_secrets_are_references check (
         cardinality(secrets) between 1 and 10 and array_position(secrets, null) is null
+        and cardinality(string_to_array(array_to_string(secrets, ' '), ' ')) = cardinality(secrets)
         and array_to_string(secrets, ' ') ~ '^((env:[A-Z0-9]+(_[A-Z0-9]+)*|file:[A-Za-z0-9][A-Za-z0-9_-]*)( |$))+$'),
     constraint hook_mapping_small_object check (jsonb_typeof(mapping) = 'object' and octet_length(mapping::text) <= 16384),
     constraint hook_window_s_1_to_86400 check (window_s between 1 and 86400)
