@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -67,6 +68,22 @@ def test_filters_pass_what_does_not_fit(place: Place, topic: str) -> None:
     limited = place.client("read", event_types=["b"])
     assert types("", limited) == (["b"], 5)
     assert types("types=a.*", limited) == ([], 5)
+
+
+def test_large_events_come_in_several_pages(place: Place, topic: str) -> None:
+    """By bytes, so that one answer cannot fill the memory of the server; no event is skipped."""
+    with place.conn.transaction():
+        for n in range(6):
+            # Random digits: the stored size is not much smaller.
+            publish(place.conn, topic, "wide", random.Random(n).randbytes(150_000).hex())
+    drain(place.conn)
+    client, after, sizes = place.client("read"), 0, []
+    while after < 6:
+        page = client.get(f"/topics/{topic}/events?after={after}").json
+        sizes.append(len(page["events"]))
+        assert [event["position"] for event in page["events"]] == list(range(after + 1, page["next"] + 1))
+        after = page["next"]
+    assert sum(sizes) == 6 and 1 < len(sizes) < 6
 
 
 def test_cloudevents_on_request(place: Place, topic: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 from starlette.types import Message, Receive, Scope, Send
@@ -16,6 +16,7 @@ HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
 SEND_S = 30.0
 """A client that takes nothing for so long is cut off."""
+PIECE_BYTES = 64 * 1024
 HEADERS = {
     b"content-type": b"text/event-stream; charset=utf-8",
     b"cache-control": b"no-store",
@@ -51,10 +52,8 @@ class EventStream:
             await _send_body(send, b": open\n\n")
             page = self._first
             while True:
-                text = b"".join(b"id: %d\ndata: %b\n\n" % (event.position, event.to_json()) for event in page.events) or (
-                    b"id: %d\n: alive\n\n" % page.next
-                )
-                await _send_body(send, text)
+                for text in _pieces(page):
+                    await _send_body(send, text)
                 page = await self._next_page(page)
         except TimeoutError:
             return  # The client takes nothing.
@@ -69,6 +68,18 @@ class EventStream:
             return await self._reader.read(replace(self._wanted, after=page.next), wait_s=HEARTBEAT_S)
         except Exception as error:
             raise problem_of(error) from error
+
+
+def _pieces(page: EventPage) -> Iterator[bytes]:
+    """The events of a page, small ones together; a sign of life for an empty one."""
+    piece = b"" if page.events else b"id: %d\n: alive\n\n" % page.next
+    for event in page.events:
+        piece += b"id: %d\ndata: %b\n\n" % (event.position, event.to_json())
+        if len(piece) >= PIECE_BYTES:
+            yield piece
+            piece = b""
+    if piece:
+        yield piece
 
 
 async def _send_body(send: Send, body: bytes) -> None:

@@ -22,6 +22,8 @@ from headrace.ingest.problems import Problem, unavailable
 
 SCAN = 20_000
 """Positions that one query reads at most: a filter that rarely fits must not read the whole log at once."""
+BYTES = 512 * 1024
+"""Bytes of the payloads in one answer, as they are stored, which may be compressed; the first event comes whatever its size."""
 LOOK_AGAIN_S = 20.0
 """Without a notification a waiting reader looks again after this time: the listener may have lost its connection."""
 Start: TypeAlias = int | Literal["earliest", "latest"]
@@ -143,6 +145,7 @@ class LogReader:
             "topic_id": topic_id,
             "after": after,
             "scan": SCAN,
+            "bytes": BYTES,
             "types": wanted.types and list(wanted.types),
             "granted_types": wanted.granted_types and list(wanted.granted_types),
             "key": wanted.key,
@@ -157,8 +160,9 @@ class LogReader:
         if wanted.after == "latest":
             return EventPage((), newest, is_at_end=True)
         _check_range(after, oldest, newest)
-        events = [ReadEvent(*row[2:]) for row in rows if row[2] is not None]
-        scanned_to = events[-1].position if len(events) == wanted.limit else min(newest, max(after, oldest - 1) + SCAN)
+        events = [ReadEvent(*row[3:]) for row in rows if row[3] is not None]
+        is_cut = bool(events) and (len(events) == wanted.limit or len(events) < rows[0][2])
+        scanned_to = events[-1].position if is_cut else min(newest, max(after, oldest - 1) + SCAN)
         return EventPage(events, scanned_to, is_at_end=scanned_to == newest)
 
     async def _topic_id(self, wanted: EventQuery) -> int:

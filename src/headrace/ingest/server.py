@@ -25,15 +25,19 @@ logger = logging.getLogger(__name__)
 
 HEAD_S = 10.0
 """How long a client may take to send the head of a request."""
+WRITE_S = 30.0
+"""How long a client may take nothing of an answer that waits for it."""
 KEEP_ALIVE_S = 30
 CONNECTIONS_MAX = 2000
 START_S, STOP_S = 10.0, 5.0
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """Closes connections whose next request does not come to the end of its head in time, and those above CONNECTIONS_MAX."""
+    """Closes connections whose next request does not come to the end of its head in time, those whose client takes no answer, and
+    those above CONNECTIONS_MAX."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,12 +61,27 @@ class HeadTimeoutProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(WRITE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_write_timer()
+        super().resume_writing()
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
 
 @asynccontextmanager
