@@ -12,7 +12,7 @@ find_access_token touch_access_tokens
 """
 FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
-    " wake_sequencer outbox_slot claim_idempotency_key find_hook",
+    " wake_sequencer outbox_slot publish_once find_hook",
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state cursor_lag

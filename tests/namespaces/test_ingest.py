@@ -41,7 +41,7 @@ def test_role_of_another_namespace_neither_sees_nor_changes_anything(
     attacks = [
         ("select headrace.create_access_token('forged', '{publish}', p_namespace => 'b')", ()),
         ("select headrace.revoke_access_token('shop', 'b')", ()),
-        ("select headrace.claim_idempotency_key(%s, %s, %s, '{}')", (filled, TOKEN.digest, TOKEN.digest)),
+        ("select headrace.publish_once(%s, %s, %s, '[]')", (filled, TOKEN.digest, TOKEN.digest)),
         ("select headrace.create_hook('forged', 'orders', 'github', '{env:A}', p_namespace => 'b')", ()),
         ("select headrace.alter_hook('github', p_secrets => '{env:A}', p_namespace => 'b')", ()),
         ("select headrace.drop_hook('github', 'b')", ()),
@@ -74,7 +74,7 @@ def test_number_of_a_token_that_does_not_exist_gives_the_same_error(sign_in: Sig
     texts = []
     for number in (filled, 999_999):
         with pytest.raises(psycopg.errors.InsufficientPrivilege) as error:
-            role.execute("select headrace.claim_idempotency_key(%s, %s, %s, '{}')", (number, TOKEN.digest, TOKEN.digest))
+            role.execute("select headrace.publish_once(%s, %s, %s, '[]')", (number, TOKEN.digest, TOKEN.digest))
         texts.append(str(error.value).replace(str(number), "N"))
     assert texts[0] == texts[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from typer import Argument, Option, Typer
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.session import Session, command
 from headrace.ingest import AccessToken, NewAccessToken, Right, create_access_token, list_access_tokens, revoke_access_token
@@ -19,7 +19,8 @@ Name = Annotated[str, Argument(metavar="NAME", help="Name of the token.", show_d
 def create(
     session: Session,
     name: Name,
-    right: Annotated[list[Right], Option("--right", help="What its holder may do; repeatable.", show_default=False)],
+    publish: Annotated[bool, Option("--publish", help="Its holder may publish.")] = False,
+    read: Annotated[bool, Option("--read", help="Its holder may read.")] = False,
     topic: Annotated[
         list[str] | None, Option("--topic", help="Topic, or the beginning of a name and *; repeatable.", show_default="all")
     ] = None,
@@ -31,15 +32,18 @@ def create(
 ) -> None:
     """Create an access token, on every shard, and print it. It cannot be shown again: only its SHA-256 is stored.
 
-    Example: headrace token create shop --right publish --topic orders --type 'order.*' --days 90
+    Example: headrace token create shop --publish --topic orders --type 'order.*' --days 90
     """
+    rights: list[Right] = [*(["publish"] if publish else []), *(["read"] if read else [])]  # type: ignore[list-item]
+    if not rights:
+        raise BadParameter("give --publish, --read or both")
     token = NewAccessToken.generate()
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     session.on_every_shard(
         lambda conn: create_access_token(
             conn,
             name,
-            right,
+            rights,
             topics=topic,
             event_types=event_type,
             expires_at=expires_at,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from uuid import UUID
 
-from headrace.core import Event, map_database_errors
+from headrace.core import Event, map_database_errors, validate_event
 from headrace.db import AsyncConnection
 from headrace.ingest.authentication import TokenRights
 from headrace.ingest.databases import Database
 from headrace.ingest.event_requests import EventRequest
-from headrace.outbox import publish_async, publish_many_async
+from headrace.outbox import json_array, publish_async, publish_many_async
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,18 @@ async def publish_request(database: Database, token: TokenRights, topic: str, re
             return Publication(await publish_events(conn, request.events, token.namespace))
     digest = request.digest(topic)
     events = request.events_under_key(key_scope(token), digest)
-    async with database.connection() as conn, conn.transaction():
+    # One statement, which is a transaction of its own.
+    parameters = (
+        token.token_id,
+        sha256(request.idempotency_key.encode()).digest(),
+        digest,
+        json_array([validate_event(event) for event in events]),
+    )
+    async with database.connection() as conn:
         with map_database_errors():
-            row = await (
-                await conn.execute(
-                    "select headrace.claim_idempotency_key(%s, %s, %s, %s::uuid[])",
-                    (token.token_id, sha256(request.idempotency_key.encode()).digest(), digest, [event.id for event in events]),
-                )
-            ).fetchone()
-        if row is not None and row[0] is not None:
-            return Publication(row[0], is_replayed=True)
-        return Publication(await publish_events(conn, events, token.namespace))
+            row = await (await conn.execute("select headrace.publish_once(%s, %s, %s, %s::text::jsonb)", parameters)).fetchone()
+    first_ids = row and row[0]
+    return Publication([event.id for event in events]) if first_ids is None else Publication(first_ids, is_replayed=True)
 
 
 def key_scope(token: TokenRights) -> str:
