@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +23,8 @@ from headrace.db import AsyncConnection, Connection, Server, Target, connect
 from headrace.ingest import IngestSettings, NewAccessToken, create_access_token, create_app
 from headrace.log import create_topic
 from headrace.node import Headrace, RunningNode
-from tests.builders import drain, own_database, topic, wait_until
+from headrace.outbox import publish
+from tests.builders import ROOT, drain, own_database, through_proxy, topic, wait_until
 from tests.ingest.conftest import LOOPBACK, Client, serve
 
 
@@ -97,6 +102,40 @@ def test_mounted_application_opens_its_connections_by_itself(conn: Connection, d
         assert client.get("/events/topics/orders/events").json["next"] == 1
 
 
+def test_outage_of_the_database_is_503_and_ends_with_it(
+    conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.ingest.databases.WAIT_S", 0.3)
+    topic(conn)
+    token = create_access_token(conn, "t", ["publish", "read"]).token
+    with through_proxy(database) as (target, proxy), serve([target], IngestSettings(address=LOOPBACK)) as port:
+        client = Client(port, token)
+        path = "/topics/orders/events?type=a"
+        assert client.post(path, {}, idempotency_key="0").status == 201
+        waiting = threading.Thread(target=Client(port, token).get, args=("/topics/orders/events?after=latest&wait_s=30",))
+        waiting.start()
+        proxy.open = False
+        proxy.cut()
+        answers = [client.post(path, {}, idempotency_key="1") for _ in range(3)]
+        assert {answer.status for answer in answers} == {503} and all(answer.headers["retry-after"] for answer in answers)
+        proxy.open = True
+        wait_until(lambda: client.post(path, {}, idempotency_key="1").status == 201, "the end of the outage")
+        # The listener comes back, too, and wakes the reader that waited all the time.
+        wait_until(lambda: bool(drain(conn)) or not waiting.is_alive(), "an event")
+        waiting.join(30)
+        assert not waiting.is_alive()
+        drain(conn)
+        assert client.get("/topics/orders/events").json["next"] == 2
+
+
+def test_logs_of_a_host_application_stay_as_they_were(conn: Connection, database: Target) -> None:
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "uvicorn.access")]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    with serve([database], IngestSettings(address=LOOPBACK)) as port:
+        assert Client(port).get("/healthz").status == 200
+        assert [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers] == before
+
+
 def test_shards_take_the_events_of_their_keys(server: Server, database: Target, conn: Connection) -> None:
     with own_database(server, "west", template="headrace_template") as second, connect(second) as west:
         token = NewAccessToken.generate()
@@ -125,3 +164,43 @@ def test_shards_take_the_events_of_their_keys(server: Server, database: Target, 
             batch = "application/cloudevents-batch+json"
             assert client.post("/topics/orders/events", cloudevents, content_type=batch).status == 422
             assert client.post("/topics/orders/events", cloudevents[:1], content_type=batch).status == 201
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_flood_does_not_stop_the_loops_of_the_node(conn: Connection, database: Target) -> None:
+    """Bad requests as fast as four processes can send them, and 300 connections that say nothing: events are handled all the while."""
+    topic(conn)
+    token = create_access_token(conn, "t", ["publish"], rate_per_s=1e6).token
+    app, handled = Headrace(), 0
+
+    @app.consumer("orders")
+    async def mailer(event: LoggedEvent, tx: AsyncConnection) -> None:
+        nonlocal handled
+        handled += 1
+
+    async with app.running([database], ingest="127.0.0.1:0", http="127.0.0.1:0") as node:
+        assert node.node.ingest_address is not None and node.node.http_address is not None
+        port = node.node.ingest_address.port
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+        words = ["-m", "bench.http_load", str(port), "16", "20", "/topics/orders/events?type=a"]
+        headers = json.dumps({"authorization": f"Bearer {token}", "content-type": "application/json"})
+        floods = [
+            await asyncio.create_subprocess_exec(sys.executable, *words, headers, body, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+            for body in ("{", "[" * 5000, '"\\u0000"', "{}{}")
+        ]
+        delays = []
+        for number in range(10):
+            began = time.monotonic()
+            await asyncio.to_thread(publish, conn, "orders", "placed", number)
+            async with asyncio.timeout(30):
+                while handled <= number:
+                    await asyncio.sleep(0.01)
+            delays.append(time.monotonic() - began)
+        health = await asyncio.to_thread(Client(node.node.http_address.port).get, "/healthz")
+        counts = [json.loads((await flood.communicate())[0]) for flood in floods]
+        for _, writer in silent:
+            writer.close()
+    assert health.status == 200, health.body
+    assert sum(count["bad"] for count in counts) > 1000 and all(count["good"] == 0 for count in counts)
+    assert max(delays) < 5, delays

@@ -114,6 +114,16 @@ REJECTED = {
     "no content type": (("?type=a", b"{}", {"content_type": ""}), 415, "UnsupportedMediaType"),
     "form": (("?type=a", b"a=1", {"content_type": "application/x-www-form-urlencoded"}), 415, "UnsupportedMediaType"),
     "latin-1": (("?type=a", b"{}", {"content_type": "application/json; charset=latin-1"}), 415, "UnsupportedMediaType"),
+    "CloudEvent with bytes that are no text": (
+        ("", b"{}", {"ce_specversion": "1.0", "ce_id": "1", "ce_source": "/s", "ce_type": "a", "ce_subject": "%ff"}),
+        400,
+        "InvalidText",
+    ),
+    "CloudEvent with a bad name": (
+        ("", b"{}", {"ce_specversion": "1.0", "ce_id": "1", "ce_source": "/s", "ce_type": "a", "ce_a_b": "x"}),
+        400,
+        "InvalidCloudEvent",
+    ),
     "empty idempotency key": (("?type=a", b"{}", {"idempotency_key": '""'}), 400, "InvalidIdempotencyKey"),
     "long idempotency key": (("?type=a", b"{}", {"idempotency_key": "k" * 256}), 400, "InvalidIdempotencyKey"),
 }
@@ -135,6 +145,15 @@ def test_body_over_the_limit_is_413_and_the_connection_ends(place: Place) -> Non
 
 def test_unknown_topic_path_and_method(place: Place) -> None:
     client = place.client()
+    for path in (
+        "/topics/a%00b/events",
+        "/topics/orders/events?key=%00",
+        "/topics/orders/events?types=%00",
+        "/topics/%FF/events",
+    ):
+        assert client.get(path).status in (404, 422), path
+    assert client.post("/topics/a%00b/events?type=a", {}).status == 404
+    assert client.post("/hooks/%00", {}).status in (404, 422)
     assert client.post("/topics/none/events?type=a", {}).error == "UnknownTopic"
     assert client.post("/topics/none/events?type=a", {}).status == 404
     assert (client.get("/nothing").status, client.get("/nothing").error) == (404, "UnknownAddress")

@@ -30,9 +30,9 @@ from tests.webhook_examples import github_examples
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def examples() -> dict[str, list[Any]]:
     """Payloads by event."""
-    texts = github_examples(tmp_path_factory.mktemp("npm"))
+    texts = github_examples()
     return {name: [read_json(text) for text in payloads] for name, payloads in texts.items()}
 
 

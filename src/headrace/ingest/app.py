@@ -80,12 +80,14 @@ class Ingest:
         # Before the body is read: whoever may not publish cannot make the server receive anything.
         token.require("publish", topic)
         limit = self._authenticator.limit(token)
+        # Every request costs one, also a bad one.
+        limit.take(1)
         body = await self._bodies.read(request)
         query = _parameters(request)
         event_request = parse_request(topic, headers, query, body, batch_max=self._settings.batch_max, producer=token.name)
         for event in event_request.events:
             token.require_type(event.type)
-        limit.take(len(event_request.events))
+        limit.take(len(event_request.events) - 1)
         database = self._databases.of_events(event_request.events)
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.

@@ -27,7 +27,8 @@ from headrace.ingest.problems import unavailable
 from headrace.ingest.settings import IngestSettings
 
 STATEMENT_S, LOCK_S = 15, 5
-WAIT_S = 10.0
+WAIT_S = 5.0
+"""How long a request waits for a connection."""
 LOG_CHANNEL = "headrace_log"
 
 

@@ -85,14 +85,21 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, RecursionError):
         error = PayloadTooDeep("the JSON nests too deeply to be read; flatten it")
+    if isinstance(error, UnicodeDecodeError):
+        return Problem(400, f"the request has bytes that are not UTF-8 at {error.start}; correct them", error="InvalidText")
     if isinstance(error, PoolTimeout | TooManyRequests):
         return unavailable("no connection to the database was free in time; nothing was published, try again")
+    if isinstance(error, TimeoutError):
+        return unavailable("the database did not answer in time; try again")
     if not isinstance(error, HeadraceError):
         error = map_error(error) or error
     for error_class, status in _STATUSES:
         if isinstance(error, error_class):
             headers = {"retry-after": str(RETRY_S)} if status == 503 else {}
             return Problem(status, redact(str(error)), error=type(error).__name__, headers=headers)
+    if isinstance(error, psycopg.DataError) and error.sqlstate is None:
+        # The driver itself sends no text with a NUL.
+        return Problem(422, "a text has a NUL character, which PostgreSQL cannot store; remove it", error="InvalidText")
     if isinstance(error, psycopg.OperationalError):
         # A commit whose answer got lost may have happened.
         logger.warning("a request failed: %s", redact(str(error).strip()))

@@ -22,6 +22,8 @@ from headrace.core import Address, AddressInUse, Invalid
 from headrace.ingest.headers import HEAD_BYTES_MAX
 
 logger = logging.getLogger(__name__)
+_protocol_logger = logging.getLogger(f"{__name__}.protocol")
+_protocol_logger.setLevel(logging.ERROR)
 
 HEAD_S = 10.0
 """How long a client may take to send the head of a request."""
@@ -29,12 +31,18 @@ WRITE_S = 30.0
 """How long a client may take nothing of an answer that waits for it."""
 KEEP_ALIVE_S = 30
 CONNECTIONS_MAX = 2000
-START_S, STOP_S = 10.0, 5.0
+START_S, STOP_S = 10.0, 10.0
 
 
 class HeadTimeoutProtocol(H11Protocol):
     """Closes connections whose next request does not come to the end of its head in time, those whose client takes no answer, and
     those above CONNECTIONS_MAX."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # A line per request, or per bad one, would let a flood fill the disk.
+        self.access_log = False
+        self.logger = _protocol_logger
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
@@ -106,6 +114,13 @@ async def serve_in_thread(app: ASGIApp, address: Address) -> AsyncIterator[Addre
         listening.close()
 
 
+class _Config(uvicorn.Config):
+    """uvicorn's settings, which leave the loggers of the process alone: a host application may run by uvicorn, too."""
+
+    def configure_logging(self) -> None:
+        pass
+
+
 class _Server(uvicorn.Server):
     """uvicorn's server, which says when it has started or failed to."""
 
@@ -129,14 +144,10 @@ class _Server(uvicorn.Server):
 def server_config(app: ASGIApp) -> uvicorn.Config:
     """uvicorn with our limits. Not httptools, which has no limit for the head of a request."""
     protocol: Any = HeadTimeoutProtocol
-    return uvicorn.Config(
+    return _Config(
         app,
         http=protocol,
         ws="none",
-        log_config=None,
-        # Nothing per request: a flood would fill the disk.
-        log_level=logging.CRITICAL,
-        access_log=False,
         proxy_headers=False,
         server_header=False,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
