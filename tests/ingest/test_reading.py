@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
@@ -14,6 +15,7 @@ import pytest
 
 from headrace.db import Connection
 from headrace.ingest import revoke_access_token
+from headrace.ingest.reading import EventPage, EventQuery, LogReader
 from headrace.outbox import publish
 from tests.builders import drain, wait_until
 from tests.ingest.conftest import Client, Place
@@ -135,6 +137,33 @@ def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, 
         pages = [answer.result(timeout=20).json for answer in answers]
     assert time.monotonic() - began < 10
     assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
+
+
+def test_no_reader_misses_what_wakes_it(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers share queries: whoever is woken by an event must not get the answer of a query that began before it."""
+    read, began = LogReader._read, threading.Event()
+
+    async def read_slowly(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
+        page = await read(self, wanted, topic_id)
+        began.set()
+        await asyncio.sleep(0.5)
+        return page
+
+    monkeypatch.setattr(LogReader, "_read", read_slowly)
+    first, second = place.client("read"), place.client("read")
+    path = f"/topics/{topic}/events?after=0&wait_s=20"
+    with ThreadPoolExecutor(2) as pool:
+        early = pool.submit(first.get, path)
+        assert began.wait(10)
+        time.sleep(0.8)  # Its query has ended, and it waits.
+        began.clear()
+        late = pool.submit(second.get, path)
+        assert began.wait(10)
+        # The query of the second reader has seen the log without the event, and has not been answered yet.
+        fill(place.conn, topic, "a")
+        start = time.monotonic()
+        pages = [task.result(timeout=30).json for task in (early, late)]
+    assert [page["next"] for page in pages] == [1, 1] and time.monotonic() - start < 10
 
 
 def test_long_poll_ends_without_an_event(place: Place, topic: str) -> None:
