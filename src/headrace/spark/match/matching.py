@@ -7,7 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
+from headrace.db import Connection
 from headrace.lang.condition import NUMERIC_SCALE
+from headrace.spark.match.definitions import AnyRule, rule_specs
 from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
 
 if TYPE_CHECKING:
@@ -23,22 +25,25 @@ _REQUIRED = ("type", "payload", "topic", "offset")
 COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 
 
-def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
+def match(
+    df: DataFrame, rules: AnyRule | Sequence[AnyRule], *, conn: Connection | None = None, namespace: str | None = None
+) -> DataFrame:
     """One row per event and rule that fires on it: rule, version, action, and the event's own columns.
 
+    A rule is a `Rule`, a `RuleSpec`, a file of rules, with `conn` the name of a live one, and otherwise a text:
+    `on order.paid if (object -> 'amount')::int > 100`.
     An event that no rule fires on has no row; unknown is not true. Each field is extracted once. Raises Invalid if the
     frame lacks a column that a condition reads, ConditionError for a condition that does not parse."""
     from pyspark.sql import functions
 
-    if not rules:
-        raise Invalid("match needs at least one rule")
-    match_plan = cached_plan(tuple(rules))
+    specs = rule_specs(rules, conn=conn, namespace=namespace)
+    match_plan = cached_plan(specs)
     columns = df.columns
     check_columns(columns, _REQUIRED, match_plan.reads)
     event_columns = [column for column in HIT_COLUMNS if column in columns]
     rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     # Before any field is extracted: events of other types cost nothing more.
-    relevant = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
+    relevant = df.where(functions.col("type").isin(sorted({spec.event_type for spec in specs})))
     extracted = with_emitted_at(relevant, match_plan.reads).selectExpr(
         "*", *(f"{sql} as {name}" for name, sql in match_plan.columns)
     )

@@ -5,10 +5,11 @@ Promises: a split that is read again gives the same rows; events that retention 
 
 from typing import TYPE_CHECKING
 
-from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
-from headrace.spark.source.offsets import Range
+from headrace.spark.source.offsets import Range, Split
 from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation
 from headrace.spark.source.typed_payloads import with_payload_type
 
 if TYPE_CHECKING:
@@ -18,11 +19,16 @@ __all__ = [
     "SHORT_MAX",
     "EventReader",
     "EventStreamReader",
+    "LogRead",
     "Range",
     "SourceOptions",
+    "Split",
+    "class_name",
+    "find_log_read",
+    "is_log_relation",
     "map_numbers",
-    "read_batches",
     "read_range",
+    "read_split",
     "with_payload_type",
 ]
 
