@@ -264,7 +264,7 @@ class InvalidNumber(Invalid, sqlstate="HR303"):
 
 
 class InvalidEventType(Invalid, sqlstate="HR304"):
-    """The event type is not a valid name. Use letters, digits and _ . : / - and start with a letter or _."""
+    """The event type is not a valid name. Use letters, digits, single spaces and _ . : / - and start with a letter or _."""
 
 
 class InvalidKey(Invalid, sqlstate="HR305"):

@@ -31,7 +31,9 @@ class BacktestSubject:
     @property
     def definition(self) -> str:
         if isinstance(self.spec, RuleSpec):
-            return f"on {self.spec.event_type} if {self.spec.condition}"
+            event_type = self.spec.event_type
+            name = f'"{event_type}"' if " " in event_type else event_type
+            return f"on {name} if {self.spec.condition}"
         return self.spec.pattern
 
 

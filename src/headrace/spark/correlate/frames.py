@@ -17,7 +17,8 @@ from headrace.spark.correlate.definitions import AnyCorrelator, correlator_specs
 from headrace.spark.correlate.frame_logs import find_frame_logs
 from headrace.spark.correlate.shared_pass import TIME, Group, build_groups, classify_groups, run_groups
 from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
-from headrace.spark.match import COLUMN_OF, check_columns, with_emitted_at
+from headrace.spark.errors import map_spark_errors
+from headrace.spark.match import COLUMN_OF, check_columns, check_types, with_emitted_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,10 +82,12 @@ def correlate(
     specs = correlator_specs(correlators, key=key, conn=conn, namespace=namespace)
     groups, fields = build_groups(specs)
     columns = check_event_columns(df.columns, specs, {field.root for field in fields})
-    logs = find_frame_logs(df, specs, columns, until)
-    ends = [logs.end_of(spec) for spec in specs]
-    untils = [micros_of(until) if until is not None else end for end in ends]
-    return correlate_log(logs.frame, specs, untils, (groups, fields))
+    check_types(df)
+    with map_spark_errors():
+        logs = find_frame_logs(df, specs, columns, until)
+        ends = [logs.end_of(spec) for spec in specs]
+        untils = [micros_of(until) if until is not None else end for end in ends]
+        return correlate_log(logs.frame, specs, untils, (groups, fields))
 
 
 def correlate_log(

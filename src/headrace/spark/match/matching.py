@@ -20,6 +20,12 @@ HIT_COLUMNS = (
     "topic", "partition", "offset", "event_id", "type", "key", "payload", "headers", "timestamp", "shard", "appended_at",
 )  # fmt: skip
 """The columns of the event in a hit, after rule, version and action; those that the frame has."""
+_TEXT = ("string",)
+_TYPES = dict.fromkeys(("key", "type", "payload", "topic", "event_id", "headers", "shard"), _TEXT) | {
+    "offset": ("bigint", "int", "smallint"),
+    "timestamp": ("timestamp",),
+    "appended_at": ("timestamp",),
+}
 _REQUIRED = ("type", "payload", "topic", "offset")
 # `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
 COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
@@ -40,6 +46,7 @@ def match(
     match_plan = cached_plan(specs)
     columns = df.columns
     check_columns(columns, _REQUIRED, match_plan.reads)
+    check_types(df)
     event_columns = [column for column in HIT_COLUMNS if column in columns]
     rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     # Before any field is extracted: events of other types cost nothing more.
@@ -77,6 +84,16 @@ def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable
     required = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
     if missing := [column for column in required if column not in columns]:
         raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(columns)}")
+
+
+def check_types(df: DataFrame) -> None:
+    """Raises Invalid for a frame whose columns of events have other types than events have."""
+    for field in df.schema.fields:
+        allowed = _TYPES.get(field.name)
+        type_ = field.dataType.simpleString()
+        if allowed is not None and type_ not in allowed:
+            advice = "to_json(payload) makes a text of it" if field.name == "payload" else "cast it"
+            raise Invalid(f"column {field.name!r} of the frame is {type_}, not {allowed[0]}; {advice}")
 
 
 def _rules_table(entries: Sequence[Entry]) -> pa.Table:

@@ -15,6 +15,7 @@ from psycopg import sql
 from headrace.archive import FileRange, literal_query
 from headrace.core import NotFound
 from headrace.db import connect_arrow, map_connection_errors, map_database_errors
+from headrace.lang.condition import parse, to_postgres
 from headrace.spark.credentials import Access
 from headrace.spark.source.offsets import Range, Split, data_loss
 from headrace.spark.source.options import SourceOptions
@@ -102,6 +103,7 @@ def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range
         keys=None if rows.keys is None else list(rows.keys),
         from_time=rows.from_time and rows.from_time.isoformat(),
         to_time=rows.to_time and rows.to_time.isoformat(),
+        condition=sql.SQL("true" if options.where is None else to_postgres(parse(options.where))),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from headrace.archive import FileRange, StoredRange
-from headrace.core import Invalid, PositionOutOfRange
+from headrace.core import Invalid, PositionOutOfRange, UnknownTopic
 from headrace.spark.source.bounds import EARLIEST, LATEST, Bound, Positions
 from headrace.spark.source.options import SourceOptions
 
@@ -81,6 +81,23 @@ def ranges_between(logs: Sequence[Range], start: Positions, end: Positions, opti
         first, until = max(first, log.first, options.from_position), min(until, log.until, to_position)
         ranges.append(replace(log, first=first, until=until))
     return [range_ for range_ in ranges if len(range_)]
+
+
+def check_batch(logs: Sequence[Range], start: Positions, options: SourceOptions) -> None:
+    """Raises for a batch that could only be empty by mistake. A stream may wait for topics and positions that are yet to come."""
+    if not logs:
+        raise UnknownTopic(
+            f"no topic of the namespace matches subscribePattern {options.pattern!r}, which must match the whole name; "
+            "headrace topic list shows the topics"
+        )
+    past = [log for log in logs if start[log.log] > log.until] if options.fail_on_data_loss else []
+    if past:
+        places = ", ".join(
+            f"{start[log.log]} of topic {log.topic!r} on shard {log.shard!r}, which ends at {log.until - 1}" for log in past
+        )
+        raise PositionOutOfRange(
+            f"reading starts past the end: position {places}; give a position up to {past[0].until}, earliest or latest"
+        )
 
 
 def _check_complete(log: Range, first: int, until: int) -> None:

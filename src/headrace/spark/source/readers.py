@@ -16,7 +16,7 @@ from headrace.spark.schema import check_schema
 from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
 from headrace.spark.source.continuity import build_offset, continue_from
-from headrace.spark.source.offsets import Range, limit_positions, positions_of
+from headrace.spark.source.offsets import Range, check_batch, limit_positions, positions_of
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.planner import Planner
 
@@ -38,6 +38,7 @@ class EventReader(DataSourceReader):
         try:
             logs = planner.logs()
             start = planner.positions(logs, self._options.starting or Bound("earliest"))
+            check_batch(logs, start, self._options)
             return planner.splits(start, planner.positions(logs, self._options.ending)) or [InputPartition(None)]
         finally:
             planner.close()

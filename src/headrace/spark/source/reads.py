@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace.spark.source.bounds import Positions, to_offset
-from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.options import SourceOptions, with_table_options
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,7 +75,8 @@ def find_log_read(df: DataFrame) -> LogRead | None:
 
     leaf = leaves.apply(0)
     schema = StructType.fromJson(json.loads(leaf.schema().json()))
-    return LogRead(dict(leaf.options().asCaseSensitiveMap()), schema, is_log_relation(plan))
+    options = with_table_options(dict(leaf.options().asCaseSensitiveMap()), schema)
+    return LogRead(options, schema, is_log_relation(plan))
 
 
 def is_log_relation(plan: JavaObject) -> bool:

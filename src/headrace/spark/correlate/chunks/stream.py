@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.schema import event_schema
-from headrace.spark.source import EventReader, SourceOptions, Split, class_name, is_log_relation, read_split
+from headrace.spark.source import EventReader, SourceOptions, Split, class_name, is_log_relation, read_split, with_table_options
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # There may be none with Spark Connect.
@@ -205,7 +205,7 @@ def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
 
 
 def _positions(df: DataFrame, read_options: Mapping[str, str]) -> Sequence[Positions]:
-    options = SourceOptions.of(read_options)
+    options = SourceOptions.of(with_table_options(read_options, df.schema))
     # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
     return [Positions(options, split.value) for split in splits if split.value is not None]
