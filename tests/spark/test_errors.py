@@ -79,7 +79,9 @@ def test_frame_that_does_not_fit_is_rejected_with_the_column(spark: SparkSession
     struct = events.selectExpr("struct(payload as a) as payload", "type", "topic", "`offset`", "event_id", "appended_at")
     wrong = "column 'payload' of the frame is struct<a:string>, not string; to_json(payload) makes a text of it"
     assert first_line(Invalid, lambda: match(struct, rule)) == first_line(Invalid, lambda: correlate(struct, PATTERN)) == wrong
-    assert first_line(Invalid, lambda: correlate(events, "push(x) {placed")).startswith("pattern, line 1, column")
+    assert first_line(Invalid, lambda: correlate(events, "push(x) {placed")).startswith(
+        "line 1, column 16: the pattern ends too early"
+    )
     assert first_line(Invalid, lambda: match(events, "on placed if object >> 3")).startswith("condition, line 1, column")
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core import Invalid, UnknownCorrelator, UnknownRule
-from headrace.correlators import Correlator, get_correlator
+from headrace.correlators import CORRELATORS, Correlator, get_correlator
 from headrace.db import Connection
-from headrace.rules import Rule, get_rule, load_rules
+from headrace.definitions import load_definitions
+from headrace.rules import RULES, Rule, get_rule, load_rules
 from headrace.spark import CorrelatorSpec, RuleSpec
 from headrace.spark.correlate import correlator_specs
 from headrace.spark.match import rule_specs
@@ -29,6 +30,10 @@ class BacktestSubject:
         return self.spec.name
 
     @property
+    def kind(self) -> str:
+        return "rule" if isinstance(self.spec, RuleSpec) else "correlator"
+
+    @property
     def definition(self) -> str:
         if isinstance(self.spec, RuleSpec):
             event_type = self.spec.event_type
@@ -42,6 +47,18 @@ def rule_subjects(conn: Connection, name_or_file: str, *, namespace: str | None 
     if Path(name_or_file).suffix in (".yaml", ".yml", ".py"):
         return [_rule_subject(rule, live=_is_live(conn, rule.name, namespace)) for rule in load_rules(name_or_file)]
     return [_rule_subject(get_rule(conn, name_or_file, namespace=namespace).rule, live=True)]
+
+
+def file_subjects(conn: Connection, file: str | Path, *, namespace: str | None = None) -> list[BacktestSubject]:
+    """The rules and correlators of a file (.yaml, .yml, .py). Raises InvalidDefinitionFile, ConditionError, PatternError."""
+    subjects: list[BacktestSubject] = []
+    for definition in load_definitions(file, (RULES, CORRELATORS)):
+        if isinstance(definition, Rule):
+            subjects.append(_rule_subject(definition, live=_is_live(conn, definition.name, namespace)))
+        elif isinstance(definition, Correlator):
+            live, notes = _live_correlator(conn, definition.name, definition.topic, namespace)
+            subjects.append(_correlator_subject(definition, live=live is not None, notes=notes))
+    return subjects
 
 
 def _rule_subject(rule: Rule, *, live: bool) -> BacktestSubject:

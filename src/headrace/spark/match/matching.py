@@ -26,7 +26,7 @@ _TYPES = dict.fromkeys(("key", "type", "payload", "topic", "event_id", "headers"
     "timestamp": ("timestamp",),
     "appended_at": ("timestamp",),
 }
-_REQUIRED = ("type", "payload", "topic", "offset")
+_REQUIRED = ("type", "topic", "offset")
 # `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
 COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 

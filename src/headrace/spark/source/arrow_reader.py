@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH_ROWS_MIN = 8192
+# In a scope of its own, where the names of the condition language are the only ones.
+_CONDITION = "(select {} from (select l.payload as object, l.type, l.key, l.headers, l.emitted_at) c)"
 _Key = tuple[int, int, Access, str]
 """Process, thread, access and shard: forked processes, and the threads of a driver, do not share a connection."""
 _open: dict[_Key, Connection] = {}
@@ -103,7 +105,7 @@ def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range
         keys=None if rows.keys is None else list(rows.keys),
         from_time=rows.from_time and rows.from_time.isoformat(),
         to_time=rows.to_time and rows.to_time.isoformat(),
-        condition=sql.SQL("true" if options.where is None else to_postgres(parse(options.where))),
+        condition=sql.SQL("true" if options.where is None else _CONDITION.replace("{}", to_postgres(parse(options.where)))),
     )
 
 

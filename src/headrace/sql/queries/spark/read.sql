@@ -4,12 +4,12 @@
 select {columns}
 from (
     select l.key, l.type, l.payload, l.partition, l.position as "offset", l.emitted_at as "timestamp",
-        l.event_id::text as event_id, l.headers, l.appended_at, l.producer, l.payload as object, l.emitted_at{extracts}
+        l.event_id::text as event_id, l.headers, l.appended_at, l.producer{extracts}
     from headrace.log l
     where l.topic_id = {topic_id} and l.position >= {first} and l.position < {until}
         and ({types}::text[] is null or l.type = any ({types}::text[]))
         and ({keys}::text[] is null or l.key = any ({keys}::text[]))
         and ({from_time}::timestamptz is null or l.emitted_at >= {from_time}::timestamptz)
         and ({to_time}::timestamptz is null or l.emitted_at < {to_time}::timestamptz)
+        and {condition}
 ) e
-where {condition}
