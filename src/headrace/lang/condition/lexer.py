@@ -18,6 +18,7 @@ OPERATORS: Final = (
 )  # fmt: skip
 _TOKENS_ALLOWED: Final = "names, numbers, 'text', parentheses, commas and the operators " + " ".join(OPERATORS)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _OPERATOR_RUN = re.compile(r"[-+*/<>=~!@#%^&|`?]+")
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -28,7 +29,9 @@ _STRING_PREFIXES = frozenset("ebxnu")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: name, number, string, operator, mark or end. `text` is folded for names and unquoted for strings."""
+    """kind: name, dotted, number, string, operator, mark or end. `text` is folded for names and unquoted for strings.
+
+    A dotted name is that of a register: `t.amount`."""
 
     kind: str
     text: str
@@ -59,6 +62,8 @@ def _read_token(text: str, at: int) -> tuple[Token, int]:
         return Token("mark", char, at), at + 1
     if text.startswith("::", at):
         return Token("operator", "::", at), at + 2
+    if dotted := _DOTTED.match(text, at):
+        return Token("dotted", dotted.group().lower(), at), dotted.end()
     if name := _NAME.match(text, at):
         return _read_name(text, name)
     if number := _NUMBER.match(text, at):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.errors import StateLimitExceeded
+from headrace.lang.ecl.errors import PatternError, StateLimitExceeded
 from headrace.lang.ecl.machine import EPSILON, TIMER, Label, Machine, Transition
 from headrace.lang.ecl.printer import print_expr, print_predicate
+from headrace.lang.ecl.register_layout import make_registers
 
 PLACES_MAX = 50_000
 
@@ -28,6 +29,9 @@ class _Module:
 
 def build_machine(pattern: t.Pattern, *, places_max: int = PLACES_MAX) -> Machine:
     """The machine of a pattern. Counter places make it as large as its bounds: `loop(1000)` has a thousand."""
+    if make_registers(pattern) is not None or any(isinstance(node, t.Chain) for node in t.walk(pattern.expr)):
+        hint = "use the compiled table; the machine is the paper's, without `as`, `count`, `each` and `next`"
+        raise PatternError("the correlation machine has no registers", hint=hint)
     builder = _Builder(places_max)
     module = builder.module(t.lower(pattern.expr))
     return Machine(
