@@ -21,6 +21,7 @@ from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Val
 from headrace.lang.ecl.stepping import TICKS_MAX, TRANSITIONS_MAX, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
 Facts = Sequence["str | None"]
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
 _Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
@@ -291,7 +292,7 @@ class _MemoryCodec:
 
     def encode_values(self, memory: Memory) -> str:
         """The values of an output, as JSON: numerics as numbers with all their digits."""
-        return msgspec.json.encode(self._program.show(memory), decimal_format="number").decode()
+        return _ENCODER.encode(self._program.show(memory)).decode()
 
     def _encode_entry(self, entry: object) -> object:
         if isinstance(entry, LoopValues):
