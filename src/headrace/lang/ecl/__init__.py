@@ -4,6 +4,7 @@ Owns the meaning of patterns. Promises: all engines give the same outputs at the
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
+from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
 from headrace.lang.ecl.comparison import Comparison, Relation, compare
 from headrace.lang.ecl.compiler import compile
@@ -20,7 +21,7 @@ from headrace.lang.ecl.running import parse_events, run_events
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, SimpleTable
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
 from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
-from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, key_to_sql, symbols_to_sql
+from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
 from headrace.lang.ecl.table import (
     Table,
     TableState,
@@ -43,6 +44,7 @@ __all__ = [
     "SPARK",
     "TICKS_MAX",
     "TO_START",
+    "AnyBatch",
     "Batch",
     "Budget",
     "Case",
@@ -79,10 +81,12 @@ __all__ = [
     "draw_machine",
     "draw_table",
     "equivalent_states",
+    "facts_to_sql",
     "from_json",
     "key_to_sql",
     "liveness",
     "load_corpus",
+    "make_batch",
     "next_deadline",
     "outputs_by_event",
     "overlapping_guards",

@@ -29,7 +29,7 @@ class _Module:
 
 def build_machine(pattern: t.Pattern, *, places_max: int = PLACES_MAX) -> Machine:
     """The machine of a pattern. Counter places make it as large as its bounds: `loop(1000)` has a thousand."""
-    if make_registers(pattern) is not None or any(isinstance(node, t.Chain) for node in t.walk(pattern.expr)):
+    if not is_of_the_paper(pattern):
         hint = "use the compiled table; the machine is the paper's, without `as`, `count`, `each` and `next`"
         raise PatternError("the correlation machine has no registers", hint=hint)
     builder = _Builder(places_max)
@@ -42,6 +42,11 @@ def build_machine(pattern: t.Pattern, *, places_max: int = PLACES_MAX) -> Machin
         failure=module.failure,
         clocks=builder.clocks,
     )
+
+
+def is_of_the_paper(pattern: t.Pattern) -> bool:
+    """Whether a pattern uses only what the paper's machine has, and timers."""
+    return make_registers(pattern) is None and not any(isinstance(node, t.Chain) for node in t.walk(pattern.expr))
 
 
 class _Builder:
