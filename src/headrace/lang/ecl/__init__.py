@@ -11,6 +11,7 @@ from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
 from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
 from headrace.lang.ecl.drawing import draw_machine, draw_table
+from headrace.lang.ecl.each import interpreter_of, table_engine
 from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
 from headrace.lang.ecl.events import Event, Output, Status
 from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
@@ -83,6 +84,7 @@ __all__ = [
     "equivalent_states",
     "facts_to_sql",
     "from_json",
+    "interpreter_of",
     "key_to_sql",
     "liveness",
     "load_corpus",
@@ -100,6 +102,7 @@ __all__ = [
     "start_state",
     "status_of",
     "symbols_to_sql",
+    "table_engine",
     "table_hash",
     "to_json",
     "triviality",

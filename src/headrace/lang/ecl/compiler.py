@@ -134,8 +134,8 @@ class _Compiler:
                 return (self._match(self._names.predicates[predicate]),)
             case t.After():
                 return (self._after(),)
-            case t.Labelled(predicate, label):
-                return self._recorded((self._match(self._names.predicates[predicate]),), label)
+            case t.Labelled(predicate, name):
+                return self._recorded((self._match(self._names.predicates[predicate]),), name)
             case t.Chain(steps):
                 return (self._chain(steps),)
         parts = [self._part(child) for child in t.children(expr)]
@@ -188,7 +188,7 @@ class _Compiler:
             row: list[Cell] = []
             for vector in symbol_of:
                 grown = [n for n in range(len(steps)) if (n == 0 or lengths >> n & 1) and vector >> numbers[n] & 1]
-                action = self._actions.number((tuple(recordings[n] for n in grown if recordings[n] is not None), 0))
+                action = self._actions.number((tuple(recording for n in grown if (recording := recordings[n]) is not None), 0))
                 after = sum(1 << n + 1 for n in grown)
                 if after >> len(steps) & 1:
                     row.append((SUCCEEDED, action))

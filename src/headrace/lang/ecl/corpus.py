@@ -86,11 +86,11 @@ def make_engine(pattern: Pattern, engine: EngineName, evaluator: Evaluator = eva
     """One of the engines by name."""
     match engine:
         case "interpreter":
-            return cast(Engine[object], interpreter_of(pattern, evaluator))
+            return interpreter_of(pattern, evaluator)
         case "machine":
             return cast(Engine[object], MachineEngine(build_machine(pattern), evaluator=evaluator))
         case "table":
-            return cast(Engine[object], table_engine(compile(pattern), evaluator))
+            return table_engine(compile(pattern), evaluator)
 
 
 def run_case(case: Case, engine: EngineName, *, evaluator: Evaluator = evaluate_condition) -> str | None:

@@ -44,7 +44,8 @@ class EachEngine(Engine[tuple[S, ...]], Generic[S]):
         if event is not None and len(state) < self._most and holds(self._start, event, self._evaluator):
             instances.append(self._inner.start(now))
         for instance in instances:
-            after, pushed = instance, ()
+            after: S = instance
+            pushed: tuple[Output, ...] = ()
             if event is not None or self._inner.next_deadline(instance) == now:
                 after, pushed = self._inner.take(instance, event, now)
             outputs += pushed

@@ -296,7 +296,7 @@ class _MemoryCodec:
 
     def _encode_entry(self, entry: object) -> object:
         if isinstance(entry, LoopValues):
-            return [entry.count, *([_encode(value) for value in values] for values in entry[1:])]
+            return [entry.rounds, *([_encode(value) for value in values] for values in entry[1:])]
         return None if entry is None else [_encode(value) for value in cast(Values, entry)]
 
     def _decode_entry(self, number: int, entry: object) -> Values | LoopValues | tuple[int, ...] | None:

@@ -42,7 +42,7 @@ Values = tuple["Value | None", ...]
 class LoopValues(NamedTuple):
     """What a loop keeps of its rounds; each tuple has one entry per capture."""
 
-    count: int
+    rounds: int
     first: Values
     last: Values
     sum: Values
@@ -154,12 +154,13 @@ class RegisterProgram:
         names = [name for name, _ in self.registers.captures]
         for label, entry in zip(self.registers.labels, memory, strict=True):
             if isinstance(entry, LoopValues):
-                shown[f"{label}.count"] = entry.count
+                shown[f"{label}.count"] = entry.rounds
                 for word in ("first", "last", "sum", "min", "max"):
-                    shown.update({f"{label}.{word}({name})": v for name, v in zip(names, getattr(entry, word), strict=True)})
+                    values = zip(names, getattr(entry, word), strict=True)
+                    shown.update({f"{label}.{word}({name})": _plain(value) for name, value in values})
             elif label in self.registers.matches:
-                values = cast(Values, entry) if entry is not None else (None,) * len(names)
-                shown.update({f"{label}.{name}": value for name, value in zip(names, values, strict=True)})
+                kept = entry if entry is not None else (None,) * len(names)
+                shown.update({f"{label}.{name}": _plain(value) for name, value in zip(names, kept, strict=True)})
         return shown
 
     def _capture(self, fields: Sequence[Value | None] | None) -> Values:
@@ -183,8 +184,8 @@ class RegisterProgram:
             return captured
         if isinstance(entry, LoopValues):
             return LoopValues(
-                entry.count + 1,
-                entry.first if entry.count else captured,
+                entry.rounds + 1,
+                entry.first if entry.rounds else captured,
                 captured,
                 tuple(_add(node.type, a, b) for node, a, b in zip(self.captures, entry.sum, captured, strict=True)),
                 tuple(_least(a, b) for a, b in zip(entry.min, captured, strict=True)),
@@ -212,9 +213,14 @@ class RegisterProgram:
             index = captures.index(name)
             return lambda memory: None if memory[number] is None else cast(Values, memory[number])[index]
         if name == "count":
-            return lambda memory: cast(LoopValues, memory[number]).count
+            return lambda memory: cast(LoopValues, memory[number]).rounds
         position, index = LoopValues._fields.index(name), captures.index(argument[0])
         return lambda memory: cast(Values, cast(LoopValues, memory[number])[position])[index]
+
+
+def _plain(value: object) -> object:
+    """A numeric without zeros at its end, which engines print differently."""
+    return Decimal(format(value.normalize(), "f")) if isinstance(value, Decimal) else value
 
 
 def _reads_registers(condition: Condition) -> bool:
@@ -240,11 +246,11 @@ def _add(type: Type, total: Value | None, value: Value | None) -> Value | None:
 
 
 def _least(a: Value | None, b: Value | None) -> Value | None:
-    return a if b is None else b if a is None else min(a, b)  # type: ignore[type-var]
+    return a if b is None else b if a is None else min(a, b)
 
 
 def _greatest(a: Value | None, b: Value | None) -> Value | None:
-    return a if b is None else b if a is None else max(a, b)  # type: ignore[type-var]
+    return a if b is None else b if a is None else max(a, b)
 
 
 def evaluator_with_memory(

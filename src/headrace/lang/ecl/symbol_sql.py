@@ -60,7 +60,7 @@ POSTGRES = Dialect(
     "(extract(epoch from {0}) * 1000000)::bigint",
     "text",
 )
-SPARK = Dialect(spark_literal, to_spark, field_to_spark, text_to_spark, _SPARK_CHECKSUM, "{0}", "string")
+SPARK = Dialect(spark_literal, to_spark, field_to_spark, text_to_spark, _SPARK_CHECKSUM, "unix_micros({0})", "string")
 
 
 def condition_fields(table: Table) -> list[Field]:

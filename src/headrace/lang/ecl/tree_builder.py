@@ -110,7 +110,7 @@ class Builder:
             return
         labels: dict[str, Token] = {}
         loops: set[str] = set()
-        for tree in root.iter_subtrees_topdown():
+        for tree in root.iter_subtrees():
             if tree.data == "capture":
                 continue
             for token in tree.children:
