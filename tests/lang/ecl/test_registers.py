@@ -16,7 +16,6 @@ from headrace.lang.ecl import (
     compare,
     compile,
     from_json,
-    interpreter_of,
     make_batch,
     parse,
     print_pattern,
@@ -25,6 +24,7 @@ from headrace.lang.ecl import (
     to_json,
     vacuity,
 )
+from headrace.lang.ecl.each import interpreter_of
 from headrace.lang.ecl.events import Engine
 from headrace.lang.ecl.register_stepping import facts_of
 from headrace.lang.ecl.running import parse_events
@@ -80,12 +80,13 @@ def check_seeds(seeds: range) -> int:
 
 
 def test_random_patterns_have_one_meaning() -> None:
-    assert check_seeds(range(150)) > 300
+    assert check_seeds(range(80)) > 200
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_ten_thousand_random_patterns_have_one_meaning() -> None:
-    assert check_seeds(range(150, 10_150)) > 30_000
+    assert check_seeds(range(80, 10_080)) > 30_000
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_er
 from headrace.lang.condition.explanation import ClauseValue, explain
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
-from headrace.lang.condition.parser import Names
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
-from headrace.lang.condition.python_fields import NodeFunction, compile_field, to_bigint, to_numeric
+from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
 from headrace.lang.condition.python_printer import Evaluate, compile_node, to_python
 from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
@@ -67,9 +66,7 @@ __all__ = [
     "In",
     "Json",
     "KeyOrIndex",
-    "Names",
     "Node",
-    "NodeFunction",
     "Outcome",
     "RegexDialect",
     "RegexError",

@@ -14,7 +14,7 @@ from headrace.lang.condition.errors import Diagnostic, locate_error
 from headrace.lang.condition.limits import TEXT_CHARS_MAX
 from headrace.lang.condition.parser import Names, parse_operand, parse_tree
 from headrace.lang.condition.text_printer import canonical_text
-from headrace.lang.condition.tree import Field, Node, Type, fields_of
+from headrace.lang.condition.tree import Field, Junction, Node, Type, fields_of
 
 _SCALARS_ALLOWED: Final = "text, an integer or a boolean, such as object ->> 'account', key, (object -> 'n')::int"
 
@@ -29,6 +29,13 @@ class Condition:
     def text(self) -> str:
         """Canonical text: `parse(condition.text) == condition`."""
         return canonical_text(self.tree)
+
+    @property
+    def clauses(self) -> tuple[Condition, ...]:
+        """What must all hold: the operands of an `and` at the top, or the condition itself."""
+        if isinstance(self.tree, Junction) and self.tree.word == "and":
+            return tuple(Condition(operand) for operand in self.tree.operands)
+        return (self,)
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -38,8 +38,8 @@ class Token:
     at: int
 
 
-def tokenize(text: str) -> list[Token]:
-    """All tokens of the text, the last one of kind `end`."""
+def tokenize(text: str, *, dotted: bool = False) -> list[Token]:
+    """All tokens of the text, the last one of kind `end`. Only patterns have dotted names."""
     if len(text) > TEXT_CHARS_MAX:
         raise Diagnostic(TEXT_CHARS_MAX, f"the text has {len(text)} characters", f"{TEXT_CHARS_MAX} characters")
     tokens: list[Token] = []
@@ -48,7 +48,10 @@ def tokenize(text: str) -> list[Token]:
         if space := _SPACE.match(text, at):
             at = space.end()
             continue
-        token, at = _read_token(text, at)
+        if dotted and (name := _DOTTED.match(text, at)):
+            token, at = Token("dotted", name.group().lower(), at), name.end()
+        else:
+            token, at = _read_token(text, at)
         tokens.append(token)
     tokens.append(Token("end", "", len(text)))
     return tokens
@@ -62,8 +65,6 @@ def _read_token(text: str, at: int) -> tuple[Token, int]:
         return Token("mark", char, at), at + 1
     if text.startswith("::", at):
         return Token("operator", "::", at), at + 2
-    if dotted := _DOTTED.match(text, at):
-        return Token("dotted", dotted.group().lower(), at), dotted.end()
     if name := _NAME.match(text, at):
         return _read_name(text, name)
     if number := _NUMBER.match(text, at):

@@ -61,7 +61,7 @@ def parse_tree(text: str, names: Names | None = None) -> Node:
 
 def parse_operand(text: str, names: Names | None = None) -> Operand:
     """The operand a text means, of whatever type. Raises Diagnostic."""
-    parser = _Parser(tokenize(text), names)
+    parser = _Parser(tokenize(text, dotted=names is not None), names)
     operand = parser.expression(0)
     if parser.token.kind != "end":
         raise Diagnostic(parser.token.at, f"{parser.describe()} does not belong here", "an operator, and, or, or the end")
@@ -194,8 +194,7 @@ class _Parser:
 
     def register(self) -> Operand:
         token = self.advance()
-        if self.names is None:
-            raise Diagnostic(token.at, f"unknown name {token.text[:60]}", _NAMES_ALLOWED)
+        assert self.names is not None
         label, name = token.text.split(".")
         argument: str | None = None
         if self.accept("("):

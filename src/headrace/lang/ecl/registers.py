@@ -55,6 +55,15 @@ Memory = tuple[Entry, ...]
 """One entry per label: captures of a match (None: no match yet), of a loop, or the times of a count."""
 
 
+@dataclass(frozen=True, slots=True)
+class AlteredSubject:
+    """The subject of an event, with another answer of one condition."""
+
+    subject: object
+    text: str
+    truth: bool
+
+
 class Registers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The registers of a compiled pattern. `counts` are (times, duration in µs).
 
@@ -130,7 +139,11 @@ class RegisterProgram:
         return tuple(self._empty_entry(number) for number in range(len(self.registers.labels)))
 
     def read_fields(self, subject: object) -> tuple[Value | None, ...]:
-        """The fields of an event, in the order of `fields`."""
+        """The fields of an event, in the order of `fields`; nulls for an example that has truths only."""
+        if isinstance(subject, AlteredSubject):
+            subject = subject.subject
+        if isinstance(subject, Mapping):
+            return (None,) * len(self.fields)
         return tuple(function(subject) for function in self._field_functions)
 
     def record(self, memory: Memory, labels: Iterable[int], fields: Sequence[Value | None] | None, now: int) -> Memory:
@@ -264,6 +277,8 @@ def evaluator_with_memory(
         function = program.dynamic.get(text)
         if function is None or isinstance(subject, Mapping):
             return base(text, subject)
+        if isinstance(subject, AlteredSubject):
+            return subject.truth if subject.text == text else function(program.read_fields(subject.subject), memory, now)
         return function(program.read_fields(subject), memory, now)
 
     return evaluate
