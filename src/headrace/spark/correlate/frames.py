@@ -73,7 +73,7 @@ def correlate(
     namespace: str | None = None,
 ) -> DataFrame:
     """The outputs of one or many correlators over a frame: correlator, version, key, token, offset, time, place, evidence,
-    evidence_total, event_id. The frame is read once for all of them.
+    evidence_total, event_id, captured (what the registers held, as JSON). The frame is read once for all of them.
 
     A correlator is a `Correlator`, a `CorrelatorSpec`, a file of correlators, with `conn` the name of a live one, and otherwise the
     text of a pattern, whose key is `key`. Every key starts at its first event. Timers fire up to the end of the log, which is the last event of
@@ -126,7 +126,9 @@ def present_outputs(outputs: DataFrame, specs: Sequence[CorrelatorSpec]) -> Data
     number = "number" if len(specs) > 1 else "0"
     labels = (f"array({names})[{number}] as correlator", f"array({versions})[{number}] as version")
     time = "timestamp_micros(time) as time"
-    return outputs.selectExpr(*labels, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id")
+    return outputs.selectExpr(
+        *labels, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id", "captured"
+    )
 
 
 def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier) -> DataFrame:
@@ -139,6 +141,7 @@ def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier)
     fields = extractions(classifier.fields)
     extracted = with_emitted_at(events, classifier.roots).selectExpr("*", *fields) if fields else events
     symbols = [f"{sql} as {name}" for sql, name in zip(classifier.symbols, classifier.symbol_names, strict=True)]
+    symbols += [f"array({', '.join(classifier.facts)}) as facts"] if classifier.facts else []
     rows = extracted.selectExpr(f"{classifier.key} as key", *symbols, "`offset`", TIME, "event_id")
     filters = ["key is not null"] if spec.key is not None else []
     # Idle symbols change nothing in any state. With timers every event counts, since an instance starts with its first.

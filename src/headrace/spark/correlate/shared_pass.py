@@ -40,6 +40,17 @@ class Group:
         return [symbol for classifier in self.classifiers for symbol in classifier.symbols]
 
     @property
+    def facts(self) -> list[tuple[str, ...]]:
+        """Of the correlators with registers, in their order."""
+        return [classifier.facts for classifier in self.classifiers if classifier.facts]
+
+    def facts_column(self, at: int) -> str | None:
+        """The column with the facts of the i-th correlator; None if it has no registers."""
+        if not self.classifiers[at].facts:
+            return None
+        return f"facts{sum(bool(classifier.facts) for classifier in self.classifiers[:at])}"
+
+    @property
     def first_columns(self) -> list[int]:
         return [sum(len(before.symbols) for before in self.classifiers[:at]) for at in range(len(self.classifiers))]
 
@@ -90,21 +101,26 @@ def classify_groups(df: DataFrame, groups: Sequence[Group], columns: Mapping[Fie
     if len(groups) == 1:
         (group,) = groups
         symbols = [f"{sql} as {name}" for sql, name in zip(group.symbols, names, strict=True)]
+        symbols += [f"array({', '.join(facts)}) as facts{number}" for number, facts in enumerate(group.facts)]
         rows = extracted.selectExpr(f"{group.classifiers[0].key} as key", *symbols, *_PLACE)
         condition = group.condition("key", names)
         return rows if condition == "true" else rows.where(condition)
-    structs = ", ".join(_struct(number, group, names) for number, group in enumerate(groups))
+    facts_count = max(len(group.facts) for group in groups)
+    structs = ", ".join(_struct(number, group, names, facts_count) for number, group in enumerate(groups))
     rows = extracted.selectExpr(f"inline(array({structs}))", *_PLACE)
     conditions = [f"(group_number = {number} and {group.condition('key', names)})" for number, group in enumerate(groups)]
     return rows.where(" or ".join(conditions))
 
 
-def _struct(number: int, group: Group, names: Sequence[str]) -> str:
+def _struct(number: int, group: Group, names: Sequence[str], facts_count: int) -> str:
     # An event of another topic gets no key, and so no row.
     key = group.classifiers[0].key
     own_key = key if group.filter() == "true" else f"if({group.filter()}, {key}, null)"
     symbols = [*group.symbols, *["0"] * (len(names) - len(group.symbols))]
     values = ", ".join(f"'{name}', {sql}" for name, sql in zip(names, symbols, strict=True))
+    arrays = [f"array({', '.join(facts)})" for facts in group.facts]
+    arrays += ["cast(null as array<string>)"] * (facts_count - len(arrays))
+    values += "".join(f", 'facts{at}', {sql}" for at, sql in enumerate(arrays))
     return f"named_struct('group_number', {number}, 'key', {own_key}, {values})"
 
 
@@ -135,6 +151,7 @@ def _members(group: Group, specs: Sequence[CorrelatorSpec], untils: Sequence[int
             number=number,
             table=specs[number].table,
             columns=tuple(f"s{first + at}" for at in range(len(classifier.symbols))),
+            facts=group.facts_column(place),
             idle=tuple(group.idle_symbols(place)),
             since_offset=specs[number].since_offset,
             evidence_max=specs[number].evidence_max,

@@ -36,6 +36,8 @@ class Member:
     number: int
     table: Table
     columns: tuple[str, ...]
+    facts: str | None
+    """The column with what its registers are set from."""
     idle: tuple[int, ...]
     """Rows with these symbols are not its own."""
     since_offset: int
@@ -51,6 +53,8 @@ class Member:
         columns = {name: piece[name] for name in _ROW_COLUMNS if name in piece.column_names}
         for number, name in enumerate(self.columns):
             columns[f"symbol{number or ''}"] = piece[name]
+        if self.facts is not None:
+            columns["facts"] = piece[self.facts]
         rows = pa.table(columns)
         if self.idle:
             rows = rows.filter(pc.invert(pc.is_in(rows["symbol"], pa.array(self.idle, rows["symbol"].type))))
