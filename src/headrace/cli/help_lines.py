@@ -119,7 +119,7 @@ HELP_LINES: dict[str, str] = {
     "archive list": "List archived files by topic and day.",
     "archive verify": "Read archived files again and compare them with their records.",
     "replay": "Publish past events again, in order, from the archive and the log.",
-    "backtest": "Run a rule or a pattern over archive and log, and compare it with what the live one did.",
+    "backtest": "Run rules and patterns over archive and log, and compare them with what the live ones did.",
     "namespace": "Namespaces: separate topics, rules, queues and schedules, with grants for roles.",
     "namespace list": "List the namespaces that your role may see.",
     "namespace create": "Create a namespace with its action queue, on every shard.",

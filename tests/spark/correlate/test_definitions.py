@@ -18,6 +18,7 @@ from tests.builders import topic
 
 from .test_correlate import EPOCH, EVENTS, SIMPLE, TIMED, TWOS, WIDE, frame, output_rows, spec
 
+RISES = "capture v = (object -> 'amount')::int; repeat {push(more) {(<p.v is null> or <v > p.v>) as p}}"
 KEY = "object ->> 'account'"
 FILE = f"""
 correlators:
@@ -57,6 +58,8 @@ SPECS = {
     "other key": CorrelatorSpec(name="c", pattern=TWOS, key="type"),
     "wide": CorrelatorSpec(name="c", pattern=WIDE, key="type", evidence_max=2),
     "no key": spec(TWOS, key=None),
+    "registers": CorrelatorSpec(name="c", pattern=RISES, key=KEY),
+    "registers by type": CorrelatorSpec(name="c", pattern=RISES, key="type"),
     "topic": CorrelatorSpec(name="c", pattern=TIMED, key=KEY, topic="t"),
     "absent topic": CorrelatorSpec(name="c", pattern=TWOS, topic="absent"),
 }
