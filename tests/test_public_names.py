@@ -29,7 +29,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
-    "lang.condition": {"Outcome"},
+    "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log": {"SequencedTopic", "sequence"},
     "namespaces": {"Grant", "Namespace"},

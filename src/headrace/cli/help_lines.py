@@ -52,6 +52,7 @@ HELP_LINES: dict[str, str] = {
     "condition": "Conditions: test the SQL predicates of rules.",
     "condition test": "Run a file of test cases on an engine.",
     "condition explain": "Show the value of every clause of a condition, for one event.",
+    "condition compare": "Compare the events that two conditions match: equivalent, stricter, looser or different, with an example.",
     "condition check": "Check a condition: its syntax, and against a schema: fields that it does not have, casts and values that cannot be.",
     "correlator": "Correlators: ECL patterns over a topic; their outputs become actions or events.",
     "correlator list": "List correlators with their status: pending, valid or invalid.",

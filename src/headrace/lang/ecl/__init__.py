@@ -6,7 +6,7 @@ events; a table is immutable and serialisable; instances are stepped here for th
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
 from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
-from headrace.lang.ecl.comparison import Comparison, Relation, compare
+from headrace.lang.ecl.comparison import Comparison, Relation, compare, describe_relation
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
 from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
@@ -78,6 +78,7 @@ __all__ = [
     "compile",
     "condition_fields",
     "dependencies",
+    "describe_relation",
     "difference",
     "draw_machine",
     "draw_table",
