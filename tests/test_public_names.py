@@ -42,6 +42,7 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
+    "tracing": {"TraceContext", "TracingMode"},
     "spark": {"MicroBatch", "event_schema", "register", "take_micro_batch"},
     "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},

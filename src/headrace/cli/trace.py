@@ -29,8 +29,8 @@ def trace(
 ) -> None:
     """Show the history of an event, from the log to the end of its actions.
 
-    It lists the place in the log, the id of the publisher's trace, the consumers that have handled it and those that have not, the rules that were evaluated and
-    fired, what correlators and their timers produced, and the actions with attempts and results.
+    It lists the place in the log, the id of the publisher's trace, the consumers that have handled it and those that have not,
+    the rules that were evaluated and fired, what correlators and their timers produced, and the actions with attempts and results.
 
     Example: headrace trace 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f
     """

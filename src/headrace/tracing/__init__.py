@@ -5,13 +5,12 @@ opentelemetry is not imported, and whoever publishes or handles pays one look at
 too long or of the wrong type is dropped and never raises."""
 
 from headrace.tracing.context import TraceContext, read_trace_context
-from headrace.tracing.headers import TracedEvents, TracedHeaders, is_untraced
+from headrace.tracing.headers import TracedEvents, is_untraced
 from headrace.tracing.setting import TracingMode, set_tracing, switch, trace_sending, without_ambient_span
 
 __all__ = [
     "TraceContext",
     "TracedEvents",
-    "TracedHeaders",
     "TracingMode",
     "is_untraced",
     "read_trace_context",

@@ -26,8 +26,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headrace.core import JSON, Discard, Event, Invalid, encode, redact
-from headrace.core.limits import HEADERS_BYTES_MAX
+from headrace.core import HEADERS_BYTES_MAX, JSON, Discard, Event, Invalid, encode, redact
 from headrace.tracing.context import LINKS_MAX, TRACEPARENT, TRACESTATE, TraceContext, read_trace_context
 from headrace.tracing.headers import TracedEvents, TracedHeaders
 from headrace.tracing.instruments import OPERATION_TYPE, MessagingInstruments, messaging_instruments
