@@ -45,6 +45,7 @@ FOR_USERS: dict[str, set[str]] = {
     "spark": {"MicroBatch", "event_schema", "read", "register", "take_micro_batch"},
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
+    "tracing": {"TraceContext", "TracingMode"},
     "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},
 }  # fmt: skip

@@ -49,6 +49,7 @@ from headrace.node.sessions import HandlerSessions
 from headrace.observe import observed
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
+from headrace.tracing import without_ambient_span
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class Node:
 
     async def run(self) -> None:
         """Runs until `stop`. Loops that have not ended after the grace time are cancelled, and their transactions rolled back."""
-        with self.monitor.watch(), self._block_monitor.watching(), observed(self._metrics):
+        with without_ambient_span(), self.monitor.watch(), self._block_monitor.watching(), observed(self._metrics):
             async with AsyncExitStack() as stack:
                 if self._endpoints:
                     self.http_address = await stack.enter_async_context(self._endpoints.serving())
