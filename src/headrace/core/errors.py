@@ -18,6 +18,7 @@ __all__ = [
     "CorrelatorTopicChanged",
     "CronNeverFires",
     "DatabaseUnavailable",
+    "DeliveryError",
     "FeedbackLoop",
     "Forbidden",
     "HandlerTimeout",
@@ -60,6 +61,8 @@ __all__ = [
     "SchemaFindings",
     "SchemaTooNew",
     "ShardUnavailable",
+    "TargetGone",
+    "TargetRefused",
     "TooFewPartitions",
     "TopicBusy",
     "TopicExists",
@@ -354,6 +357,23 @@ class Forbidden(HeadraceError, sqlstate="HR400"):
 
 class HandlerTimeout(HeadraceError):
     """The handler ran longer than its timeout_s, and its effects were rolled back. Raise timeout_s, or shorten the handler."""
+
+
+class DeliveryError(HeadraceError):
+    """A relay's target did not take a message, or did not confirm it. It is tried again by the failure policy of the relay."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """The pause that the target asked for."""
+
+
+class TargetRefused(DeliveryError):
+    """A relay's target will never take this message, for example because it is too large. It becomes a dead letter at once."""
+
+
+class TargetGone(DeliveryError):
+    """A relay's target wants no more messages. The relay is disabled, with the reason, until it is resumed."""
 
 
 class ProblemsFound(HeadraceError, exit_code=6):

@@ -1,0 +1,1 @@
+"""Relays: consumers that deliver events to other systems."""
