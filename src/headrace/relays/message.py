@@ -28,3 +28,5 @@ class Message:
     """application/json or application/cloudevents+json."""
     headers: Mapping[str, str]
     """CloudEvents binary headers (ce-…), the trace context, and the event's own string headers."""
+    redriven: bool = False
+    """A dead letter on its second way: later positions may have been delivered before it, so it is not dropped as a repeat."""
