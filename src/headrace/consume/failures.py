@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-from headrace.core import Bury, Discard, HandlerOutcome, Retry
+from headrace.core import Bury, DeliveryError, Discard, HandlerOutcome, Retry, TargetRefused
 
 TRACEBACK_CHARS_MAX = 20_000
 
@@ -40,7 +40,7 @@ class HandlerError:
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
         """What the log shows as a traceback; nothing for an outcome that the handler chose, or for text that no log can encode."""
-        if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None:
+        if isinstance(self.error, HandlerOutcome | DeliveryError) and self.error.__cause__ is None:
             return None
         if not _is_encodable(self.error):
             return None
@@ -49,8 +49,10 @@ class HandlerError:
 
 def describe_error(error: BaseException) -> HandlerError:
     """Everything that is kept of an error."""
-    verdict: Verdict | None = "discard" if isinstance(error, Discard) else "bury" if isinstance(error, Bury) else None
-    after_s = error.after_s if isinstance(error, Retry) else None
+    verdict: Verdict | None = (
+        "discard" if isinstance(error, Discard) else "bury" if isinstance(error, Bury | TargetRefused) else None
+    )
+    after_s = error.after_s if isinstance(error, Retry) else error.retry_after_s if isinstance(error, DeliveryError) else None
     return HandlerError(error, error_summary(error), traceback_text(error), verdict, after_s)
 
 

@@ -28,5 +28,7 @@ class Message:
     """application/json or application/cloudevents+json."""
     headers: Mapping[str, str]
     """CloudEvents binary headers (ce-…), the trace context, and the event's own string headers."""
-    redriven: bool = False
-    """A dead letter on its second way: later positions may have been delivered before it, so it is not dropped as a repeat."""
+    log: str = ""
+    """Which log the position is one of: a topic that is dropped and created again has another log, with the same positions."""
+    is_redriven: bool = False
+    """The event was a dead letter: later positions may have been delivered before it, and it has not been."""

@@ -63,14 +63,22 @@ class NatsBroker(Broker):
 
     def options(self, port: int | None = None, **others: JSON) -> dict[str, JSON]:
         servers = [f"127.0.0.1:{port or self.port}"]
-        return {"servers": servers, "stream": self.stream, "user": USER, "password": "env:RELAY_X", "timeout_s": 5, **others}
+        return {
+            "servers": servers,
+            "stream": self.stream,
+            "user": USER,
+            "password": "env:RELAY_X",
+            "timeout_s": 5,
+            "subject": "events.{topic}.{partition}",
+            **others,
+        }
 
     async def connect(self) -> nats.NATS:
         return await nats.connect(f"nats://127.0.0.1:{self.port}", user=USER, password=PASSWORD, allow_reconnect=False)
 
     async def prepare(self) -> str:
         client = await self.connect()
-        await client.jetstream().add_stream(StreamConfig(self.stream, subjects=["orders*.*", "other.*"]))
+        await client.jetstream().add_stream(StreamConfig(self.stream, subjects=["events.>", "other.*"]))
         await client.close()
         return await super().prepare()
 
@@ -78,7 +86,9 @@ class NatsBroker(Broker):
         client = await self.connect()
         stored: list[Stored] = []
         try:
-            subscription = await client.jetstream().subscribe(f"{topic}.{partition}", stream=self.stream, ordered_consumer=True)
+            subscription = await client.jetstream().subscribe(
+                f"events.{topic}.{partition}", stream=self.stream, ordered_consumer=True
+            )
             pending = (await subscription.consumer_info()).num_pending or 0
             delivered = (await subscription.consumer_info()).delivered
             total = pending + (delivered.consumer_seq if delivered else 0)

@@ -40,6 +40,7 @@ def build_message(topic: str, number: int, *, partition: int = 0, keys: int = 5,
         emitted_at=START + timedelta(seconds=number),
         body=b'{"number": %d}' % number if body is None else body,
         content_type="application/json",
+        log="42",
         headers={"ce-id": str(position), "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     )
 
@@ -59,7 +60,7 @@ async def deliver_all(
     failures = 0
     for number, start in enumerate(range(0, len(messages), batch), start=1):
         group = messages[start : start + batch]
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await target.deliver(group)

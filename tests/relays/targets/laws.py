@@ -13,7 +13,15 @@ from headrace.relays.message import Message
 from headrace.relays.targets import open_target
 from headrace.relays.targets.target import DeliveryError
 from tests.relays.targets.brokers import Broker
-from tests.relays.targets.builders import RELAY, Stored, build_message, build_messages, deliver_all, first_occurrences, positions_by_key
+from tests.relays.targets.builders import (
+    RELAY,
+    Stored,
+    build_message,
+    build_messages,
+    deliver_all,
+    first_occurrences,
+    positions_by_key,
+)
 from tests.relays.targets.proxy import proxy_to
 from tests.relays.targets.servers import PASSWORD, DeliveringProcess
 
@@ -73,7 +81,9 @@ class DeliveryLaws:
         topic = await broker.prepare()
         messages = build_messages(topic, 1, 120)
         targets = [broker.target(), broker.target()]
-        await asyncio.gather(*(deliver_all(target, messages, batch=batch) for target, batch in zip(targets, (10, 15), strict=True)))
+        await asyncio.gather(
+            *(deliver_all(target, messages, batch=batch) for target, batch in zip(targets, (10, 15), strict=True))
+        )
         for target in targets:
             await target.close()
         stored = await broker.read(topic)
@@ -170,7 +180,7 @@ class DeliveryLaws:
         messages = build_messages(topic, 1, 10)
         target = broker.target()
         await target.deliver([*messages[:4], *messages[5:]])
-        await target.deliver([replace(messages[4], redriven=True)])
+        await target.deliver([replace(messages[4], is_redriven=True)])
         more = build_messages(topic, 11, 15)
         await target.deliver(more[:2])
         await target.close()
@@ -197,6 +207,12 @@ class DeliveryLaws:
         await bad.close()
         good = broker.target()
         await good.deliver([build_message(topic, 1)])
-        texts = [repr(bad), repr(good), str(caught.value), repr(caught.value), *(record.getMessage() for record in caplog.records)]
+        texts = [
+            repr(bad),
+            repr(good),
+            str(caught.value),
+            repr(caught.value),
+            *(record.getMessage() for record in caplog.records),
+        ]
         await good.close()
         assert not [text for text in texts if PASSWORD in text or wrong in text]

@@ -25,7 +25,7 @@ class TestNats(DeliveryLaws):
         target = broker.target()
         await target.deliver(messages[:5])
         client = await broker.connect()
-        await client.jetstream().publish(f"{topic}.0", b"foreign")
+        await client.jetstream().publish(f"events.{topic}.0", b"foreign")
         with pytest.raises(DeliveryError, match="was not written by relay 'to-broker'"):
             await target.deliver(messages[5:])
         await client.close()

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOr
 from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["KafkaTarget", "check_options", "open_target"]

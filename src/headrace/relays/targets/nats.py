@@ -36,7 +36,7 @@ from headrace.relays.targets.broker_headers import (
     RELAY_HEADER,
     broker_headers,
 )
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["NatsTarget", "check_options", "open_target"]
@@ -321,7 +321,7 @@ async def _ignore(error: Exception) -> None:
 
 def _is_missing(message: Message, tail: Tail) -> bool:
     """A redriven dead letter that is not the last message. Further back nothing tells whether it is there."""
-    return message.redriven and str(message.event_id) != tail.event_id
+    return message.is_redriven and str(message.event_id) != tail.event_id
 
 
 def _header_text(value: str) -> str:

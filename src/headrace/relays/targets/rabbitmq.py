@@ -20,7 +20,15 @@ from aio_pika.exceptions import DeliveryError as NotConfirmed
 from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
-from headrace.relays.targets.options import PLACE_FIELDS, TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_options import (
+    PLACE_FIELDS,
+    TLS_OPTIONS,
+    Option,
+    Options,
+    fill_template,
+    find_mistakes,
+    tls_context,
+)
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQTarget", "check_options", "open_target"]

@@ -21,7 +21,7 @@ from rstream.recovery import BackOffRecoveryStrategy
 from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQStreamTarget", "check_options", "open_target"]
@@ -144,7 +144,7 @@ class RabbitMQStreamTarget:
             await self._disconnect(partition)
 
     async def _store(self, partition: int, stream: str, messages: Sequence[Message]) -> None:
-        if messages[0].redriven:
+        if messages[0].is_redriven:
             await self._append(stream, messages)
             return
         publisher = self._publishers.get(partition)

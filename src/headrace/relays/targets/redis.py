@@ -24,7 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from headrace.core import JSON, encode
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
-from headrace.relays.targets.options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes
 from headrace.relays.targets.target import DeliveryError
 
 __all__ = ["RedisTarget", "check_options", "open_target"]
@@ -100,7 +100,7 @@ class RedisTarget:
 
     async def _store(self, client: Redis, stream: str, messages: Sequence[Message]) -> int:
         """Adds what is missing in a stream; returns the last position in it."""
-        if messages[0].redriven:
+        if messages[0].is_redriven:
             return await self._append(client, stream, messages)
         last = self._last.get(stream)
         if last is None:
