@@ -10,9 +10,9 @@ from uuid import uuid4
 import aio_pika
 import nats
 import redis.asyncio
+from aio_pika.exceptions import QueueEmpty
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aio_pika.exceptions import QueueEmpty
 from nats.js.api import StreamConfig
 from rstream import AMQPMessage, Consumer, ConsumerOffsetSpecification, OffsetType, Producer, RawMessage, amqp_decoder
 
@@ -56,10 +56,11 @@ class Broker(ABC):
 
 class NatsBroker(Broker):
     kind = "nats"
-    stream = "EVENTS"
 
-    def __init__(self) -> None:
-        self.server = NatsServer()
+    def __init__(self, server: NatsServer, *, is_atomic: bool) -> None:
+        self.server = server
+        self._is_atomic = is_atomic
+        self.stream = "ATOMIC" if is_atomic else "EVENTS"
 
     def options(self, port: int | None = None, **others: JSON) -> dict[str, JSON]:
         servers = [f"127.0.0.1:{port or self.port}"]
@@ -69,7 +70,7 @@ class NatsBroker(Broker):
             "user": USER,
             "password": "env:RELAY_X",
             "timeout_s": 5,
-            "subject": "events.{topic}.{partition}",
+            "subject": self.stream + ".{topic}.{partition}",
             **others,
         }
 
@@ -78,7 +79,9 @@ class NatsBroker(Broker):
 
     async def prepare(self) -> str:
         client = await self.connect()
-        await client.jetstream().add_stream(StreamConfig(self.stream, subjects=["events.>", "other.*"]))
+        await client.jetstream().add_stream(
+            StreamConfig(self.stream, subjects=[f"{self.stream}.>"], allow_atomic=self._is_atomic)
+        )
         await client.close()
         return await super().prepare()
 
@@ -86,13 +89,10 @@ class NatsBroker(Broker):
         client = await self.connect()
         stored: list[Stored] = []
         try:
-            subscription = await client.jetstream().subscribe(
-                f"events.{topic}.{partition}", stream=self.stream, ordered_consumer=True
-            )
-            pending = (await subscription.consumer_info()).num_pending or 0
-            delivered = (await subscription.consumer_info()).delivered
-            total = pending + (delivered.consumer_seq if delivered else 0)
-            for _ in range(total):
+            subject = f"{self.stream}.{topic}.{partition}"
+            subjects = (await client.jetstream().stream_info(self.stream, subjects_filter=subject)).state.subjects
+            subscription = await client.jetstream().subscribe(subject, stream=self.stream, ordered_consumer=True)
+            for _ in range((subjects or {}).get(subject, 0)):
                 message = await subscription.next_msg(timeout=10)
                 headers = dict(message.headers or {})
                 stored.append(_stored(headers, message.data))

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.relays.targets.brokers import KafkaBroker, NatsBroker, RedisBroker
-from tests.relays.targets.servers import RabbitMQServer
+from tests.relays.targets.brokers import KafkaBroker, RedisBroker
+from tests.relays.targets.servers import NatsServer, RabbitMQServer
 
 
 @pytest.fixture(scope="session")
-def nats_broker() -> Iterator[NatsBroker]:
-    broker = NatsBroker()
-    broker.server.start()
-    yield broker
-    broker.server.stop()
+def nats_server() -> Iterator[NatsServer]:
+    server = NatsServer()
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

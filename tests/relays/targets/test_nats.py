@@ -6,18 +6,21 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from nats.js.api import RetentionPolicy, StreamConfig
+from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
 
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 from tests.relays.targets.brokers import NatsBroker
 from tests.relays.targets.builders import build_message, build_messages, deliver_all, with_headers
 from tests.relays.targets.laws import DeliveryLaws, check_content
+from tests.relays.targets.servers import NatsServer
 
 
 class TestNats(DeliveryLaws):
-    @pytest.fixture
-    def broker(self, nats_broker: NatsBroker) -> NatsBroker:
-        return nats_broker
+    """On a stream without atomic batches, and on one with them."""
+
+    @pytest.fixture(params=[False, True], ids=["single", "atomic"])
+    def broker(self, nats_server: NatsServer, request: pytest.FixtureRequest) -> NatsBroker:
+        return NatsBroker(nats_server, is_atomic=request.param)
 
     async def test_other_writer_on_the_subject_is_refused(self, broker: NatsBroker) -> None:
         topic = await broker.prepare()
@@ -25,7 +28,7 @@ class TestNats(DeliveryLaws):
         target = broker.target()
         await target.deliver(messages[:5])
         client = await broker.connect()
-        await client.jetstream().publish(f"events.{topic}.0", b"foreign")
+        await client.jetstream().publish(f"{broker.stream}.{topic}.0", b"foreign")
         with pytest.raises(DeliveryError, match="was not written by relay 'to-broker'"):
             await target.deliver(messages[5:])
         await client.close()
@@ -39,7 +42,7 @@ class TestNats(DeliveryLaws):
 
         async def disturb() -> None:
             while not done.is_set():
-                await client.jetstream().publish("other.subject", b"x")
+                await client.jetstream().publish(f"{broker.stream}.other", b"x")
 
         disturber = asyncio.create_task(disturb())
         target = broker.target()
@@ -62,6 +65,7 @@ class TestNats(DeliveryLaws):
         await target.deliver(build_messages(topic, 6, 6))
         await target.close()
         state = (await client.jetstream().stream_info("ROLLUP")).state
+        await client.jetstream().delete_stream("ROLLUP")
         await client.close()
         assert state.messages == 6
 
@@ -91,23 +95,25 @@ class TestNats(DeliveryLaws):
     async def test_full_stream_stores_nothing_out_of_order(self, broker: NatsBroker) -> None:
         topic = await broker.prepare()
         client = await broker.connect()
-        config = StreamConfig("SMALL", subjects=["small.*"], max_msgs=10, discard="new")  # type: ignore[arg-type]
+        is_atomic = broker.stream == "ATOMIC"
+        config = StreamConfig("SMALL", subjects=["small.*"], max_msgs=10, discard=DiscardPolicy.NEW, allow_atomic=is_atomic)
         await client.jetstream().add_stream(config)
         messages = build_messages(topic, 1, 30)
         target = broker.target(stream="SMALL", subject="small.{partition}")
         with pytest.raises(DeliveryError, match="maximum messages exceeded"):
             await target.deliver(messages)
-        await client.jetstream().update_stream(StreamConfig("SMALL", subjects=["small.*"], max_msgs=100))
+        await client.jetstream().update_stream(replace(config, max_msgs=100))
         await target.deliver(messages)
         await target.close()
         state = (await client.jetstream().stream_info("SMALL")).state
         last = await client.jetstream().get_last_msg("SMALL", "small.0")
+        await client.jetstream().delete_stream("SMALL")
         await client.close()
         assert state.messages == 30 and (last.headers or {})["headrace-position"] == str(messages[-1].position)
 
     async def test_missing_stream_and_wrong_retention_are_clear_errors(self, broker: NatsBroker) -> None:
         target = broker.target(stream="NONE")
-        with pytest.raises(DeliveryError, match="'NONE' of NATS at .* does not exist; create the stream"):
+        with pytest.raises(DeliveryError, match=r"'NONE' of NATS at .* does not exist; create the stream"):
             await target.open()
         client = await broker.connect()
         await client.jetstream().add_stream(StreamConfig("WORK", subjects=["work.*"], retention=RetentionPolicy.WORK_QUEUE))
@@ -119,6 +125,6 @@ class TestNats(DeliveryLaws):
     async def test_subject_outside_the_stream_is_a_clear_error(self, broker: NatsBroker) -> None:
         topic = await broker.prepare()
         target = broker.target(subject="nowhere.{partition}")
-        with pytest.raises(DeliveryError, match="no stream takes this subject"):
+        with pytest.raises(DeliveryError, match="does not take the subject of a message"):
             await target.deliver(build_messages(topic, 1, 2))
         await target.close()

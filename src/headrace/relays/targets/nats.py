@@ -1,9 +1,10 @@
 """NATS JetStream: exactly once by the expected last sequence of a subject.
 
-A partition has a subject of its own. Every message says which sequence the last message of its subject must have; the server refuses it
-otherwise. So what has been stored already cannot be stored again, and a message is never stored before the one it follows. Messages are
-sent without waiting for each confirmation: the sequence that each will get is guessed, since it is the next of the stream as long as
-nobody else writes to the stream. A wrong guess costs a refusal and a shorter window, nothing else.
+A partition has a subject of its own. A message says which sequence the last message of its subject must have, and the server refuses
+it otherwise. So what has been stored already cannot be stored again, and a message is never stored before the one it follows, also when
+two processes deliver the same events at the same time. Where the stream allows atomic batches (nats-server 2.12 and `allow_atomic`), a
+batch is stored as a whole, with the condition on its first message; elsewhere each message waits for the confirmation of the one before
+it. Guessing the next sequences, to save that wait, is not safe: a guess may come true by a message of another process.
 
 The last message of the subject carries its position. It is read after every start and after every failure, so an event that is
 delivered again is dropped. A last message of somebody else is an error: a subject belongs to one relay. The stream must keep its last
@@ -15,16 +16,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
+from uuid import uuid4
 
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.js.api import RetentionPolicy
 
 from headrace.core import JSON
@@ -32,6 +33,7 @@ from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import (
     DELIVERED_HEADER,
     EVENT_ID_HEADER,
+    LOG_HEADER,
     POSITION_HEADER,
     RELAY_HEADER,
     broker_headers,
@@ -52,12 +54,15 @@ OPTIONS: Final[Mapping[str, Option]] = {
     **TLS_OPTIONS,
 }
 EXPECTED_STREAM: Final = "Nats-Expected-Stream"
+BATCH_ID: Final = "Nats-Batch-Id"
+BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
+BATCH_COMMIT: Final = "Nats-Batch-Commit"
 EXPECTED_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 WRONG_SEQUENCE: Final = (10071, 10164)
 """The server's error codes for a last sequence other than the expected one."""
 TOO_LARGE: Final = 10054
-WINDOW_MAX: Final = 512
-"""Messages that are sent before their confirmations are read."""
+BATCH_MAX: Final = 1000
+"""The server's limit for an atomic batch."""
 HEADER_OVERHEAD_BYTES: Final = 64
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -85,52 +90,62 @@ class Tail:
     """The event of the last message."""
 
 
-@dataclass
-class Window:
-    """Messages on their way, and the server's replies to them so far."""
-
-    size: int
-    replies: dict[int, dict[str, Any]] = field(default_factory=dict)
-    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    def receive(self, index: int, reply: dict[str, Any]) -> None:
-        self.replies[index] = reply
-        if len(self.replies) == self.size and not self.done.done():
-            self.done.set_result(None)
-
-
 class NatsTarget:
-    """The subjects of one relay in one stream. One batch at a time: two would spoil each other's guesses."""
+    """The subjects of one relay in one stream."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
         self._relay = relay
         self._options = options
         self._secrets = secrets
         self._timeout_s = options.seconds("timeout_s")
-        self._lock = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._client: Client | None = None
+        self._lost = asyncio.Event()
+        """Set at the end of the connection, which the library does not tell those who wait for an answer."""
+        self._is_atomic = False
         self._tails: dict[str, Tail] = {}
-        self._stream_sequence = 0
-        """The last sequence of the stream, over all subjects, as far as we know."""
-        self._inbox = ""
-        self._windows: dict[int, Window] = {}
-        self._windows_sent = 0
-        self._window_size = WINDOW_MAX
 
     def __repr__(self) -> str:
         return f"NatsTarget({self._relay!r}, {self._place})"
 
     async def open(self) -> None:
-        if self._client is not None and self._client.is_connected:
+        async with self._opening:
+            if self._client is None or not self._client.is_connected:
+                await self._disconnect()
+                self._client = await self._connect()
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        if not messages:
             return
-        await self._disconnect()
-        client = Client()
+        await self.open()
+        client = self._client
+        if client is None:
+            raise DeliveryError(f"the connection to {self._place} has just been closed")
         try:
             async with asyncio.timeout(self._timeout_s):
-                await client.connect(**self._connection_arguments())
+                subject = fill_template(self._options.text("subject"), messages[0])
+                await _unless_lost(self._lost, self._store(client, subject, messages))
+        except TargetRefused:
+            raise
+        except BaseException as error:
+            await self._disconnect()
+            if isinstance(error, (nats.errors.Error, OSError, TimeoutError)):
+                raise self._failure(error) from None
+            raise
+
+    async def close(self) -> None:
+        await self._disconnect()
+
+    async def _connect(self) -> Client:
+        client, lost = Client(), asyncio.Event()
+
+        async def note_end() -> None:
+            lost.set()
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await client.connect(**self._connection_arguments(), disconnected_cb=note_end, closed_cb=note_end)
                 info = await client.jetstream(timeout=self._timeout_s).stream_info(self._options.text("stream"))
-                self._inbox = client.new_inbox()
-                await client.subscribe(f"{self._inbox}.*.*", cb=self._receive)
         except (nats.errors.Error, OSError, TimeoutError) as error:
             await _close(client)
             raise self._failure(error) from None
@@ -140,99 +155,66 @@ class NatsTarget:
                 f"{self._place} has the retention {info.config.retention}, which deletes the message that says what was delivered; "
                 "use a stream with the retention limits"
             )
-        self._client = client
-        self._stream_sequence = info.state.last_seq
-
-    async def deliver(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        async with self._lock:
-            await self.open()
-            assert self._client is not None
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    await self._store(self._client, fill_template(self._options.text("subject"), messages[0]), messages)
-            except TargetRefused:
-                raise
-            except BaseException as error:
-                await self._disconnect()
-                if isinstance(error, (nats.errors.Error, OSError, TimeoutError)):
-                    raise self._failure(error) from None
-                raise
-
-    async def close(self) -> None:
-        await self._disconnect()
+        self._lost = lost
+        self._is_atomic = info.config.allow_atomic is True
+        return client
 
     async def _store(self, client: Client, subject: str, messages: Sequence[Message]) -> None:
-        """Publishes what is missing in a subject, a window at a time."""
+        """Publishes what is missing in a subject."""
         tail = self._tails.get(subject) or await self._read_tail(client, subject, messages)
-        waiting = [message for message in messages if message.position > tail.position or _is_missing(message, tail)]
-        while waiting:
-            window = waiting[: self._window_size]
-            stored, tail = await self._publish(client, subject, window, tail)
-            self._tails[subject] = tail
-            if stored < len(window):
-                self._window_size = max(1, self._window_size // 2)
-                tail = self._tails[subject] = await self._read_tail(client, subject, messages)
-                self._stream_sequence = (await client.jetstream().stream_info(self._options.text("stream"))).state.last_seq
-            else:
-                self._window_size = min(WINDOW_MAX, self._window_size * 2)
-            waiting = (
-                waiting[stored:]
-                if stored == len(window)
-                else [m for m in waiting if m.position > tail.position or _is_missing(m, tail)]
+        missing = [message for message in messages if _is_missing(message, tail)]
+        while missing:
+            group, too_large = self._next_group(client, missing, tail)
+            if group:
+                stored = await self._publish(client, subject, group, tail)
+                # None: another process of this relay was faster. What is stored decides.
+                tail = stored or await self._read_tail(client, subject, messages)
+                self._tails[subject] = tail
+            missing = (
+                missing[len(group) :] if group and stored else [message for message in missing if _is_missing(message, tail)]
             )
+            if too_large is not None and (not group or stored):
+                raise too_large
+        self._tails[subject] = tail
 
-    async def _publish(self, client: Client, subject: str, messages: Sequence[Message], tail: Tail) -> tuple[int, Tail]:
-        """Publishes a window; returns how many messages were stored before the first wrong guess, and the new tail."""
-        self._windows_sent += 1
-        number, window = self._windows_sent, Window(len(messages))
-        self._windows[number] = window
-        before = self._stream_sequence
-        too_large: TargetRefused | None = None
-        try:
-            for index, message in enumerate(messages):
-                headers = self._headers(message, before + index if index else tail.sequence, delivered=tail.position)
-                too_large = self._size_problem(client, message, headers)
-                if too_large is not None:
-                    window.size = index
-                    break
-                await client.publish(subject, message.body, reply=f"{self._inbox}.{number}.{index}", headers=headers)
-            if len(window.replies) < window.size:
-                await self._wait(client, window)
-        finally:
-            del self._windows[number]
-        stored = 0
-        for index, message in enumerate(messages[: window.size]):
-            reply = window.replies[index]
-            if "error" in reply:
-                if reply["error"].get("err_code") in WRONG_SEQUENCE:
-                    return stored, tail
-                raise self._refusal(message, reply["error"])
-            tail = Tail(int(reply["seq"]), max(tail.position, message.position), str(message.event_id))
-            self._stream_sequence = tail.sequence
-            stored += 1
-        if too_large is not None:
-            self._tails[subject] = tail
-            raise too_large
-        return stored, tail
+    def _next_group(
+        self, client: Client, messages: Sequence[Message], tail: Tail
+    ) -> tuple[list[tuple[Message, dict[str, str]]], TargetRefused | None]:
+        """The messages that are published next, with their headers, and the error if one after them is too large."""
+        group: list[tuple[Message, dict[str, str]]] = []
+        for message in messages[: BATCH_MAX if self._is_atomic else 1]:
+            headers = self._headers(message, delivered=tail.position)
+            # The server ends the connection at a message that is too large, and the library counts only the body.
+            size = len(message.body) + HEADER_OVERHEAD_BYTES + sum(len(name) + len(value) + 4 for name, value in headers.items())
+            if size > client.max_payload:
+                text = f"position {message.position} has {size} bytes with its headers, {self._place} takes {client.max_payload}"
+                return group, TargetRefused(text)
+            group.append((message, headers))
+        return group, None
 
-    async def _wait(self, client: Client, window: Window) -> None:
-        """Waits for the replies of a window, or for the end of the connection."""
-        while not window.done.done():
-            await asyncio.wait([window.done], timeout=0.2)
-            if not client.is_connected:
-                raise nats.errors.ConnectionClosedError
-
-    async def _receive(self, reply: Msg) -> None:
-        number, index = reply.subject.rsplit(".", 2)[1:]
-        window = self._windows.get(int(number))
-        if window is None:
-            return
-        if reply.headers and reply.headers.get("Status") == "503":
-            window.receive(int(index), {"error": {"description": "no stream takes this subject"}})
-        else:
-            window.receive(int(index), json.loads(reply.data))
+    async def _publish(
+        self, client: Client, subject: str, group: Sequence[tuple[Message, dict[str, str]]], tail: Tail
+    ) -> Tail | None:
+        """Publishes messages as a whole; returns the new end of the subject, or none if the subject has another end than expected."""
+        group[0][1].update({EXPECTED_STREAM: self._options.text("stream"), EXPECTED_SEQUENCE: str(tail.sequence)})
+        last, last_headers = group[-1]
+        if len(group) > 1:
+            batch_id = uuid4().hex
+            for number, (message, headers) in enumerate(group, start=1):
+                headers.update({BATCH_ID: batch_id, BATCH_SEQUENCE: str(number)})
+                if message is not last:
+                    await client.publish(subject, message.body, headers=headers)
+            last_headers[BATCH_COMMIT] = "1"
+        reply = json.loads((await client.request(subject, last.body, timeout=self._timeout_s, headers=last_headers)).data)
+        if "error" not in reply:
+            return Tail(int(reply["seq"]), max(tail.position, last.position), str(last.event_id))
+        if reply["error"].get("err_code") in WRONG_SEQUENCE:
+            return None
+        positions = f"position {last.position}" if len(group) == 1 else f"positions {group[0][0].position} to {last.position}"
+        text = f"{self._place} refused {positions}: {reply['error'].get('description', 'unknown reason')}"
+        if len(group) == 1 and reply["error"].get("err_code") == TOO_LARGE:
+            raise TargetRefused(text)
+        raise DeliveryError(text)
 
     async def _read_tail(self, client: Client, subject: str, messages: Sequence[Message]) -> Tail:
         """The last message of a subject. Raises DeliveryError if it is not of this relay, or if it is of another log."""
@@ -245,7 +227,8 @@ class NatsTarget:
         headers = last.headers or {}
         position, delivered = headers.get(POSITION_HEADER, ""), headers.get(DELIVERED_HEADER, "")
         event_id = headers.get(EVENT_ID_HEADER, "")
-        is_ours = headers.get(RELAY_HEADER) == _header_text(self._relay) and position.isdecimal() and delivered.isdecimal()
+        owner = (_header_text(self._relay), _header_text(messages[0].log))
+        is_ours = (headers.get(RELAY_HEADER), headers.get(LOG_HEADER)) == owner and position.isdecimal() and delivered.isdecimal()
         if not is_ours or any(str(m.event_id) != event_id for m in messages if m.position == int(position)):
             raise DeliveryError(
                 f"the last message of subject {subject!r} in {self._place} (sequence {last.seq}) was not written by relay "
@@ -254,26 +237,16 @@ class NatsTarget:
         assert last.seq is not None
         return Tail(last.seq, int(delivered), event_id)
 
-    def _headers(self, message: Message, sequence: int, *, delivered: int) -> dict[str, str]:
+    def _headers(self, message: Message, *, delivered: int) -> dict[str, str]:
         headers = broker_headers(message, reserved=("nats-", "status", "description"))
         headers[DELIVERED_HEADER] = str(max(delivered, message.position))
-        headers = {name: _header_text(value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)}
-        return headers | {EXPECTED_STREAM: self._options.text("stream"), EXPECTED_SEQUENCE: str(sequence)}
-
-    def _size_problem(self, client: Client, message: Message, headers: Mapping[str, str]) -> TargetRefused | None:
-        """The server ends the connection at a message that is too large, and the library counts only the body."""
-        size = len(message.body) + HEADER_OVERHEAD_BYTES + sum(len(name) + len(value) + 4 for name, value in headers.items())
-        if size <= client.max_payload:
-            return None
-        return TargetRefused(
-            f"position {message.position} has {size} bytes with its headers, {self._place} takes {client.max_payload}"
-        )
-
-    def _refusal(self, message: Message, error: Mapping[str, Any]) -> DeliveryError:
-        text = f"{self._place} refused position {message.position}: {error.get('description', 'unknown reason')}"
-        return TargetRefused(text) if error.get("err_code") == TOO_LARGE else DeliveryError(text)
+        return {name: _header_text(value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)}
 
     def _failure(self, error: BaseException) -> DeliveryError:
+        if isinstance(error, nats.errors.NoRespondersError):
+            return DeliveryError(
+                f"{self._place} does not take the subject of a message; add it to the stream, or change the option subject"
+            )
         if isinstance(error, nats.js.errors.NotFoundError):
             return DeliveryError(f"{self._place} does not exist; create the stream, with the subjects of the relay")
         reason = error.description if isinstance(error, nats.js.errors.APIError) and error.description else type(error).__name__
@@ -309,6 +282,19 @@ class NatsTarget:
             await _close(client)
 
 
+async def _unless_lost(lost: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Does work that waits for answers. Raises ConnectionClosedError at the end of the connection."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(lost.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise nats.errors.ConnectionClosedError
+        await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 async def _close(client: Client) -> None:
     # Closing fails where the connection is already broken; there is nothing left to close then.
     with suppress(Exception):
@@ -320,8 +306,9 @@ async def _ignore(error: Exception) -> None:
 
 
 def _is_missing(message: Message, tail: Tail) -> bool:
-    """A redriven dead letter that is not the last message. Further back nothing tells whether it is there."""
-    return message.is_redriven and str(message.event_id) != tail.event_id
+    """True for a message above the highest delivered position, and for a redriven dead letter that is not the last message: further
+    back nothing tells whether it is there."""
+    return message.position > tail.position or (message.is_redriven and str(message.event_id) != tail.event_id)
 
 
 def _header_text(value: str) -> str:

@@ -8,7 +8,7 @@ event id."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -100,29 +100,30 @@ class RabbitMQTarget:
         if not messages:
             return
         await self.open()
+        confirmed: set[int] = set()
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._publish(messages)
+                await self._publish(messages, confirmed)
         except (NotConfirmed, TargetRefused) as error:
-            raise self._failure(error) from None
+            raise self._failure(error, confirmed) from None
         except BaseException as error:
             await self._disconnect()
             if isinstance(error, (AMQPError, OSError, TimeoutError, RuntimeError)):
-                raise self._failure(error) from None
+                raise self._failure(error, confirmed) from None
             raise
 
     async def close(self) -> None:
         await self._disconnect()
 
-    async def _publish(self, messages: Sequence[Message]) -> None:
-        """Publishes the events of each key in their order, and those without a key, all at once."""
+    async def _publish(self, messages: Sequence[Message], confirmed: set[int]) -> None:
+        """Publishes the events of each key in their order, and those without a key, all at once; notes what is confirmed."""
         if self._channel is None:
             raise DeliveryError(f"the connection to {self._place} has just been closed")
         exchange = await self._channel.get_exchange(self._options.text("exchange"), ensure=False)
         chains: dict[str | int, list[Message]] = {}
         for message in messages:
             chains.setdefault(message.position if message.key is None else message.key, []).append(message)
-        tasks = [asyncio.ensure_future(self._publish_in_order(exchange, chain)) for chain in chains.values()]
+        tasks = [asyncio.ensure_future(self._publish_in_order(exchange, chain, confirmed)) for chain in chains.values()]
         try:
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -133,7 +134,7 @@ class RabbitMQTarget:
             # A lost connection explains the other errors; a message that can never be delivered comes last, after those that can.
             raise min(errors, key=lambda error: (isinstance(error, TargetRefused), isinstance(error, NotConfirmed)))
 
-    async def _publish_in_order(self, exchange: AbstractExchange, messages: Sequence[Message]) -> None:
+    async def _publish_in_order(self, exchange: AbstractExchange, messages: Sequence[Message], confirmed: set[int]) -> None:
         for message in messages:
             routing_key = fill_template(self._options.text("routing_key"), message)
             if (size := len(routing_key.encode())) > ROUTING_KEY_BYTES_MAX:
@@ -142,18 +143,18 @@ class RabbitMQTarget:
                     "change the option routing_key"
                 )
             await exchange.publish(_amqp_message(message), routing_key, mandatory=True)
+            confirmed.add(message.position)
 
-    def _failure(self, error: BaseException) -> DeliveryError:
-        if isinstance(error, DeliveryError):
-            return error
+    def _failure(self, error: BaseException, confirmed: Collection[int] = ()) -> DeliveryError:
+        if isinstance(error, TargetRefused):
+            return TargetRefused(str(error), delivered=confirmed)
         if isinstance(error, PublishError):
-            return DeliveryError(
-                f"{self._place} has no queue for the routing key of a message; bind a queue, or change routing_key"
-            )
-        if isinstance(error, NotConfirmed):
-            return DeliveryError(f"{self._place} refused a message; its queue may be full")
-        reason = _reason(error)
-        return DeliveryError(f"{self._place} did not confirm: {reason}")
+            text = f"{self._place} has no queue for the routing key of a message; bind a queue, or change routing_key"
+        elif isinstance(error, NotConfirmed):
+            text = f"{self._place} refused a message; its queue may be full"
+        else:
+            text = f"{self._place} did not confirm: {_reason(error)}"
+        return DeliveryError(text, delivered=confirmed)
 
     @property
     def _port(self) -> int:
