@@ -12,7 +12,6 @@ import nats
 import redis.asyncio
 from aio_pika.exceptions import QueueEmpty
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from nats.js.api import StreamConfig
 from rstream import AMQPMessage, Consumer, ConsumerOffsetSpecification, OffsetType, Producer, RawMessage, amqp_decoder
 
@@ -21,6 +20,9 @@ from headrace.relays.targets import open_target
 from headrace.relays.targets.target import Target
 from tests.relays.targets.builders import RELAY, Stored
 from tests.relays.targets.servers import PASSWORD, USER, BrokerServer, KafkaMock, NatsServer, RabbitMQServer, RedisServer
+
+KAFKA_PARTITIONS = 4
+"""Of a topic that the mock cluster creates when it is first used."""
 
 
 class Broker(ABC):
@@ -218,23 +220,13 @@ class KafkaBroker(Broker):
     def options(self, port: int | None = None, **others: JSON) -> dict[str, JSON]:
         return {"servers": list(self.server.servers), "timeout_s": 5, **others}
 
-    async def prepare(self) -> str:
-        topic = await super().prepare()
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.server.servers)
-        await admin.start()
-        try:
-            await admin.create_topics([NewTopic(topic, 3, 1)])
-        finally:
-            await admin.close()
-        return topic
-
     async def read(self, topic: str, partition: int = 0) -> list[Stored]:
         """The records of all Kafka partitions, one partition after the other."""
         consumer = AIOKafkaConsumer(bootstrap_servers=self.server.servers, auto_offset_reset="earliest", enable_auto_commit=False)
         await consumer.start()
         stored: list[Stored] = []
         try:
-            for number in range(3):
+            for number in range(KAFKA_PARTITIONS):
                 place = TopicPartition(topic, number)
                 consumer.assign([place])
                 end = (await consumer.end_offsets([place]))[place]

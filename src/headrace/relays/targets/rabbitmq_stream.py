@@ -11,6 +11,7 @@ the same names must not share a stream."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Final
 
 from rstream import AMQPMessage, ConfirmationStatus, Producer, Properties, RawMessage, StreamDoesNotExist
 from rstream.recovery import BackOffRecoveryStrategy
+from rstream.schema import SaslAuthenticate
 
 from headrace.core import JSON
 from headrace.relays.message import Message
@@ -43,6 +45,15 @@ FRAME_BYTES_MAX: Final = 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 64
 MESSAGE_OVERHEAD_BYTES: Final = 16
 REFERENCE_BYTES_MAX: Final = 256
+
+
+def _has_no_credentials(record: logging.LogRecord) -> bool:
+    """False for a log record with the frame that carries the password, which the library logs at the level DEBUG."""
+    arguments = record.args if isinstance(record.args, tuple) else (record.args,)
+    return not any(isinstance(argument, SaslAuthenticate) for argument in arguments)
+
+
+logging.getLogger("rstream.client").addFilter(_has_no_credentials)
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
