@@ -16,6 +16,8 @@ from tests.relays.targets.servers import RabbitMQServer
 
 class TestRabbitMQ(DeliveryLaws):
     process_messages = 400
+    restarts = (5,)
+    """An Erlang node takes its time to start."""
 
     @pytest.fixture
     def broker(self, rabbitmq_server: RabbitMQServer) -> RabbitMQBroker:
@@ -91,6 +93,8 @@ class TestRabbitMQ(DeliveryLaws):
 
 class TestRabbitMQStream(DeliveryLaws):
     process_messages = 400
+    restarts = (5,)
+    """An Erlang node takes its time to start."""
 
     @pytest.fixture
     def broker(self, rabbitmq_server: RabbitMQServer) -> RabbitMQStreamBroker:
