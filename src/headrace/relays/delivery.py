@@ -1,6 +1,6 @@
 """Delivery: the handler of a relay's consumer, which maps events, hands them to the target and waits for its confirmation.
 
-Owns: one relay's connection to its target on one node. Promises: a delivery ends in time, so that no transaction of the log stays open
+Owns: one relay's connections to its target on one node. Promises: a delivery ends in time, so that no transaction of the log stays open
 for long; what the target has confirmed is not sent again because a neighbour failed; an error never shows a secret."""
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Delivery:
         self._relay = relay
         self._mapper = Mapper(relay.name, relay.format, relay.mapping, log=log)
         self._on_gone = on_gone
-        self._target: Target | None = None
-        self._opening = asyncio.Lock()
+        self._idle: list[Target] = []
+        """Open connections that no delivery uses. Each delivery has one of its own: partitions are delivered at the same time."""
         self._secrets = Secrets()
         self._not_before = 0.0
         """Until then, by the monotonic clock, the target wants nothing."""
@@ -78,8 +78,17 @@ class Delivery:
             raise DeliveryError(f"the target wants nothing for {wait_s:.0f} s", retry_after_s=wait_s)
         async with asyncio.timeout(DELIVERY_MAX_S):
             await asyncio.sleep(max(wait_s, 0))
-            target = await self._open()
-            await target.deliver(messages)
+            target = self._idle.pop() if self._idle else await self._open()
+            try:
+                await target.deliver(messages)
+            except TargetRefused:
+                self._idle.append(target)
+                raise
+            except BaseException:
+                # Connected anew next time: whatever state the connection is in, it is not trusted.
+                await _close(self._relay.name, target)
+                raise
+            self._idle.append(target)
 
     async def _fail(self, partition: int, error: Exception) -> NoReturn:
         """Raises what the failure policy gets to see."""
@@ -92,9 +101,6 @@ class Delivery:
             self._not_before = time.monotonic() + min(error.retry_after_s, RETRY_AFTER_MAX_S)
         if isinstance(error, TargetGone):
             await self._on_gone(self._redact(str(error)))
-        if not isinstance(error, TargetRefused):
-            # Connected anew next time: whatever state the connection is in, it is not trusted.
-            await self.close()
         raise self._error(error) from None
 
     def _error(self, error: Exception) -> DeliveryError:
@@ -124,23 +130,20 @@ class Delivery:
                 del self._confirmed[partition]
 
     async def _open(self) -> Target:
-        async with self._opening:
-            if self._target is None:
-                self._secrets = resolve_secrets(self._relay.options)
-                target = open_target(self._relay.target, self._relay.name, self._relay.options, self._secrets)
-                try:
-                    await target.open()
-                except BaseException:
-                    await _close(self._relay.name, target)
-                    raise
-                self._target = target
-            return self._target
+        # Read again for each connection: a secret may have been rotated.
+        self._secrets = resolve_secrets(self._relay.options)
+        target = open_target(self._relay.target, self._relay.name, self._relay.options, self._secrets)
+        try:
+            await target.open()
+        except BaseException:
+            await _close(self._relay.name, target)
+            raise
+        return target
 
     async def close(self) -> None:
         """Disconnects from the target."""
-        target, self._target = self._target, None
-        if target is not None:
-            await _close(self._relay.name, target)
+        while self._idle:
+            await _close(self._relay.name, self._idle.pop())
 
 
 async def _close(relay: str, target: Target) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
+import msgspec
 from psycopg.rows import class_row
 
 from headrace.consume import Seek, seek_consumer
@@ -173,12 +174,25 @@ def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownRelay
     return UnknownRelay(f"there is no relay {name!r}; known relays: {known or 'none'}")
 
 
+def _read_object(value: object) -> Mapping[str, JSON] | None:
+    """An object of JSON values, from a file."""
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise msgspec.ValidationError("expected an object")
+    try:
+        return msgspec.convert(msgspec.json.decode(msgspec.json.encode(value)), dict[str, Any])
+    except (TypeError, ValueError) as error:
+        raise msgspec.ValidationError(str(error)) from None
+
+
 class RelayKind(DefinitionKind[Relay]):
     """Relays as a kind of definition; every shard has all of them, for its own events."""
 
     noun = "relay"
     type = Relay
     usual_fields = "name, topic, target, options"
+    readers: ClassVar[Mapping[str, Callable[[object], object]]] = {"options": _read_object, "mapping": _read_object}
 
     def check(self, definition: Relay) -> None:
         check_relay(definition)

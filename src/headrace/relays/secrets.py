@@ -15,7 +15,7 @@ from headrace.core import JSON, InvalidRelay
 
 PREFIX: Final = "RELAY_"
 FOLDER_VARIABLE: Final = "HEADRACE_RELAY_SECRETS"
-FOLDER: Final = "/run/secrets"
+FOLDER: Final = "/run/secrets/relays"
 FILE_BYTES_MAX: Final = 65_536
 
 _reference: Final = re.compile(r"(env|file):(.+)", re.DOTALL)

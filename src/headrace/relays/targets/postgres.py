@@ -191,7 +191,7 @@ class Inserting:
                 raise TargetRefused(
                     f"the body of position {message.position} is not an object, so it has no columns; use a mapping"
                 )
-        await conn.execute(statement, (b"[" + b",".join(message.body for message in messages) + b"]",))
+        await conn.execute(statement, (f"[{','.join(message.body.decode() for message in messages)}]",))
 
 
 def _identifier(name: str) -> sql.Identifier:
