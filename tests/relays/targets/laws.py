@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.db import Connection, Target
 from headrace.relays.message import Message
 from headrace.relays.targets import open_target
 from headrace.relays.targets.target import DeliveryError
@@ -22,6 +23,7 @@ from tests.relays.targets.builders import (
     first_occurrences,
     positions_by_key,
 )
+from tests.relays.targets.node_laws import run_relay_with_kills
 from tests.relays.targets.proxy import proxy_to
 from tests.relays.targets.servers import PASSWORD, DeliveringProcess
 
@@ -179,6 +181,12 @@ class DeliveryLaws:
                 break
         assert killed == 2 and cursor == messages[-1].position
         check_content(broker, await broker.read(topic), messages, repeats_max=2 * last)
+
+    @pytest.mark.lane("pg18")
+    async def test_node_killed_while_it_relays_a_log(
+        self, broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await run_relay_with_kills(broker, conn, database, monkeypatch)
 
     async def test_redriven_dead_letter_arrives_after_later_events(self, broker: Broker) -> None:
         topic = await broker.prepare()
