@@ -118,7 +118,14 @@ class RedisBroker(Broker):
     async def read(self, topic: str, partition: int = 0) -> list[Stored]:
         async with self.connect() as client:
             entries: list[Any] = await client.xrange(f"{topic}.{partition}")
-        return [_stored(dict(_json(fields[b"headers"])), fields[b"body"]) for _, fields in entries]
+        stored: list[Stored] = []
+        for entry_id, fields in entries:
+            texts = {"position": entry_id.decode().split("-")[0]}
+            texts |= {name.decode(): value.decode() for name, value in fields.items()}
+            headers = {f"headrace-{name.replace('_', '-')}": text for name, text in texts.items()}
+            headers |= _json(fields[b"headers"]) | {"content-type": texts["content_type"]}
+            stored.append(_stored(headers, fields[b"body"]))
+        return stored
 
 
 class RabbitMQBroker(Broker):

@@ -23,7 +23,6 @@ from redis.exceptions import RedisError, ResponseError
 
 from headrace.core import JSON, encode
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import broker_headers
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes
 from headrace.relays.targets.target import DeliveryError
 
@@ -213,17 +212,16 @@ def _fields(message: Message) -> dict[str, str | bytes]:
     fields: dict[str, str | bytes] = {
         "relay": message.relay,
         "log": message.log,
-        "topic": message.topic,
-        "partition": str(message.partition),
-        "position": str(message.position),
         "event_id": str(message.event_id),
         "event_type": message.event_type,
         "content_type": message.content_type,
-        "headers": encode(dict(broker_headers(message))),
+        "headers": encode(dict(message.headers)),
         "body": message.body,
     }
     if message.key is not None:
         fields["key"] = message.key
+    if message.is_redriven:
+        fields["position"] = str(message.position)
     return fields
 
 
