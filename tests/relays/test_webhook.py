@@ -115,7 +115,7 @@ async def test_gone_disables_the_relay_until_it_is_resumed(
 ) -> None:
     topic(conn)
     fill(conn, 5)
-    make_relay("/gone-after/2", options={"in_flight": 1}, batch=1)
+    make_relay("/gone-after/2", options={"in_flight": 1}, batch=1, attempts=1)
     async with node(database):
         async with asyncio.timeout(20):
             while get_relay(conn, "hook").status != "disabled":
@@ -133,6 +133,21 @@ async def test_gone_disables_the_relay_until_it_is_resumed(
         resume(conn, "relay", "hook")
         await receiver.wait(2)
     assert receiver.values == [3, 4]
+
+
+async def test_a_refused_event_stops_its_partition_if_nothing_may_be_skipped(
+    conn: Connection, database: Target, receiver: Receiver, make_relay: MakeRelay
+) -> None:
+    topic(conn)
+    fill(conn, 3)
+    make_relay("/refuse/2", when_exhausted="stop")
+    async with node(database):
+        async with asyncio.timeout(20):
+            while [lag.state for lag in consumer_lag(conn, consumer="relay.hook")] != ["stopped"]:
+                await asyncio.sleep(0.02)
+    [lag] = consumer_lag(conn, consumer="relay.hook")
+    assert (lag.position, lag.attempts, lag.error) == (1, 1, "TargetRefused: the receiver answered 400")
+    assert conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,)
 
 
 async def test_rotated_secrets_give_a_signature_each(

@@ -50,6 +50,7 @@ __all__ = [
     "NotFound",
     "NotIdle",
     "NotMigrated",
+    "PackageMissing",
     "PayloadMismatch",
     "PayloadRejected",
     "PayloadTooDeep",
@@ -358,6 +359,10 @@ class SchemaFindings(Invalid, sqlstate="HR352"):
 
 class InvalidRelay(Invalid, sqlstate="HR360"):
     """The target, the options or the mapping of a relay are wrong. Correct them as the message says."""
+
+
+class PackageMissing(Invalid):
+    """A package that this needs is not installed. Install the extra that the message names."""
 
 
 class InvalidHandler(Invalid):

@@ -41,9 +41,9 @@ OnGone = Callable[[str], Awaitable[None]]
 class Delivery:
     """Delivers the events of one version of a relay. Its method `deliver` is a handler of batches."""
 
-    def __init__(self, relay: Relay, *, log: str, on_gone: OnGone) -> None:
+    def __init__(self, relay: Relay, *, uid: str, on_gone: OnGone) -> None:
         self._relay = relay
-        self._mapper = Mapper(relay.name, relay.format, relay.mapping, log=log)
+        self._mapper = Mapper(relay.name, relay.format, relay.mapping, uid=uid)
         self._on_gone = on_gone
         self._idle: list[Target] = []
         """Open connections that no delivery uses. Each delivery has one of its own: partitions are delivered at the same time."""
@@ -110,10 +110,8 @@ class Delivery:
         text = self._redact(str(error) or type(error).__name__)
         if not isinstance(error, DeliveryError):
             return DeliveryError(text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}")
-        if isinstance(error, TargetRefused) and self._relay.when_exhausted == "dead_letter":
-            return TargetRefused(text)
         after_s = None if error.retry_after_s is None else min(max(error.retry_after_s, 0.0), RETRY_AFTER_MAX_S)
-        kind = TargetGone if isinstance(error, TargetGone) else DeliveryError
+        kind = next(kind for kind in (TargetRefused, TargetGone, DeliveryError) if isinstance(error, kind))
         return kind(text, retry_after_s=after_s)
 
     def _redact(self, text: str) -> str:

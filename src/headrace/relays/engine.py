@@ -13,8 +13,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.consume import Batch, Consumer, ConsumerRunner, Failure
-from headrace.core import HeadraceError
-from headrace.db import Listener, LoopSteps, OwnPool, Pool, Subscription, cancel_tasks, fetch_value_async, query
+from headrace.core import HeadraceError, PackageMissing
+from headrace.db import (
+    Listener,
+    LoopSteps,
+    OwnPool,
+    Pool,
+    Subscription,
+    Unit,
+    cancel_tasks,
+    clear_failure,
+    fetch_value_async,
+    query,
+    record_failure,
+)
 from headrace.definitions import state_row
 from headrace.relays.delivery import Delivery, is_redrive
 from headrace.relays.relay import Relay, check_relay
@@ -34,6 +46,7 @@ class RunnableRelay:
 
     relay: Relay
     relay_id: int
+    uid: str
     version: int
     namespace: str
     consumer_id: int
@@ -84,14 +97,13 @@ class RelayRunner(ConsumerRunner):
 class RunningRelay:
     """A version of a relay with its tasks."""
 
-    def __init__(self, runnable: RunnableRelay, pool: Pool, subscription: Subscription) -> None:
+    def __init__(self, runnable: RunnableRelay, pool: Pool, relay_pool: Pool, subscription: Subscription) -> None:
         self.runnable = runnable
         self._pool = pool
         self._stop = asyncio.Event()
         self.subscription = subscription
-        log = f"{runnable.namespace}/{runnable.relay.topic}#{runnable.topic_id}"
-        self._delivery = Delivery(runnable.relay, log=log, on_gone=self._disable)
-        self.runner = RelayRunner(runnable, self._delivery, pool, subscription, self._stop)
+        self._delivery = Delivery(runnable.relay, uid=runnable.uid, on_gone=self._disable)
+        self.runner = RelayRunner(runnable, self._delivery, relay_pool, subscription, self._stop)
         self._task = asyncio.create_task(self._run(), name=f"relay {runnable.name}")
 
     async def _run(self) -> None:
@@ -109,8 +121,11 @@ class RunningRelay:
         self._stop.set()
         for _ in range(self.runnable.relay.concurrency):
             self.subscription.notify()
-        _, late = await asyncio.wait([self._task], timeout=STOP_S)
-        await cancel_tasks(*late)
+        try:
+            await asyncio.wait([self._task], timeout=STOP_S)
+        finally:
+            # Also if whoever waits is cancelled: no delivery outlives its node.
+            await cancel_tasks(*({self._task} if not self._task.done() else ()))
 
 
 class RelayEngine:
@@ -137,6 +152,8 @@ class RelayEngine:
         self._namespace = namespace
         self._on_change = on_change
         self._running: dict[int, RunningRelay] = {}
+        self._ending: dict[int, asyncio.Task[None]] = {}
+        """Relays whose last delivery is not finished yet. The others do not wait for it."""
         self._is_pool_open = False
 
     @property
@@ -156,7 +173,9 @@ class RelayEngine:
                 await steps.run(self.update)
                 await self._written.wait(IDLE_S)
         finally:
-            await asyncio.gather(*(self._end(relay_id) for relay_id in list(self._running)))
+            for relay_id in list(self._running):
+                self._end(relay_id)
+            await asyncio.gather(*self._ending.values())
 
     async def list_runnable(self) -> list[RunnableRelay]:
         """The relays that may run."""
@@ -173,9 +192,10 @@ class RelayEngine:
             for relay_id, running in self._running.items()
             if relay_id not in wanted or wanted[relay_id].version != running.runnable.version
         ]
-        await asyncio.gather(*(self._end(relay_id) for relay_id in ended))
+        for relay_id in ended:
+            self._end(relay_id)
         for relay_id, runnable in wanted.items():
-            if relay_id not in self._running and await self._check(runnable):
+            if relay_id not in self._running and relay_id not in self._ending and await self._check(runnable):
                 await self._start(runnable)
         if self._on_change is not None and self.consumers != before:
             await self._on_change()
@@ -183,8 +203,13 @@ class RelayEngine:
     async def _check(self, runnable: RunnableRelay) -> bool:
         """Checks a relay, which SQL may have written, and records the result."""
         error: str | None = None
+        unit = Unit("relay", runnable.namespace, runnable.name)
         try:
             check_relay(runnable.relay)
+        except PackageMissing as problem:
+            # Another node may have it.
+            await record_failure(self._pool, unit, problem)
+            return False
         except HeadraceError as problem:
             error = str(problem)
         except Exception as problem:
@@ -196,18 +221,29 @@ class RelayEngine:
             await fetch_value_async(self._pool, _REPORT, (runnable.relay_id, runnable.version, status, error))
         if error:
             logger.error("relay %s is invalid: %s", runnable.name, error)
+        else:
+            await clear_failure(self._pool, unit)
         return error is None
 
     async def _start(self, runnable: RunnableRelay) -> None:
         if not self._is_pool_open:
             await self._relay_pool.open()
             self._is_pool_open = True
-        self._running[runnable.relay_id] = RunningRelay(runnable, self._relay_pool, self._listener.subscribe("headrace_log"))
+        self._running[runnable.relay_id] = RunningRelay(
+            runnable, self._pool, self._relay_pool, self._listener.subscribe("headrace_log")
+        )
 
-    async def _end(self, relay_id: int) -> None:
-        running = self._running.pop(relay_id)
-        await running.stop()
-        self._listener.unsubscribe(running.subscription)
+    def _end(self, relay_id: int) -> None:
+        """Ends a relay as soon as its delivery is finished."""
+        self._ending[relay_id] = asyncio.create_task(self._stop_relay(self._running.pop(relay_id)))
+
+    async def _stop_relay(self, running: RunningRelay) -> None:
+        try:
+            await running.stop()
+        finally:
+            self._listener.unsubscribe(running.subscription)
+            del self._ending[running.runnable.relay_id]
+            self._written.notify()
 
 
 def _runnable(relay: dict[str, Any], rest: dict[str, Any]) -> RunnableRelay:

@@ -120,9 +120,9 @@ def _read_root(text: str, place: str) -> tuple[str, str]:
 class Mapper:
     """Turns events into the messages of one relay. The events have payload and headers as JSON text."""
 
-    def __init__(self, relay: str, format: Format, mapping: Mapping[str, JSON] | None, *, log: str = "") -> None:
+    def __init__(self, relay: str, format: Format, mapping: Mapping[str, JSON] | None, *, uid: str = "") -> None:
         self._relay = relay
-        self._log = log
+        self._uid = uid
         self._format = format
         self._template = parse_template(mapping or {}) if format == "template" else None
         self._body: Callable[[LoggedEvent[RawJSON]], bytes] = {
@@ -149,7 +149,7 @@ class Mapper:
             body=self._body(event),
             content_type=self._content_type,
             headers=self._headers(event),
-            log=self._log,
+            relay_uid=self._uid,
             is_redriven=is_redriven,
         )
 

@@ -28,7 +28,7 @@ class Message:
     """application/json or application/cloudevents+json."""
     headers: Mapping[str, str]
     """CloudEvents binary headers (ce-…), the trace context, and the event's own string headers."""
-    log: str = ""
-    """Which log the position is one of: a topic that is dropped and created again has another log, with the same positions."""
+    relay_uid: str = ""
+    """Positions of two relays are never mixed up by it: those of two shards, or of a relay that was created again."""
     is_redriven: bool = False
     """The event was a dead letter: later positions may have been delivered before it, and it has not been."""

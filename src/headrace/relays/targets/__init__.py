@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from headrace.core import JSON, Invalid
+from headrace.core import JSON, Invalid, PackageMissing
 from headrace.relays.targets.target import Target
 
 __all__ = ["TARGET_KINDS", "check_options", "open_target"]
@@ -53,4 +53,6 @@ def _module(kind: str) -> TargetModule:
     except ModuleNotFoundError as error:
         if error.name == _MODULES[kind]:
             raise Invalid(f"this release of headrace has no target {kind!r} yet") from None
-        raise Invalid(f"the target {kind!r} needs the package {error.name}; install: pip install 'headrace[relay]'") from None
+        raise PackageMissing(
+            f"the target {kind!r} needs the package {error.name}; install: pip install 'headrace[relay]'"
+        ) from None

@@ -165,7 +165,7 @@ class Inserting:
     async def write(self, conn: Connection, messages: Sequence[Message]) -> None:
         names = {"ledger": self._ledger, "redriven": self._redriven}
         first = messages[0]
-        place = {"relay": first.relay, "log": first.log, "partition": first.partition}
+        place = {"relay": first.relay, "uid": first.relay_uid, "partition": first.partition}
         row = await (await conn.execute(_statement("relays/postgres/lock_ledger", names), place)).fetchone()
         position = row[0] if row else 0
         new = [message for message in messages if message.position > position or message.is_redriven]

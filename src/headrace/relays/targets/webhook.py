@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import re
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +37,10 @@ RETRIED: Final = frozenset({408, 409, 425, 429})
 
 _OPTIONS: Final = frozenset({"url", "secret", "secrets", "headers", "timeout_s", "in_flight", "allow_private"})
 _SCHEMES: Final = ("http", "https")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_OWN_HEADERS: Final = re.compile(r"(?i)host|content-length|transfer-encoding|connection|upgrade|webhook-.*")
+DELIVERY_S: Final = 40.0
+"""By then the last request of a delivery has ended."""
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
@@ -53,6 +59,8 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
     headers = options.get("headers", {})
     if not isinstance(headers, Mapping) or not all(isinstance(value, str) and _is_header(value) for value in headers.values()):
         problems.append("headers is not an object of texts in printable ASCII")
+    elif refused := [name for name in headers if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name)]:
+        problems.append(f"headers: {', '.join(map(repr, refused))} cannot be set")
     if not isinstance(options.get("allow_private", False), bool):
         problems.append("allow_private is not true or false")
     problems += number_problem(options, "timeout_s", 0.1, TIMEOUT_MAX_S)
@@ -112,6 +120,8 @@ def _signers(relay_name: str, keys: Iterable[str]) -> list[Webhook]:
 class Outcome:
     """What became of the messages of one delivery."""
 
+    ends_at: float
+    """By the monotonic clock: nothing is sent later."""
     delivered: list[int] = field(default_factory=list)
     errors: dict[int, DeliveryError] = field(default_factory=dict)
     """By position."""
@@ -172,7 +182,7 @@ class WebhookTarget:
                 message
             )
         waiting = deque(chains.values())
-        outcome = Outcome()
+        outcome = Outcome(ends_at=time.monotonic() + DELIVERY_S - self._timeout_s)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._in_flight, len(waiting))):
                 group.create_task(self._deliver_chains(waiting, pinned, outcome))
@@ -183,6 +193,9 @@ class WebhookTarget:
         while waiting and not outcome.is_halted:
             for message in waiting.popleft():
                 if outcome.is_halted:
+                    return
+                if time.monotonic() > outcome.ends_at:
+                    outcome.errors[message.position] = DeliveryError("the receiver is too slow for the batch; lower batch")
                     return
                 try:
                     await self._post(message, url)
@@ -217,14 +230,14 @@ class WebhookTarget:
         _check_status(response, text)
 
     def _request_headers(self, message: Message) -> list[tuple[str, str]]:
-        headers = dict(message.headers)
+        headers = {name.lower(): value for name, value in message.headers.items()}
         headers |= {
             "host": self._url.netloc.decode("ascii"),
             "content-type": message.content_type,
             "content-length": str(len(message.body)),
             "user-agent": "headrace",
             "accept": "*/*",
-            **self._headers,
+            **{name.lower(): value for name, value in self._headers.items()},
             "webhook-id": str(message.event_id),
         }
         now = datetime.now(UTC)

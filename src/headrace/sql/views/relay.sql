@@ -1,6 +1,6 @@
 -- Relays. Admins of a namespace may insert, update and delete rows.
 create or replace view headrace.relay as
-select r.relay_id, r.namespace, r.relay, r.topic, r.condition, r.target, r.options, r.format, r.mapping, r.start, r.attempts,
+select r.relay_id, r.uid, r.namespace, r.relay, r.topic, r.condition, r.target, r.options, r.format, r.mapping, r.start, r.attempts,
     r.backoff_s, r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active, r.source, r.topic_id, r.version,
     r.status, r.error
 from headrace_internal.readable_relays() r;

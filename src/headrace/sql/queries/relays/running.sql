@@ -1,5 +1,5 @@
 -- The active relays of a namespace that a node may run, with the consumers that have their cursors.
-select r.relay_id, r.version, r.namespace, c.consumer_id, r.topic_id, r.status = 'pending' as is_pending,
+select r.relay_id, r.uid::text as uid, r.version, r.namespace, c.consumer_id, r.topic_id, r.status = 'pending' as is_pending,
     r.relay as name, r.topic, r.target, r.options, r.condition, r.format, r.mapping, r.start, r.attempts, r.backoff_s,
     r.backoff_max_s, r.when_exhausted, r.key_order, r.batch, r.concurrency, r.active
 from headrace.relay r

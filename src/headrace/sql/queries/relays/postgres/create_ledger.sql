@@ -3,9 +3,9 @@
 do $ledger$
 begin
     create table {ledger} (
-        relay text not null, log text not null, partition integer not null, position bigint not null,
-        moved_at timestamptz not null default now(), primary key (relay, log, partition));
+        relay text not null, uid text not null, partition integer not null, position bigint not null,
+        moved_at timestamptz not null default now(), primary key (relay, uid, partition));
     create table {redriven} (
-        relay text not null, log text not null, position bigint not null, primary key (relay, log, position));
+        relay text not null, uid text not null, position bigint not null, primary key (relay, uid, position));
 end
 $ledger$;
