@@ -40,7 +40,7 @@ def build_message(topic: str, number: int, *, partition: int = 0, keys: int = 5,
         emitted_at=START + timedelta(seconds=number),
         body=b'{"number": %d}' % number if body is None else body,
         content_type="application/json",
-        log="42",
+        relay_uid="7b0c",
         headers={"ce-id": str(position), "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     )
 

@@ -10,15 +10,15 @@ from typing import Final
 
 from headrace.relays.message import Message
 
-__all__ = ["DELIVERED_HEADER", "EVENT_ID_HEADER", "LOG_HEADER", "POSITION_HEADER", "RELAY_HEADER", "broker_headers"]
+__all__ = ["DELIVERED_HEADER", "EVENT_ID_HEADER", "POSITION_HEADER", "RELAY_HEADER", "RELAY_UID_HEADER", "broker_headers"]
 
 RELAY_HEADER: Final = "headrace-relay"
 POSITION_HEADER: Final = "headrace-position"
 EVENT_ID_HEADER: Final = "headrace-event-id"
 DELIVERED_HEADER: Final = "headrace-delivered"
 """The highest position delivered so far: the message's own, or a later one before a redriven dead letter."""
-LOG_HEADER: Final = "headrace-log"
-"""Which log the position is one of."""
+RELAY_UID_HEADER: Final = "headrace-relay-uid"
+"""Which relay: another one may have the same name, in another database or after this one was dropped."""
 OWN_PREFIX: Final = "headrace-"
 
 
@@ -28,7 +28,7 @@ def broker_headers(message: Message, *, reserved: Collection[str] = ()) -> dict[
     headers = {name: value for name, value in message.headers.items() if not name.strip().lower().startswith(prefixes)}
     headers |= {
         RELAY_HEADER: message.relay,
-        LOG_HEADER: message.log,
+        RELAY_UID_HEADER: message.relay_uid,
         "headrace-topic": message.topic,
         "headrace-partition": str(message.partition),
         POSITION_HEADER: str(message.position),

@@ -33,9 +33,9 @@ from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import (
     DELIVERED_HEADER,
     EVENT_ID_HEADER,
-    LOG_HEADER,
     POSITION_HEADER,
     RELAY_HEADER,
+    RELAY_UID_HEADER,
     broker_headers,
 )
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
@@ -217,7 +217,7 @@ class NatsTarget:
         raise DeliveryError(text)
 
     async def _read_tail(self, client: Client, subject: str, messages: Sequence[Message]) -> Tail:
-        """The last message of a subject. Raises DeliveryError if it is not of this relay, or if it is of another log."""
+        """The last message of a subject. Raises DeliveryError if it is not of this relay, or if another event has its position."""
         stream = self._options.text("stream")
         try:
             # From the stream's leader: a replica may not have the last message yet.
@@ -227,12 +227,14 @@ class NatsTarget:
         headers = last.headers or {}
         position, delivered = headers.get(POSITION_HEADER, ""), headers.get(DELIVERED_HEADER, "")
         event_id = headers.get(EVENT_ID_HEADER, "")
-        owner = (_header_text(self._relay), _header_text(messages[0].log))
-        is_ours = (headers.get(RELAY_HEADER), headers.get(LOG_HEADER)) == owner and position.isdecimal() and delivered.isdecimal()
+        owner = (_header_text(self._relay), _header_text(messages[0].relay_uid))
+        is_ours = (
+            (headers.get(RELAY_HEADER), headers.get(RELAY_UID_HEADER)) == owner and position.isdecimal() and delivered.isdecimal()
+        )
         if not is_ours or any(str(m.event_id) != event_id for m in messages if m.position == int(position)):
             raise DeliveryError(
                 f"the last message of subject {subject!r} in {self._place} (sequence {last.seq}) was not written by relay "
-                f"{self._relay!r} for this log; a subject belongs to one relay: stop the other writer, or give the relay another subject"
+                f"{self._relay!r} for these events; a subject belongs to one relay: stop the other writer, or give the relay another subject"
             )
         assert last.seq is not None
         return Tail(last.seq, int(delivered), event_id)

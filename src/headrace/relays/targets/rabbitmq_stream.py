@@ -1,12 +1,11 @@
 """RabbitMQ streams: exactly once by publishing ids.
 
 A stream remembers the last publishing id of each named producer, and drops a message whose id is not above it. The producer's name is
-the relay, the log and the partition; the publishing id is the position plus one. After every start and every failure the last
+the relay, its uid and the partition; the publishing id is the position plus one. After every start and every failure the last
 publishing id is read, and events up to it are not sent again. Several partitions may share a stream. A redriven dead letter is added
 at the end, once unless its process ends in between.
 
-Whoever else writes to the stream does no harm, unless with the same producer name: two databases with namespaces, topics and relays of
-the same names must not share a stream."""
+Whoever else writes to the stream does no harm."""
 
 from __future__ import annotations
 
@@ -198,7 +197,7 @@ class RabbitMQStreamTarget:
             await self._close(publisher.producer)
 
     async def _open_publisher(self, message: Message, stream: str) -> Publisher:
-        reference = f"{self._relay}/{message.log or message.topic}/{message.partition}"
+        reference = f"{self._relay}/{message.relay_uid}/{message.partition}"
         if (size := len(reference.encode())) >= REFERENCE_BYTES_MAX:
             raise DeliveryError(
                 f"the producer name {reference!r} has {size} bytes, RabbitMQ takes {REFERENCE_BYTES_MAX - 1}; rename the relay"

@@ -146,7 +146,7 @@ class RedisTarget:
         info = await client.xinfo_stream(stream)
         position, counter = _split_id(info["last-generated-id"])
         tail = cast(list[Any], await client.xrevrange(stream, count=1))
-        if any(not self._is_ours(fields, messages[0].log) for _, fields in tail):
+        if any(not self._is_ours(fields, messages[0].relay_uid) for _, fields in tail):
             raise self._other_writer(stream, f"{position}-{counter}")
         ids = {message.position: str(message.event_id).encode() for message in messages if message.position <= position}
         if ids:
@@ -154,16 +154,16 @@ class RedisTarget:
             for entry_id, fields in entries:
                 number, counter = _split_id(entry_id)
                 is_repeat = counter == 0 and number in ids
-                if not self._is_ours(fields, messages[0].log) or (is_repeat and fields.get(b"event_id") != ids[number]):
+                if not self._is_ours(fields, messages[0].relay_uid) or (is_repeat and fields.get(b"event_id") != ids[number]):
                     raise self._other_writer(stream, f"{number}-{counter}")
         return position
 
-    def _is_ours(self, fields: Mapping[bytes, bytes], log: str) -> bool:
-        return (fields.get(b"relay"), fields.get(b"log")) == (self._relay.encode(), log.encode())
+    def _is_ours(self, fields: Mapping[bytes, bytes], relay_uid: str) -> bool:
+        return (fields.get(b"relay"), fields.get(b"relay_uid")) == (self._relay.encode(), relay_uid.encode())
 
     def _other_writer(self, stream: str, entry_id: str) -> DeliveryError:
         return DeliveryError(
-            f"entry {entry_id} of stream {stream!r} in {self._address} was not written by relay {self._relay!r} for this log; "
+            f"entry {entry_id} of stream {stream!r} in {self._address} was not written by relay {self._relay!r} for these events; "
             "a stream belongs to one relay: stop the other writer, or give the relay another stream"
         )
 
@@ -211,7 +211,7 @@ def _fields(message: Message) -> dict[str, str | bytes]:
     """The fields of an entry."""
     fields: dict[str, str | bytes] = {
         "relay": message.relay,
-        "log": message.log,
+        "relay_uid": message.relay_uid,
         "event_id": str(message.event_id),
         "event_type": message.event_type,
         "content_type": message.content_type,
