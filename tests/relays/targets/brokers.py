@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from abc import ABC, abstractmethod
 from typing import Any
 from uuid import uuid4
@@ -47,6 +48,10 @@ class Broker(ABC):
     def target(self, port: int | None = None, **others: JSON) -> Target:
         return open_target(self.kind, RELAY, self.options(port, **others), self.secrets)
 
+    @property
+    def tls_port(self) -> int:
+        return self.server.tls_port
+
     async def prepare(self) -> str:
         """A new topic, and a place for its events."""
         return f"orders{uuid4().hex[:8]}"
@@ -59,8 +64,10 @@ class Broker(ABC):
 class NatsBroker(Broker):
     kind = "nats"
 
-    def __init__(self, server: NatsServer, *, is_atomic: bool) -> None:
+    def __init__(self, server: NatsServer, *, is_atomic: bool, context: ssl.SSLContext | None = None) -> None:
+        """`context`: how the readers of the test connect to a server with TLS."""
         self.server = server
+        self._context = context
         self._is_atomic = is_atomic
         self.stream = "ATOMIC" if is_atomic else "EVENTS"
 
@@ -77,7 +84,12 @@ class NatsBroker(Broker):
         }
 
     async def connect(self) -> nats.NATS:
-        return await nats.connect(f"nats://127.0.0.1:{self.port}", user=USER, password=PASSWORD, allow_reconnect=False)
+        tls: dict[str, Any] = {"tls": self._context} if self._context else {}
+        return await nats.connect(f"nats://127.0.0.1:{self.port}", user=USER, password=PASSWORD, allow_reconnect=False, **tls)
+
+    @property
+    def tls_port(self) -> int:
+        return self.port
 
     async def prepare(self) -> str:
         client = await self.connect()
@@ -175,6 +187,10 @@ class RabbitMQStreamBroker(Broker):
     @property
     def port(self) -> int:
         return self.server.stream_port
+
+    @property
+    def tls_port(self) -> int:
+        return self.server.stream_tls_port
 
     def options(self, port: int | None = None, **others: JSON) -> dict[str, JSON]:
         place: dict[str, JSON] = {"host": "127.0.0.1", "port": port or self.port, "user": USER, "password": "env:RELAY_X"}

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.core import JSON
 from headrace.db import Connection, Target
 from headrace.relays.message import Message
 from headrace.relays.targets import open_target
@@ -206,6 +207,24 @@ class DeliveryLaws:
             assert [entry.position for entry in stored] == expected
         else:
             assert {entry.position for entry in stored} == set(expected)
+
+    @pytest.mark.timeout(60)
+    async def test_tls_checks_server_and_client(self, broker: Broker) -> None:
+        """The server wants a certificate of its clients, and the target one of the server."""
+        topic = await broker.prepare()
+        references: dict[str, JSON] = {"tls": True, "tls_ca": "file:a", "tls_certificate": "file:c", "tls_key": "file:k"}
+        secrets = broker.secrets | broker.server.certificates.client_secrets
+        target = open_target(broker.kind, RELAY, broker.options(broker.tls_port, **references), secrets)
+        await target.deliver(build_messages(topic, 1, 3))
+        await target.close()
+        assert len(await broker.read(topic)) == 3
+        for left_out in ("tls_ca", "tls_certificate"):
+            fewer = {name: value for name, value in secrets.items() if name != left_out}
+            target = open_target(broker.kind, RELAY, broker.options(broker.tls_port, **references), fewer)
+            with pytest.raises(DeliveryError):
+                await target.deliver(build_messages(topic, 4, 4))
+            await target.close()
+        assert len(await broker.read(topic)) == 3
 
     async def test_wrong_secret_is_in_no_error_log_or_repr(self, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
         if not broker.secrets:

@@ -24,6 +24,32 @@ USER = "relay"
 PASSWORD = "Zx9-not-for-logs"
 
 
+class Certificates:
+    """A certificate authority, a server's certificate for 127.0.0.1, and a client's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=headrace test",
+                      "-keyout", "ca.key", "-out", "ca.pem", "-days", "2")  # fmt: skip
+        for name, extension in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "subjectAltName=DNS:client")):
+            self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                          "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
+            (folder / f"{name}.ext").write_text(extension)
+            self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                          "-extfile", f"{name}.ext", "-out", f"{name}.pem", "-days", "2")  # fmt: skip
+
+    def _openssl(self, *words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def client_secrets(self) -> dict[str, str]:
+        names = {"tls_ca": "ca.pem", "tls_certificate": "client.pem", "tls_key": "client.key"}
+        return {option: self.path(name).read_text() for option, name in names.items()}
+
+
 class BrokerServer:
     """A process, its folder and its ports. A subclass says how it is started and when it is ready."""
 
@@ -31,7 +57,8 @@ class BrokerServer:
 
     def __init__(self) -> None:
         self.folder = temporary_folder()
-        self.port = free_port()
+        self.port, self.tls_port = free_port(), free_port()
+        self.certificates = Certificates(self.folder)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -68,7 +95,11 @@ def accepts(port: int) -> bool:
 
 
 class NatsServer(BrokerServer):
-    """nats-server with JetStream, which syncs every write."""
+    """nats-server with JetStream, which syncs every write. It has one port, with TLS or without."""
+
+    def __init__(self, *, tls: bool = False) -> None:
+        super().__init__()
+        self._tls = tls
 
     def launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         config = self.folder / "nats.conf"
@@ -76,6 +107,11 @@ class NatsServer(BrokerServer):
             f'listen: "127.0.0.1:{self.port}"\nmax_payload: 1MB\njetstream {{ store_dir: "{self.folder}/data", sync_interval: always }}\n'
             f'authorization {{ user: "{USER}", password: "{PASSWORD}" }}\n'
         )
+        if self._tls:
+            files = {"ca_file": "ca.pem", "cert_file": "server.pem", "key_file": "server.key"}
+            lines = "".join(f'{name}: "{self.certificates.path(file)}"\n' for name, file in files.items())
+            with config.open("a") as text:
+                text.write(f"tls {{\n{lines}verify: true\n}}\n")
         program = Path(sys.executable).with_name("nats-server")
         return subprocess.Popen([program, "--config", config], stdout=output, stderr=output)
 
@@ -92,6 +128,10 @@ class RedisServer(BrokerServer):
             "appendfsync": "always",
             "requirepass": PASSWORD,
             "save": "",
+            "tls-port": self.tls_port,
+            "tls-ca-cert-file": self.certificates.path("ca.pem"),
+            "tls-cert-file": self.certificates.path("server.pem"),
+            "tls-key-file": self.certificates.path("server.key"),
         }
         config = self.folder / "redis.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in settings.items()))
@@ -107,7 +147,8 @@ class RabbitMQServer(BrokerServer):
     def __init__(self) -> None:
         super().__init__()
         install(["rabbitmq-server"], [self.PROGRAM, "epmd"])
-        self.stream_port, self.epmd_port, self.erlang_port = free_port(), free_port(), free_port()
+        self.stream_port, self.stream_tls_port = free_port(), free_port()
+        self.epmd_port, self.erlang_port = free_port(), free_port()
         self.epmd = subprocess.Popen(
             [find_program("epmd", "erlang-base"), "-address", "127.0.0.1", "-port", str(self.epmd_port)],
             stdout=subprocess.DEVNULL,
@@ -120,6 +161,10 @@ class RabbitMQServer(BrokerServer):
             f"listeners.tcp.1 = 127.0.0.1:{self.port}\nstream.listeners.tcp.1 = 127.0.0.1:{self.stream_port}\n"
             f"stream.advertised_host = 127.0.0.1\nstream.advertised_port = {self.stream_port}\n"
             f"default_user = {USER}\ndefault_pass = {PASSWORD}\nlog.console = true\nlog.console.level = warning\nlog.file = false\n"
+            f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\nstream.listeners.ssl.1 = 127.0.0.1:{self.stream_tls_port}\n"
+            f"stream.advertised_tls_port = {self.stream_tls_port}\nssl_options.verify = verify_peer\n"
+            f"ssl_options.cacertfile = {self.certificates.path('ca.pem')}\nssl_options.certfile = {self.certificates.path('server.pem')}\n"
+            f"ssl_options.keyfile = {self.certificates.path('server.key')}\nssl_options.fail_if_no_peer_cert = true\n"
             "disk_free_limit.absolute = 1MB\nvm_memory_high_watermark.absolute = 512MB\n"
         )
         plugins = self.folder / "enabled_plugins"

@@ -18,6 +18,7 @@ class TestKafka(DeliveryLaws):
     """The mock cluster keeps its records in memory."""
     test_connection_cut_while_events_are_on_their_way = None  # type: ignore[assignment]
     """The brokers of the mock cluster advertise their own addresses, past any proxy."""
+    test_tls_checks_server_and_client = None  # type: ignore[assignment]
     test_confirmed_by_the_server_but_the_answer_is_lost = None  # type: ignore[assignment]
 
     @pytest.fixture

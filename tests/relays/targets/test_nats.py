@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,18 @@ class TestNats(DeliveryLaws):
     @pytest.fixture(params=[False, True], ids=["single", "atomic"])
     def broker(self, nats_server: NatsServer, request: pytest.FixtureRequest) -> NatsBroker:
         return NatsBroker(nats_server, is_atomic=request.param)
+
+    @pytest.mark.timeout(60)
+    async def test_tls_checks_server_and_client(self, broker: NatsBroker) -> None:
+        server = NatsServer(tls=True)
+        server.start()
+        try:
+            context = ssl.create_default_context(cafile=server.certificates.path("ca.pem"))
+            context.load_cert_chain(server.certificates.path("client.pem"), server.certificates.path("client.key"))
+            secured = NatsBroker(server, is_atomic=broker.stream == "ATOMIC", context=context)
+            await super().test_tls_checks_server_and_client(secured)
+        finally:
+            server.stop()
 
     async def test_other_writer_on_the_subject_is_refused(self, broker: NatsBroker) -> None:
         topic = await broker.prepare()

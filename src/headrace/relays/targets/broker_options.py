@@ -10,6 +10,8 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from headrace.core import JSON, DeliveryError
@@ -51,12 +53,13 @@ class Option:
 
 TLS_OPTIONS: Final[Mapping[str, Option]] = {
     "tls": Option("flag", default=False),
-    "tls_ca_file": Option("text"),
-    "tls_cert_file": Option("text"),
-    "tls_key_file": Option("text"),
+    "tls_ca": Option("secret"),
+    "tls_certificate": Option("secret"),
+    "tls_key": Option("secret"),
     "tls_key_password": Option("secret"),
 }
-"""The options of TLS, the same for every broker."""
+"""The options of TLS, the same for every broker. PEM texts by reference, not paths: whoever writes relays must not use the node's own
+certificates and keys."""
 
 
 def find_mistakes(table: Mapping[str, Option], options: Mapping[str, JSON]) -> list[str]:
@@ -69,11 +72,11 @@ def find_mistakes(table: Mapping[str, Option], options: Mapping[str, JSON]) -> l
             mistakes.append(f"option {name!r} is unknown; {suggestion}")
         elif value is not None and (mistake := _mistake(table[name], value)):
             mistakes.append(f"option {name!r} {mistake}")
-    tls_files = [name for name in options if name.startswith("tls_") and name in table and options[name] is not None]
-    if tls_files and options.get("tls") is not True:
-        mistakes.append(f"option {tls_files[0]!r} needs tls: true")
-    if options.get("tls_key_file") is not None and options.get("tls_cert_file") is None:
-        mistakes.append("option 'tls_key_file' needs tls_cert_file")
+    tls_names = [name for name in options if name.startswith("tls_") and name in table and options[name] is not None]
+    if tls_names and options.get("tls") is not True:
+        mistakes.append(f"option {tls_names[0]!r} needs tls: true")
+    if (options.get("tls_key") is None) != (options.get("tls_certificate") is None):
+        mistakes.append("the options tls_certificate and tls_key are used together")
     return mistakes
 
 
@@ -167,12 +170,20 @@ def tls_context(options: Options, secrets: Mapping[str, str]) -> ssl.SSLContext 
     if not options.flag("tls"):
         return None
     try:
-        context = ssl.create_default_context(cafile=options.optional_text("tls_ca_file"))
-        if certificate := options.optional_text("tls_cert_file"):
-            context.load_cert_chain(certificate, options.optional_text("tls_key_file"), secrets.get("tls_key_password"))
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or type(error).__name__
+        context = ssl.create_default_context(cadata=secrets.get("tls_ca"))
+        if "tls_certificate" in secrets:
+            _load_certificate(context, secrets)
+    except (OSError, ValueError) as error:
         raise DeliveryError(
-            f"the files of the options tls_… cannot be used: {reason}; check tls_ca_file, tls_cert_file, tls_key_file"
+            f"TLS cannot be set up: {type(error).__name__}; check that tls_ca, tls_certificate and tls_key refer to PEM texts"
         ) from None
     return context
+
+
+def _load_certificate(context: ssl.SSLContext, secrets: Mapping[str, str]) -> None:
+    # The library reads files only. Its folder is readable by our user alone, and gone a moment later.
+    with TemporaryDirectory(prefix="headrace-tls-") as folder:
+        path = Path(folder) / "chain.pem"
+        path.touch(mode=0o600)
+        path.write_text(f"{secrets['tls_certificate']}\n{secrets['tls_key']}\n", encoding="utf-8")
+        context.load_cert_chain(path, password=secrets.get("tls_key_password", ""))

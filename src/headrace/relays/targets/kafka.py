@@ -31,9 +31,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "sasl_mechanism": Option("text", default="PLAIN", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
     "compression": Option("text", choices=("gzip", "snappy", "lz4", "zstd")),
     "message_bytes_max": Option("integer", default=1_048_576, at_least=1024),
-    "timeout_s": Option("seconds", default=30, at_least=0.1),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
+CLOSE_S: Final = 5.0
 LINGER_MS: Final = 1
 """Records of one batch that come within this time travel together."""
 
@@ -164,12 +165,11 @@ class KafkaTarget:
     async def _drop(self, producer: AIOKafkaProducer) -> None:
         if self._producer is producer:
             self._producer = None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s):
-                await _stop(producer)
+        await _stop(producer)
 
 
 async def _stop(producer: AIOKafkaProducer) -> None:
-    # Stopping flushes, which fails where the brokers cannot be reached.
-    with suppress(KafkaError, OSError):
-        await producer.stop()
+    # Stopping flushes, which fails or takes long where the brokers cannot be reached.
+    with suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await producer.stop()

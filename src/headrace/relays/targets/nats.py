@@ -50,7 +50,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "user": Option("text"),
     "password": Option("secret"),
     "token": Option("secret"),
-    "timeout_s": Option("seconds", default=30, at_least=0.1),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
 EXPECTED_STREAM: Final = "Nats-Expected-Stream"
@@ -63,6 +63,7 @@ WRONG_SEQUENCE: Final = (10071, 10164)
 TOO_LARGE: Final = 10054
 BATCH_MAX: Final = 1000
 """The server's limit for an atomic batch."""
+CLOSE_S: Final = 2.0
 HEADER_OVERHEAD_BYTES: Final = 64
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -298,9 +299,10 @@ async def _unless_lost(lost: asyncio.Event, work: Coroutine[None, None, None]) -
 
 
 async def _close(client: Client) -> None:
-    # Closing fails where the connection is already broken; there is nothing left to close then.
+    # Closing fails, or waits for ever, where the connection is already broken; there is nothing left to close then.
     with suppress(Exception):
-        await client.close()
+        async with asyncio.timeout(CLOSE_S):
+            await client.close()
 
 
 async def _ignore(error: Exception) -> None:

@@ -41,7 +41,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "password": Option("secret", required=True),
     "exchange": Option("text", default=""),
     "routing_key": Option("template", required=True, fields=(*PLACE_FIELDS, "type", "key")),
-    "timeout_s": Option("seconds", default=30, at_least=0.1),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
 """`exchange`: without it `routing_key` is the name of a queue."""

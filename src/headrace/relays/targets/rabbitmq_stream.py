@@ -36,7 +36,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "password": Option("secret", required=True),
     "stream": Option("template", default="{topic}.{partition}"),
     "load_balancer": Option("flag", default=False),
-    "timeout_s": Option("seconds", default=30, at_least=0.1),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
 """`load_balancer`: connect only to `host`, again and again until the stream's leader answers, instead of to the address it advertises."""

@@ -13,7 +13,9 @@ A redriven dead letter comes after the last entry `n-0` as `n-1`; it is added on
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection
@@ -23,7 +25,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from headrace.core import JSON, encode
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.target import DeliveryError
 
 __all__ = ["RedisTarget", "check_options", "open_target"]
@@ -36,10 +38,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "password": Option("secret"),
     "stream": Option("template", default="{topic}.{partition}"),
     "maxlen": Option("integer", at_least=1),
-    "timeout_s": Option("seconds", default=30, at_least=0.1),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
 """`maxlen`: about so many entries are kept in a stream; without it all of them."""
+CLOSE_S: Final = 2.0
 COUNTER_MAX: Final = 2**64 - 1
 """The last possible id of a position."""
 
@@ -50,6 +53,14 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
 
 def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RedisTarget:
     return RedisTarget(relay_name, Options(OPTIONS, options), secrets)
+
+
+class TLSConnection(SSLConnection):
+    """A connection by TLS with our context: the library's own takes certificates only as files."""
+
+    def __init__(self, *, context: ssl.SSLContext, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.ssl_context.context = context
 
 
 class RedisTarget:
@@ -73,7 +84,7 @@ class RedisTarget:
         try:
             await client.ping()
         except (RedisError, OSError, TimeoutError) as error:
-            await client.aclose(close_connection_pool=True)
+            await _close(client)
             raise self._failure(error) from None
         self._client = client
 
@@ -190,20 +201,21 @@ class RedisTarget:
             "retry": Retry(NoBackoff(), 0),
             "connection_class": Connection,
         }
-        if options.flag("tls"):
-            arguments |= {
-                "connection_class": SSLConnection,
-                "ssl_ca_certs": options.optional_text("tls_ca_file"),
-                "ssl_certfile": options.optional_text("tls_cert_file"),
-                "ssl_keyfile": options.optional_text("tls_key_file"),
-                "ssl_password": self._secrets.get("tls_key_password"),
-            }
+        if context := tls_context(options, self._secrets):
+            arguments |= {"connection_class": TLSConnection, "context": context}
         return arguments
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
         self._last.clear()
         if client is not None:
+            await _close(client)
+
+
+async def _close(client: Redis) -> None:
+    # Closing fails where the connection is already broken; there is nothing left to close then.
+    with suppress(RedisError, OSError, TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
             await client.aclose(close_connection_pool=True)
 
 
