@@ -20,7 +20,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
-    "correlators": {"BatchResult", "KeyEffect", "PastOutput", "WatchedCorrelator"},
+    "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
@@ -34,7 +34,7 @@ FOR_USERS: dict[str, set[str]] = {
     "log": {"SequencedTopic", "sequence"},
     "namespaces": {"Grant", "Namespace"},
     "node": {"Health", "NodeState", "RunningNode"},
-    "observe": {"ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
+    "observe": {"RuleWhyNot", "ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
     "outbox": {"Operation"},
     "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
     "relays": {"TARGET_KINDS", "RelayRunner", "Target", "check_relay"},

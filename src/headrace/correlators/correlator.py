@@ -184,7 +184,12 @@ def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> State
     """Which state continues as which; None: the tables are equal, so every state continues as itself.
 
     Raises StateLimitExceeded if they are too large to compare; then all keys start afresh."""
-    return None if table_hash(old) == table_hash(new) else equivalent_states(old, new, budget=budget)
+    if table_hash(old) == table_hash(new):
+        return None
+    if old.registers or new.registers:
+        # What a register held under the old pattern need not be what the new one would hold.
+        return StateMapping({}, ())
+    return equivalent_states(old, new, budget=budget)
 
 
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:

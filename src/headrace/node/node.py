@@ -298,21 +298,20 @@ class DatabaseLoops:
     async def run(self) -> None:
         # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
         await self._first_of(f"start on {self.target}", partial(check_node_database, self.target))
-        await self.loop_pool.open()
-        await self._pool.open()
-        try:
-            try:
-                await self._first_of(f"registration with {self.target}", self._register)
-                self.started.set()
-                await self._run_loops()
-            finally:
-                # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
-                await self._deregister()
-        finally:
-            await self._sessions.close()
-            await self._relay_pool.close()
-            await self._pool.close()
-            await self.loop_pool.close()
+        # A stack: a cancellation that interrupts one of the steps must not keep the others from running.
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.loop_pool.close)
+            await self.loop_pool.open()
+            stack.push_async_callback(self._pool.close)
+            await self._pool.open()
+            # Opened with the first relay.
+            stack.push_async_callback(self._relay_pool.close)
+            stack.push_async_callback(self._sessions.close)
+            # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
+            stack.push_async_callback(self._deregister)
+            await self._first_of(f"registration with {self.target}", self._register)
+            self.started.set()
+            await self._run_loops()
 
     async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing

@@ -6,7 +6,7 @@ same event; no condition ever raises at run time. See docs/conditions.md for the
 """
 
 from headrace.lang.condition.access import AccessPath, Bound
-from headrace.lang.condition.condition import Condition, parse, parse_scalar
+from headrace.lang.condition.condition import Condition, parse, parse_scalar, parse_value, parse_with_names
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
     Engine,
@@ -23,13 +23,15 @@ from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
-from headrace.lang.condition.python_printer import Evaluate, to_python
+from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
+from headrace.lang.condition.python_printer import Evaluate, compile_node, to_python
 from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
+from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import (
     Compare,
     Constant,
@@ -39,8 +41,10 @@ from headrace.lang.condition.tree import (
     KeyOrIndex,
     Node,
     Type,
+    Value,
     fields_of,
     walk,
+    with_slots,
 )
 
 __all__ = [
@@ -71,7 +75,11 @@ __all__ = [
     "Subject",
     "TruthTable",
     "Type",
+    "Value",
     "bound_to_spark",
+    "canonical_text",
+    "compile_field",
+    "compile_node",
     "decode_json",
     "evaluate_pairs",
     "evaluate_sql",
@@ -87,6 +95,8 @@ __all__ = [
     "parameterize",
     "parse",
     "parse_scalar",
+    "parse_value",
+    "parse_with_names",
     "postgres_literal",
     "python_engine",
     "read_sample",
@@ -98,8 +108,11 @@ __all__ = [
     "spark_literal",
     "text_to_postgres",
     "text_to_spark",
+    "to_bigint",
+    "to_numeric",
     "to_postgres",
     "to_python",
     "to_spark",
     "walk",
+    "with_slots",
 ]

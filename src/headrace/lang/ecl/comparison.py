@@ -9,7 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from headrace.lang.ecl.compiler import compile
+from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space
 from headrace.lang.ecl.table import Table, TableState, status_of
 from headrace.lang.ecl.trace import Trace
@@ -43,6 +46,8 @@ class Comparison:
 def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIONS_MAX) -> Comparison:
     """How the outputs of two patterns relate on all timed event sequences."""
     tables = [compile(pattern) if isinstance(pattern, Pattern) else pattern for pattern in (a, b)]
+    if any(table.registers for table in tables):
+        return _compare_registers(*tables)
     space = Space(tables, limit=limit)
     edges: dict[str, tuple[int, Edge]] = {}
     for number, edge in space.walk():
@@ -89,3 +94,13 @@ def _relation(differ: bool, only_a: bool, only_b: bool) -> Relation:
         # Both or neither: in the latter case the same tokens go out in another order.
         return Relation.DIFFERENT
     return Relation.A_CONTAINS_B if only_a else Relation.B_CONTAINS_A
+
+
+def _compare_registers(a: Table, b: Table) -> Comparison:
+    """Patterns that keep values: the same table is the same pattern; more is not decided."""
+    if replace(a, pattern="") == replace(b, pattern=""):
+        return Comparison(Relation.EQUIVALENT)
+    hint = "run both over the same events: headrace backtest, or headrace ecl run"
+    raise PatternError(
+        "patterns that keep values (as, count, each) are compared only if they compile to the same table", hint=hint
+    )

@@ -156,8 +156,9 @@ class Space:
             due = input_.due >> offset & (1 << len(table.timers)) - 1
             after, pushed, fresh = step_units(table.units, table.actions, self.configurations[number].units[index], symbols, due)
             units.append(after)
-            tokens.append(tuple(table.tokens[token] for token in pushed))
-            started_timers |= fresh << offset
+            tokens.append(table.pushed(pushed))
+            # Bits after the timers are registers.
+            started_timers |= (fresh & (1 << len(table.timers)) - 1) << offset
             running |= live_timers(table.units, after) << offset
         zone = started(zone, self._remaining(started_timers), running)
         target = Configuration(tuple(units), zone)

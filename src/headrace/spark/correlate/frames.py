@@ -59,7 +59,7 @@ def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
 
 def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
     """The outputs of a correlator over a whole frame of one topic and shard: correlator, version, key, token, offset, time,
-    place, evidence, evidence_total, event_id.
+    place, evidence, evidence_total, event_id, captured (what the registers held, as JSON).
 
     Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
     runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
@@ -83,6 +83,7 @@ def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier)
     fields = extractions(classifier.fields)
     extracted = with_emitted_at(events, classifier.roots).selectExpr("*", *fields) if fields else events
     symbols = [f"{sql} as {name}" for sql, name in zip(classifier.symbols, classifier.symbol_names, strict=True)]
+    symbols += [f"array({', '.join(classifier.facts)}) as facts"] if classifier.facts else []
     rows = extracted.selectExpr(f"{classifier.key} as key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id")
     filters = ["key is not null"] if spec.key is not None else []
     # Idle symbols change nothing in any state. With timers every event counts, since an instance starts with its first.
@@ -116,4 +117,6 @@ def present_outputs(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
     """Output rows as the caller sees them."""
     names = (f"{spark_literal(spec.name)} as correlator", f"{spec.version} as version")
     time = "timestamp_micros(time) as time"
-    return outputs.selectExpr(*names, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id")
+    return outputs.selectExpr(
+        *names, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id", "captured"
+    )
