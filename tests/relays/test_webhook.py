@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from standardwebhooks import Webhook
@@ -15,6 +18,7 @@ from headrace.consume import consumer_lag
 from headrace.db import Connection, Target
 from headrace.relays import Relay, check_relay, create_relay, get_relay
 from tests.builders import fill, publish, topic
+from tests.debian import find_program
 from tests.relays.conftest import OLD_SECRET, SECRET, MakeRelay
 from tests.relays.receiver import Receiver
 
@@ -262,3 +266,38 @@ async def test_a_secret_is_in_no_error(
         str(conn.execute(f"select * from headrace.{view}").fetchall()) for view in ("relay", "relay_version", "relay_state")
     )
     assert "hunter2" not in f"{error}{traceback}{everything}{caplog.text}"
+
+
+def certify(folder: Path, name: str) -> ssl.SSLContext:
+    """A server's context with a certificate for a name, which is its own authority: folder/cert.pem."""
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        [find_program("openssl", "openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", f"/CN={name}",
+         "-addext", f"subjectAltName=DNS:{name}", "-keyout", key, "-out", cert],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context
+
+
+@pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
+async def test_https_checks_the_name_although_the_address_is_pinned(
+    conn: Connection, database: Target, make_relay: MakeRelay, receiver: Receiver, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, name: str,
+) -> None:  # fmt: skip
+    topic(conn)
+    fill(conn, 1)
+    server = await asyncio.start_server(receiver._serve, "127.0.0.1", 0, ssl=certify(tmp_path, name))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    port = server.sockets[0].getsockname()[1]
+    make_relay(options={"url": f"https://localhost:{port}/ok"}, attempts=1)
+    async with node(database):
+        await settled(conn)
+    server.close()
+    if name == "localhost":
+        assert receiver.accepted[0].headers["host"] == f"localhost:{port}"
+        return
+    assert receiver.requests == []
+    [(error,)] = conn.execute("select error from headrace.dead_letters").fetchall()
+    assert "certificate verify failed" in error

@@ -304,6 +304,7 @@ class DatabaseLoops:
             await self.loop_pool.open()
             stack.push_async_callback(self._pool.close)
             await self._pool.open()
+            # Opened with the first relay.
             stack.push_async_callback(self._relay_pool.close)
             stack.push_async_callback(self._sessions.close)
             # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.

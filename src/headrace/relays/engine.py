@@ -155,6 +155,8 @@ class RelayEngine:
         self._ending: dict[int, asyncio.Task[None]] = {}
         """Relays whose last delivery is not finished yet. The others do not wait for it."""
         self._is_pool_open = False
+        self._lacking: set[tuple[int, int]] = set()
+        """Versions of relays that need a package which this node does not have."""
 
     @property
     def runners(self) -> list[RelayRunner]:
@@ -195,7 +197,8 @@ class RelayEngine:
         for relay_id in ended:
             self._end(relay_id)
         for relay_id, runnable in wanted.items():
-            if relay_id not in self._running and relay_id not in self._ending and await self._check(runnable):
+            is_known = relay_id in self._running or relay_id in self._ending
+            if not is_known and (relay_id, runnable.version) not in self._lacking and await self._check(runnable):
                 await self._start(runnable)
         if self._on_change is not None and self.consumers != before:
             await self._on_change()
@@ -207,7 +210,9 @@ class RelayEngine:
         try:
             check_relay(runnable.relay)
         except PackageMissing as problem:
-            # Another node may have it.
+            # Another node may have it; this one lacks it until it starts again.
+            self._lacking.add((runnable.relay_id, runnable.version))
+            logger.error("relay %s cannot run here: %s", runnable.name, problem)
             await record_failure(self._pool, unit, problem)
             return False
         except HeadraceError as problem:
