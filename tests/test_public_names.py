@@ -37,6 +37,7 @@ FOR_USERS: dict[str, set[str]] = {
     "observe": {"RuleWhyNot", "ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
     "outbox": {"Operation"},
     "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
+    "relays": {"TARGET_KINDS", "RelayRunner", "Target", "check_relay"},
     "rules": {"FiredBatch", "WatchedTopic"},
     "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
     "testing": {

@@ -19,6 +19,7 @@ from headrace.core import HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
     CONNECTIONS,
+    RELAY_CONNECTIONS,
     WAIT_S,
     Listener,
     LoopMonitor,
@@ -47,6 +48,7 @@ from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
 from headrace.observe import observed
+from headrace.relays import RelayEngine
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 from headrace.tracing import without_ambient_span
@@ -69,8 +71,9 @@ class Node:
 
     Sequencing, rules, correlators, schedules and maintenance serve every namespace and need the owner's rights. With
     `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
-    `consume` may do that. `connections` is the most that the node has to each of its databases. With `http` it serves its metrics
-    and health."""
+    `consume` may do that. `connections` is the most that the node has to each of its databases; deliveries of relays have up to
+    `relay_connections` more. With 0 of these it runs no relays; otherwise those of the application's namespace. With `http` it
+    serves its metrics and health."""
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Node:
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
         connections: int = CONNECTIONS,
+        relay_connections: int = RELAY_CONNECTIONS,
         http: HttpSettings | None = None,
         monitor: LoopMonitor | None = None,
     ) -> None:
@@ -95,7 +99,14 @@ class Node:
         with self.monitor.watch():
             self._databases = [
                 DatabaseLoops(
-                    app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work, connections=connections
+                    app,
+                    target,
+                    self._stop,
+                    sequencer=sequencer,
+                    identity=self.identity,
+                    work=work,
+                    connections=connections,
+                    relay_connections=relay_connections,
                 )
                 for target in targets
             ]
@@ -207,6 +218,7 @@ class DatabaseLoops:
         identity: Identity,
         work: WorkerSettings,
         connections: int,
+        relay_connections: int = RELAY_CONNECTIONS,
     ) -> None:
         self.target = target
         self.started = asyncio.Event()
@@ -251,10 +263,30 @@ class DatabaseLoops:
             settings=work,
             sources=sessions.action_sources,
         )
-        activity = Activity(self.consumers, self.actions.workers)
-        self._registry = Registry(
-            app, identity, self.loop_pool, sequencer=sequencer, connections=budget.total, report=activity.report
+        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
+        self.relays = RelayEngine(
+            self.loop_pool,
+            self._relay_pool,
+            subscribe("headrace_relay"),
+            stop,
+            namespace=app.namespace,
+            listener=self._listener,
+            on_change=self._register_relays,
         )
+        self._runs_relays = relay_connections > 0
+        activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
+        self._registry = Registry(
+            app,
+            identity,
+            self.loop_pool,
+            sequencer=sequencer,
+            connections=budget.total,
+            report=activity.report,
+            relays=lambda: self.relays.consumers,
+        )
+
+    async def _register_relays(self) -> None:
+        await self._registry.register_consumers()
 
     def ended_loops(self) -> list[str]:
         """The loops that have ended although nobody stopped them; there should be none."""
@@ -273,6 +305,8 @@ class DatabaseLoops:
             await self.loop_pool.open()
             stack.push_async_callback(self._pool.close)
             await self._pool.open()
+            # Opened with the first relay.
+            stack.push_async_callback(self._relay_pool.close)
             stack.push_async_callback(self._sessions.close)
             # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
             stack.push_async_callback(self._deregister)
@@ -319,6 +353,8 @@ class DatabaseLoops:
         ]
         loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
         loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
+        if self._runs_relays:
+            loops.append(supervise(f"relays of {self.target}", self.relays.run, self._stop))
         if self._runs_sequencer:
             background.append(supervise(f"maintenance of {self.target}", self._run_maintenance))
             own_loops = {
