@@ -14,6 +14,7 @@ from functools import partial
 
 from headrace.core import DatabaseUnavailable, Forbidden, NotMigrated, SchemaTooNew
 from headrace.db import (
+    RELAY_CONNECTIONS,
     LoopFailure,
     LoopMonitor,
     Target,
@@ -74,6 +75,7 @@ async def run_node(
     work: WorkerSettings | None,
     http: HttpSettings | None = None,
     ingest: IngestSettings | None = None,
+    relay_connections: int = RELAY_CONNECTIONS,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
@@ -91,6 +93,7 @@ async def run_node(
         work=work,
         http=http,
         ingest=ingest,
+        relay_connections=relay_connections,
         monitor=monitor,
     )
     task = asyncio.create_task(node.run(), name="headrace node")

@@ -1,5 +1,5 @@
 -- Changes a hook; null keeps a value. To rotate a secret, list the new reference first and the old one after it, and drop the old one
--- when no sender uses it any more. Raises HR161 if there is no such hook, HR361 for values that are not allowed. Takes the level admin.
+-- when no sender uses it any more. Raises HR161 if there is no such hook, HR371 for values that are not allowed. Takes the level admin.
 create or replace function headrace.alter_hook(
     p_hook      text,
     p_topic     text default null,
@@ -31,6 +31,6 @@ begin
 exception
     when check_violation or not_null_violation then
         raise exception 'hook "%" cannot be stored: %', p_hook, sqlerrm
-            using errcode = 'HR361', hint = 'Secrets are references such as env:GITHUB or file:github, never the secrets themselves.';
+            using errcode = 'HR371', hint = 'Secrets are references such as env:GITHUB or file:github, never the secrets themselves.';
 end
 $$;

@@ -1,6 +1,6 @@
 -- Creates an access token for HTTP and returns it: this is the only time it is shown. Rights are 'publish' and 'read'; topics and
 -- event types are names, or beginnings that end in *, null for all. With p_digest, the SHA-256 of a token that the caller has made
--- itself, it returns null. Raises HR260 if the name is in use, HR360 for values that are not allowed. Takes the level admin.
+-- itself, it returns null. Raises HR260 if the name is in use, HR370 for values that are not allowed. Takes the level admin.
 create or replace function headrace.create_access_token(
     p_name        text,
     p_rights      text[],
@@ -36,7 +36,7 @@ exception
             using errcode = 'HR260', hint = 'Choose another name, or revoke that one first.';
     when check_violation or not_null_violation then
         raise exception 'the access token "%" cannot be stored: %', p_name, sqlerrm
-            using errcode = 'HR360', hint = 'Rights are publish and read; a name has lower-case letters, digits and _ . -; topics and'
+            using errcode = 'HR370', hint = 'Rights are publish and read; a name has lower-case letters, digits and _ . -; topics and'
                 ' event types are lists of 1 to 100 names, or null.';
 end
 $$;
