@@ -6,14 +6,9 @@ from playwright.sync_api import expect
 
 from headrace.correlators import get_correlator
 from headrace.db import connect
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/correlators"), "correlators")
-    check_page(site.url("/correlators/unpaid", key="order-1", events="order.placed order.paid"), "correlator")
 
 
 def test_key_waits_and_stepper_steps(site: Running, open_page: Pages) -> None:

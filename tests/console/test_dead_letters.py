@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from headrace.actions import get_dead_letter, list_dead_letters, list_queued
 from headrace.db import Connection, connect
 from tests.builders import wait_until
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
 
@@ -32,12 +32,6 @@ def bury(conn: Connection, action: str, count: int, error: str = ERROR) -> None:
 def letters(site: Running, action: str) -> list[str]:
     with connect(site.database) as conn:
         return [letter.id for letter in list_dead_letters(conn, action=action, namespace="lab")]
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/dead-letters"), "dead-letters")
-    check_page(site.url("/dead-letters/letter/orders/mailing/15"), "dead-letter-event")
-    check_page(site.url("/dead-letters/letter/1"), "dead-letter")
 
 
 def test_hostile_error_is_text(site: Running, open_page: Pages) -> None:

@@ -23,6 +23,7 @@ from headrace.correlators.explanation import KeyState, key_state
 from headrace.correlators.history import PastOutput, list_correlations
 from headrace.correlators.instances import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.correlators.outputs import ActionOutput, EventOutput, Output
+from headrace.correlators.passages import Passages, count_passages
 
 __all__ = [
     "CORRELATORS",
@@ -35,9 +36,11 @@ __all__ = [
     "KeyEffect",
     "KeyState",
     "Output",
+    "Passages",
     "PastOutput",
     "WatchedCorrelator",
     "alter_correlator",
+    "count_passages",
     "create_correlator",
     "deliver_correlations",
     "drop_correlator",

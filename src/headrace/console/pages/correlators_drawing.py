@@ -27,12 +27,13 @@ class Circle:
 
 @dataclass(frozen=True)
 class Arrow:
-    """An edge: its path and its label."""
+    """An edge: its path, its label, and how often keys passed it."""
 
     path: str
     x: int
     y: int
     label: str
+    passed: int
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,15 @@ class Drawing:
     arrows: Sequence[Arrow]
 
 
-def draw_automaton(table: Table, keys: Mapping[tuple[int, ...], int], here: Sequence[int] = ()) -> Drawing | None:
-    """The drawing; None where the automaton is too large to be read. `here` are the units of the key that is marked."""
+def draw_automaton(
+    table: Table,
+    keys: Mapping[tuple[int, ...], int],
+    passages: Mapping[tuple[int, int, int], int],
+    here: Sequence[int] = (),
+) -> Drawing | None:
+    """The drawing; None where the automaton is too large to be read.
+
+    `keys`: how many stand where; `passages`: how often an edge was passed; `here`: the units of the key that is marked."""
     nodes, edges = read_graph(draw_table(table, form="dot"))
     if len(nodes) > STATES_MAX:
         return None
@@ -59,7 +67,11 @@ def draw_automaton(table: Table, keys: Mapping[tuple[int, ...], int], here: Sequ
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
         labels.setdefault((source, target), []).append(text)
-    arrows = [_arrow(places[source], places[target], " | ".join(texts)) for (source, target), texts in labels.items()]
+    passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in passages.items()}
+    arrows = [
+        _arrow(places[source], places[target], " | ".join(texts), passed.get((source, target), 0))
+        for (source, target), texts in labels.items()
+    ]
     width = max(x for x, _ in places.values()) + GAP_X
     return Drawing(width, max(y for _, y in places.values()) + MARGIN + 2 * RADIUS, circles, arrows)
 
@@ -116,13 +128,14 @@ def _places(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> dict
     return places
 
 
-def _arrow(source: tuple[int, int], target: tuple[int, int], label: str) -> Arrow:
+def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int) -> Arrow:
     (x1, y1), (x2, y2) = source, target
     if source == target:
-        return Arrow(f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}", x1 + 20, y1 - 38, label)
+        path = f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}"
+        return Arrow(path, x1 + 20, y1 - 38, label, passed)
     if x2 > x1:
         path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
-        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label)
+        return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
     low = max(y1, y2) + 64
     path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
-    return Arrow(path, (x1 + x2) // 2 - 60, low, label)
+    return Arrow(path, (x1 + x2) // 2 - 60, low, label, passed)
