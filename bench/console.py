@@ -72,23 +72,27 @@ def measure_pages(lab: Lab, *, events: int, letters: int, rounds: int) -> tuple[
             settle(conn)
             conn.execute("alter database console set log_min_duration_statement = 0")
             conn.execute("alter database console set log_parameter_max_length = 0")
-        log = ServerLog(lab.server.data / "server.log")
-        taken: dict[str, list[float]] = {}
-        with serve_console(target) as address:
-            for number in range(rounds + 1):
-                for name, url in page_urls(sample).items():
-                    start = log.size
-                    with urlopen(address + url) as answer:
-                        assert answer.status == 200, url
-                        answer.read()
-                    # The first round fills caches: of the console, of the connections, of the server.
-                    if number:
-                        taken.setdefault(name, []).append(sum(log.durations_ms(start)))
+        taken = open_pages(target, ServerLog(lab.server.data / "server.log"), sample, rounds=rounds)
     figures = [
         Figure(name, low_quarter(values), PAGE_MS, "ms", at_most=True, detail=f"highest {max(values):.0f}, {len(values)} openings")
         for name, values in taken.items()
     ]
     return figures, taken
+
+
+def open_pages(target: Target, log: ServerLog, sample: Sample, *, rounds: int) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {}
+    with serve_console(target) as address:
+        for number in range(rounds + 1):
+            for name, url in page_urls(sample).items():
+                start = log.size
+                with urlopen(address + url) as answer:
+                    assert answer.status == 200, url
+                    answer.read()
+                # The first round fills caches: of the console, of the connections, of the server.
+                if number:
+                    taken.setdefault(name, []).append(sum(log.durations_ms(start)))
+    return taken
 
 
 def page_urls(sample: Sample) -> dict[str, str]:

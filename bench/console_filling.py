@@ -22,14 +22,12 @@ CHUNK = 1_000_000
 
 LOG = """
 insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
-select h.position + n, headrace.clock() - make_interval(secs => (%(to)s - n) * 0.0005), headrace.clock(), h.topic_id, n %% 4,
-    (lpad(to_hex(h.topic_id), 8, '0') || '-0000-7000-8000-' || lpad(to_hex(h.position + n), 12, '0'))::uuid,
+select %(after)s::bigint + n, headrace.clock() - make_interval(secs => (%(events)s::bigint - n) * 0.0005), headrace.clock(), %(topic_id)s, n %% 4,
+    (lpad(to_hex(%(topic_id)s::integer), 8, '0') || '-0000-7000-8000-' || lpad(to_hex(%(after)s::bigint + n), 12, '0'))::uuid,
     (array['order.placed', 'order.paid', 'order.sent', 'order.cancelled'])[1 + n %% 4], 'customer-' || n %% 100000,
     jsonb_build_object('total', n %% 1000, 'customer', jsonb_build_object('id', n %% 100000, 'email', 'c' || n %% 100000 || '@shop.example')),
     '{}', 'bench'
-from generate_series(%(from)s::bigint, %(to)s::bigint) n
-cross join (select t.topic_id, coalesce((select max(l.position) from headrace_internal.log l where l.topic_id = t.topic_id), 0) as position
-    from headrace_internal.topic t where t.topic = %(topic)s) h"""
+from generate_series(1, %(events)s::bigint) n"""
 
 DEAD_ACTIONS = """
 insert into pgmq.q_hrd_default (vt, message)
@@ -84,17 +82,25 @@ def fill_console(target: Target, conn: Connection, *, events: int, letters: int)
             kit.publish("bench", "order.placed", {"total": number * 10}, key=f"customer-{number}")
         kit.run_until_idle_sync(_application())
     parameters = {"letters": letters, "keys": KEYS}
-    for first in range(1, events + 1, CHUNK):
-        last = min(first + CHUNK, events + 1) - 1
-        conn.execute(LOG, {"from": 1, "to": last - first + 1, "topic": "bench"})
-        print(f"{last:,} of {events:,} events", flush=True)
+    for done in range(0, events, CHUNK):
+        _append(conn, "bench", min(CHUNK, events - done))
+        print(f"{min(done + CHUNK, events):,} of {events:,} events", flush=True)
     for number in range(TOPICS):
-        conn.execute(LOG, {"from": 1, "to": 2_000, "topic": f"topic{number}"})
+        _append(conn, f"topic{number}", 2_000)
     for statement in (DEAD_ACTIONS, DEAD_EVENTS, INSTANCES, RESULTS):
         conn.execute(statement, parameters)
     # All behind, each elsewhere.
     conn.execute("update headrace_internal.cursor set position = position + (consumer_id * 37 + partition * 11) % 1500")
     conn.execute("vacuum analyze")
+
+
+def _append(conn: Connection, topic: str, events: int) -> None:
+    row = conn.execute(
+        "select t.topic_id, coalesce(h.position, 0) from headrace.topic t left join headrace.log_head(t.topic_id) h on true where t.topic = %s",
+        (topic,),
+    ).fetchone()
+    assert row is not None
+    conn.execute(LOG, {"topic_id": row[0], "after": row[1], "events": events})
 
 
 def _define(conn: Connection) -> None:

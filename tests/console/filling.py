@@ -110,7 +110,7 @@ def _define(conn: Connection) -> None:
 
 def _fill_enemy(database: Target) -> None:
     """Hostile keys, payloads, headers, producers, conditions, patterns, errors, reasons, names of nodes."""
-    app = Headrace()
+    app = Headrace(namespace="enemy")
 
     @app.consumer("orders", name="mailing", failure=Failure.dead_letter(attempts=1))
     def mail(event: LoggedEvent, tx: Connection) -> None:
@@ -128,7 +128,7 @@ def _fill_enemy(database: Target) -> None:
         text = HOSTILE.replace("\x1b", "").replace("'", "''")
         rule = Rule(name="charge", topic="orders", event_type="order.placed", action="CHARGE", condition=f"key <> '{text}x'")
         create_rule(conn, rule, **own)
-        pattern = f"repeat {{push(evil) {{sequential {{order.placed<key <> '{text}x'>, order.paid}}}}}}"
+        pattern = f"repeat {{push(evil) {{sequential {{order.placed and <key <> '{text}x'>, order.paid}}}}}}"
         output = {"evil": ActionOutput(action="CHARGE")}
         create_correlator(conn, Correlator(name="evil", topic="orders", pattern=pattern, key="key", outputs=output), **own)
         create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", payload={"note": HOSTILE}, **own)
