@@ -253,6 +253,8 @@ def compare_snapshot(page: Page, name: str) -> None:
     text = re.sub(r"\b([0-9a-f]{8}-[0-9a-f-]{27}|\d[\d\u202f.:-]*)( (ms|s|min|h|d))?( \d+ (s|min|h))?( ago)?", "N", text)
     # A rate is known from the second look on, which may come while the page is open.
     text = re.sub(r'(img "[^"]*"): The line begins .*', r"\1", text.replace("–", "N"))
+    # What a schedule does next depends on the day.
+    text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) N|\bCES?T\b|\bclock (back|forward) N", "N", text)
     # `25 1 min 13 s` and `25 53.2 s` are the same.
     text = re.sub(r"N( N)+", "N", text)
     path = SNAPSHOTS / f"{name}.yml"

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
+from headrace.actions import send_action
 from headrace.console import ConsoleSettings, NoLogin, User
 from headrace.console.guard import CSRF_COOKIE
 from headrace.console.masks import MASK, hidden_fields, mask_payload
@@ -142,10 +143,8 @@ def test_who_does_not_see_a_field_cannot_edit_or_republish(masked: tuple[str, Ta
 
 def test_audit_of_an_edit_hides_what_the_letter_hides(database: Target) -> None:
     with connect(database) as conn:
-        conn.execute("select headrace.send_action('default', 'MAIL', '{\"customer\": {\"email\": \"a@x.example\"}}')")
-        conn.execute(
-            """select headrace.bury_actions(array_agg(msg_id), 'failed', 'no') from pgmq.q_hr_default"""
-        )
+        send_action(conn, "MAIL", {"customer": {"email": "a@x.example"}})
+        conn.execute("select headrace.bury_actions(array_agg(msg_id), 'failed', 'no') from pgmq.q_hr_default")
         [number] = conn.execute("select max(dead_letter_id) from headrace.action_dead_letters()").fetchone() or [0]
     with serve([database]) as whole:
         csrf = ask(f"{whole}/topics").cookies[CSRF_COOKIE]

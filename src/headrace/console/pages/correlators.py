@@ -172,7 +172,7 @@ def _steps_table(pattern: str, text: str) -> Table:
         {
             "step": number,
             "event": step.event.type,
-            "at_s": f"{step.event.time / 1_000_000:g} s",
+            "at_s": step.event.time / 1_000_000,
             "outputs": ", ".join(output.token for output in step.outputs) or None,
             "moved": step.changed,
             "status": str(step.status),
@@ -183,7 +183,7 @@ def _steps_table(pattern: str, text: str) -> Table:
     columns = (
         Column("step", kind="number"),
         Column("event"),
-        Column("at_s", "at"),
+        Column("at_s", "at", kind="seconds"),
         Column("moved"),
         Column("state", "state after"),
         Column("status", kind="state"),

@@ -22,6 +22,7 @@ class Circle:
     y: int
     label: str
     keys: int
+    keys_y: int
     css: str
 
 
@@ -62,14 +63,16 @@ def draw_automaton(
     circles = []
     for name, (label, is_start) in nodes.items():
         css = "state" + " start" * is_start + " here" * (name in marked) + " final" * (label in ("success", "failure"))
-        circles.append(Circle(*places[name], label, counts.get(name, 0), css))
+        # The number of keys is above the circle, where edges arrive least; below, where an edge leads back to it.
+        y = places[name][1] + (36 if any(source == target == name for source, target, _ in edges) else -28)
+        circles.append(Circle(*places[name], label, counts.get(name, 0), y, css))
     # One arrow for all edges between two states: several would lie on each other.
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, text in edges:
         labels.setdefault((source, target), []).append(text)
     passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in passages.items()}
     arrows = [
-        _arrow(places[source], places[target], " | ".join(texts), passed.get((source, target), 0))
+        _arrow(places[source], places[target], "; ".join(texts), passed.get((source, target), 0))
         for (source, target), texts in labels.items()
     ]
     width = max(x for x, _ in places.values()) + GAP_X

@@ -17,6 +17,7 @@ from headrace.core import Conflict, Invalid, UnknownDeadLetter
 from headrace.db import Connection, Target, query
 
 PAGE_ROWS = 100
+EXPORT_ROWS = 10_000
 DISCARD_MAX = 10_000
 """Letters of a shard that one discard takes; it is one transaction."""
 PLACE_DIGITS_MAX = 18
@@ -69,7 +70,6 @@ def list_groups(view: View) -> Page:
         {
             **row,
             "of": f"action {row['name']}" if row["kind"] == "action" else f"events of {row['source']}",
-            "count": str(Count(row["dead"], row["is_more"])),
         }
         for row in _read_groups(view)
     ]
@@ -112,7 +112,8 @@ def show_group(view: View) -> Page:
     """The letters of a group, a page of them; what happened to the first one that was redriven, and the progress of the rest."""
     group = Group.of(view.query)
     after = _place(view.query.get("after", ""))
-    letters = view.collect(lambda conn: group.letters(view, conn, after=after, limit=PAGE_ROWS + 1, only_open=False))
+    rows = EXPORT_ROWS if view.query.get("format") else PAGE_ROWS
+    letters = view.collect(lambda conn: group.letters(view, conn, after=after, limit=rows + 1, only_open=False))
     columns = (
         Column("id", "dead letter", link=lambda row: letter_url(view, row["id"], shard=_shard(view, row))),
         Column("name", "action" if group.kind == "action" else "type", wide=True),
@@ -124,13 +125,13 @@ def show_group(view: View) -> Page:
         Column("payload", kind="payload", wide=True),
     )
     is_one_shard = len(view.targets) == 1
-    shown = letters[:PAGE_ROWS] if is_one_shard else letters
+    shown = letters[:rows] if is_one_shard else letters
     redrive = redrive_of(view.site, _job(view, group))
     values = {
         "group": group,
         "first_page": view.here(after=None) if after else None,
         # Each shard has its own places: pages are for one shard.
-        "next_page": view.here(after=shown[-1]["place"]) if is_one_shard and len(letters) > PAGE_ROWS else None,
+        "next_page": view.here(after=shown[-1]["place"]) if is_one_shard and len(letters) > rows else None,
         "count": _count(view, group),
         "first": _first(view, group),
         "redrive": redrive,
