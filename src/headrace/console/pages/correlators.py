@@ -10,11 +10,11 @@ from urllib.parse import quote
 from headrace import correlators
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
-from headrace.console.pages.correlators_drawing import draw_automaton
+from headrace.console.pages.correlators_drawing import Drawing, draw_automaton
 from headrace.console.pages.correlators_words import trace_words, waits_words
 from headrace.console.pages.text_diff import diff_lines
 from headrace.console.routes import change, read
-from headrace.console.tables import Column, Row, Table
+from headrace.console.tables import Column, Row, Table, to_row
 from headrace.console.texts import format_number
 from headrace.console.view import Done, Page, View
 from headrace.core import Invalid
@@ -88,11 +88,12 @@ def show_correlator(view: View) -> Page:
     for shard in shards:
         keys.update(shard.keys)
         passages.update(shard.passages.counts if shard.passages else {})
+    drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
     values = {
         "state": states[0],
         "correlator": correlator,
         "is_paused": any(state.paused for state in states),
-        "drawing": draw_automaton(table, keys, passages, chosen.units if chosen else ()),
+        "drawing": drawing,
         "passages": _passages_text([shard.passages for shard in shards]),
         "keys": keys.total(),
         "key": key or "",
@@ -111,6 +112,8 @@ def show_correlator(view: View) -> Page:
         ],
     }
     tables = [_outputs_table(view, outputs[::-1])]
+    if drawing:
+        tables.append(_edges_table(drawing))
     if values["events"]:
         tables.append(_steps_table(correlator.pattern, str(values["events"])))
     return Page("correlator.html", name, tables=tables, values=values)
@@ -156,6 +159,17 @@ def _outputs_table(view: View, rows: list[Row]) -> Table:
         Column("version", kind="number", wide=True),
     )
     return Table("outputs", columns, rows, title="Newest outputs", empty_text="It has pushed nothing yet.")
+
+
+def _edges_table(drawing: Drawing) -> Table:
+    columns = (
+        Column("edge", kind="number"),
+        Column("source", "from state"),
+        Column("target", "to state"),
+        Column("label", "on", kind="code"),
+        Column("passed", kind="number", hint="How often keys took it, by the newest events"),
+    )
+    return Table("edges", columns, [to_row(edge) for edge in drawing.edges], title="Edges", empty_text="It has no edges.")
 
 
 def _root(view: View) -> str:

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from headrace.lang.ecl import Table, draw_table
 
 GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
+BACK_Y = 26
+"""Distance between edges that lead back."""
+LABEL_MAX = 22
+"""Characters that fit beside an edge."""
 STATES_MAX = 60
 """A larger automaton cannot be read; its text still can."""
 
@@ -28,11 +32,22 @@ class Circle:
 
 @dataclass(frozen=True)
 class Arrow:
-    """An edge: its path, its label, and how often keys passed it."""
+    """An edge: its path, its label, and how often keys passed it. A long label is a number; the table of edges has its text."""
 
     path: str
     x: int
     y: int
+    label: str
+    passed: int
+
+
+@dataclass(frozen=True)
+class EdgeRow:
+    """An edge in words: its number in the drawing, the states it connects, what leads along it."""
+
+    edge: int
+    source: str
+    target: str
     label: str
     passed: int
 
@@ -43,6 +58,7 @@ class Drawing:
     height: int
     circles: Sequence[Circle]
     arrows: Sequence[Arrow]
+    edges: Sequence[EdgeRow]
 
 
 def draw_automaton(
@@ -71,12 +87,17 @@ def draw_automaton(
     for source, target, text in edges:
         labels.setdefault((source, target), []).append(text)
     passed = {(f"u{unit}s{source}", f"u{unit}s{target}"): count for (unit, source, target), count in passages.items()}
-    arrows = [
-        _arrow(places[source], places[target], "; ".join(texts), passed.get((source, target), 0))
-        for (source, target), texts in labels.items()
-    ]
+    arrows, rows = [], []
+    backs = 0
+    for number, ((source, target), texts) in enumerate(labels.items(), 1):
+        label, count = "; ".join(texts), passed.get((source, target), 0)
+        backs += places[target][0] <= places[source][0] and source != target
+        shown = label if len(label) <= LABEL_MAX else f"edge {number}"
+        arrows.append(_arrow(places[source], places[target], shown, count, backs))
+        rows.append(EdgeRow(number, nodes[source][0], nodes[target][0], label, count))
     width = max(x for x, _ in places.values()) + GAP_X
-    return Drawing(width, max(y for _, y in places.values()) + MARGIN + 2 * RADIUS, circles, arrows)
+    height = max(y for _, y in places.values()) + MARGIN + 2 * RADIUS + BACK_Y * max(backs - 1, 0)
+    return Drawing(width, height, circles, arrows, rows)
 
 
 def read_graph(dot: str) -> tuple[dict[str, tuple[str, bool]], list[tuple[str, str, str]]]:
@@ -131,7 +152,8 @@ def _places(names: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> dict
     return places
 
 
-def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int) -> Arrow:
+def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed: int, backs: int) -> Arrow:
+    """`backs`: how many edges before lead back, below which this one has to pass."""
     (x1, y1), (x2, y2) = source, target
     if source == target:
         path = f"M{x1 - 8},{y1 - 20} C{x1 - 24},{y1 - 58} {x1 + 24},{y1 - 58} {x1 + 8},{y1 - 20}"
@@ -139,6 +161,6 @@ def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed:
     if x2 > x1:
         path = f"M{x1 + RADIUS},{y1} C{x1 + 90},{y1} {x2 - 90},{y2} {x2 - RADIUS - 6},{y2}"
         return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
-    low = max(y1, y2) + 64
+    low = max(y1, y2) + 64 + BACK_Y * (backs - 1)
     path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
-    return Arrow(path, (x1 + x2) // 2 - 60, low, label, passed)
+    return Arrow(path, (x1 + x2) // 2 - 40, low - 10, label, passed)
