@@ -30,7 +30,18 @@ from headrace.console.app import page_routes
 from headrace.db import Target, connect
 
 PAGE_MS = 200.0
-CONSOLES = ("/", "/topics", "/consumers", "/events?topic=bench", "/actions", "/dead-letters", "/nodes", "/rules", "/", "/events?topic=bench")
+CONSOLES = (
+    "/",
+    "/topics",
+    "/consumers",
+    "/events?topic=bench",
+    "/actions",
+    "/dead-letters",
+    "/nodes",
+    "/rules",
+    "/",
+    "/events?topic=bench",
+)
 """What ten people look at: the pages that change most."""
 DURATION = re.compile(r"LOG:  duration: ([\d.]+) ms")
 DRAINED = 150_000
@@ -74,7 +85,9 @@ def measure_pages(lab: Lab, *, events: int, letters: int, rounds: int) -> tuple[
             conn.execute("alter database console set log_parameter_max_length = 0")
         taken = open_pages(target, ServerLog(lab.server.data / "server.log"), sample, rounds=rounds)
     figures = [
-        Figure(name, low_quarter(values), PAGE_MS, "ms", at_most=True, detail=f"highest {max(values):.0f}, {len(values)} openings")
+        Figure(
+            name, low_quarter(values), PAGE_MS, "ms", at_most=True, detail=f"highest {max(values):.0f}, {len(values)} openings"
+        )
         for name, values in taken.items()
     ]
     return figures, taken

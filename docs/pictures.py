@@ -49,8 +49,19 @@ def main() -> None:
             for _ in Demo(environment, flights=6_000, spark=False).run():
                 pass
             with connect(environment.target) as conn:
-                create_schedule(conn, "morning-report", cron="30 6 * * MON-FRI", topic="operations", type="report.due", zone="America/New_York")
-            with run_node(environment, folder / "node.log"), publishing(environment.target), serving(environment.target) as address:
+                create_schedule(
+                    conn,
+                    "morning-report",
+                    cron="30 6 * * MON-FRI",
+                    topic="operations",
+                    type="report.due",
+                    zone="America/New_York",
+                )
+            with (
+                run_node(environment, folder / "node.log"),
+                publishing(environment.target),
+                serving(environment.target) as address,
+            ):
                 photograph(browser_path, address, environment.target)
     finally:
         shutil.rmtree(folder)
@@ -73,17 +84,19 @@ def photograph(browser_path: str, address: str, target: Target) -> None:
 
 def addresses(target: Target) -> dict[str, str]:
     with connect(target) as conn:
-        [event] = conn.execute(
-            """select f.event_id from headrace.firing f join headrace.action_result r using (action_id)
+        [event] = (
+            conn.execute(
+                """select f.event_id from headrace.firing f join headrace.action_result r using (action_id)
             where r.outcome = 'dead' order by f.firing_id desc limit 1"""
-        ).fetchone() or conn.execute("select event_id from headrace.firing limit 1").fetchone() or [""]
+            ).fetchone()
+            or conn.execute("select event_id from headrace.firing limit 1").fetchone()
+            or [""]
+        )
         [key] = conn.execute(
             """select i.key from headrace.correlator_instance i join headrace.correlator c using (correlator_id)
             where c.correlator = 'overdue' and cardinality(i.evidence) > 0 order by i.evidence_total desc limit 1"""
         ).fetchone() or [""]
-        [shown] = conn.execute(
-            "select max(l.position) from headrace.log l where l.type = 'flight.departed'"
-        ).fetchone() or [0]
+        [shown] = conn.execute("select max(l.position) from headrace.log l where l.type = 'flight.departed'").fetchone() or [0]
     return {
         "now": "/",
         "events": f"/events?{urlencode({**DELAYED, 'show': shown})}",
@@ -133,7 +146,10 @@ def publishing(target: Target) -> Iterator[None]:
         with connect(target) as conn:
             while not is_over.wait(0.5):
                 count = 5 + int(time.time() / 3) % 4 * 5
-                publish_many(conn, [Event(topic="operations", type="gate.changed", key=f"gate-{n}", payload={"gate": n}) for n in range(count)])
+                publish_many(
+                    conn,
+                    [Event(topic="operations", type="gate.changed", key=f"gate-{n}", payload={"gate": n}) for n in range(count)],
+                )
 
     thread = threading.Thread(target=publish)
     thread.start()

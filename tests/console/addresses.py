@@ -47,7 +47,14 @@ def page_addresses(database: Target, namespace: str) -> dict[str, str]:
         ).fetchone()
     assert group is not None
     words = dict(zip(("kind", "source", "name", "reason", "error"), group, strict=True))
-    plan = {"plan": "1", "rule": rule, "topic": topic, "event_type": "order.placed", "condition": "key is not null", "action": "A"}
+    plan = {
+        "plan": "1",
+        "rule": rule,
+        "topic": topic,
+        "event_type": "order.placed",
+        "condition": "key is not null",
+        "action": "A",
+    }
     paths = {
         "/": ("/", {}),
         "/events": ("/events", {"topic": topic}),
@@ -65,7 +72,10 @@ def page_addresses(database: Target, namespace: str) -> dict[str, str]:
         "/rules/{rule:path}": (f"/rules/{quote(rule)}", {}),
         "/correlators": ("/correlators", {}),
         "/correlators/create": ("/correlators/create", {}),
-        "/correlators/{correlator}": (f"/correlators/{correlator}", {"key": key, "events": '[["order.placed", 0, {"total": 1}]]'}),
+        "/correlators/{correlator}": (
+            f"/correlators/{correlator}",
+            {"key": key, "events": '[["order.placed", 0, {"total": 1}]]'},
+        ),
         "/correlators/{correlator}/edit": (f"/correlators/{correlator}/edit", {}),
         "/schedules": ("/schedules", {}),
         "/schedules/create": ("/schedules/create", {}),

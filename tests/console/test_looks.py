@@ -22,7 +22,12 @@ PLAN = {
     "action": "REVIEW",
     "condition": "(object ->> 'total')::int > 200 and key is not null",
 }
-GROUP = {"kind": "event", "source": "orders/mailing", "reason": "handler failed", "error": "CardError: mailbox of order-# is full"}
+GROUP = {
+    "kind": "event",
+    "source": "orders/mailing",
+    "reason": "handler failed",
+    "error": "CardError: mailbox of order-# is full",
+}
 STEPS = '[["order.placed", 0], ["order.paid", 60], ["order.placed", 120], ["order.placed", 4000]]'
 PAGES = {
     "now": ("/", "/"),

@@ -12,7 +12,7 @@ from headrace.lang.ecl import Table, draw_table
 GAP_X, GAP_Y, RADIUS, MARGIN = 220, 112, 22, 48
 BACK_Y = 26
 """Distance between edges that lead back."""
-LABEL_MAX = 22
+LABEL_MAX = 28
 """Characters that fit beside an edge."""
 STATES_MAX = 60
 """A larger automaton cannot be read; its text still can."""
@@ -163,4 +163,4 @@ def _arrow(source: tuple[int, int], target: tuple[int, int], label: str, passed:
         return Arrow(path, x1 + RADIUS + 8, (y1 * 2 + y2) // 3 - 6, label, passed)
     low = max(y1, y2) + 64 + BACK_Y * (backs - 1)
     path = f"M{x1 - 12},{y1 + RADIUS - 3} C{x1 - 30},{low} {x2 + 30},{low} {x2 + 14},{y2 + RADIUS + 2}"
-    return Arrow(path, (x1 + x2) // 2 - 40, low - 10, label, passed)
+    return Arrow(path, (x1 + x2) // 2 - 40, low + 4, label, passed)

@@ -14,7 +14,7 @@ from headrace.console.tables import Column, Row, Table, fetch_dicts
 from headrace.console.texts import format_number
 from headrace.console.view import Done, Page, View
 from headrace.core import Conflict, Invalid, UnknownDeadLetter
-from headrace.db import Connection, Target, query
+from headrace.db import Connection, Target, fetch_value, query
 
 PAGE_ROWS = 100
 EXPORT_ROWS = 10_000
@@ -206,7 +206,7 @@ class RedriveSteps:
         self._started_at: dict[str, datetime] = {}
         for target in self._targets:
             with view.reading(target) as conn:
-                [self._started_at[target.name]] = conn.execute("select headrace.clock()").fetchone() or [None]
+                self._started_at[target.name] = fetch_value(conn, "select headrace.clock()", ())
 
     def __call__(self) -> int:
         for target in self._targets:

@@ -10,7 +10,6 @@ from headrace.core import DatabaseUnavailable
 from headrace.db import query
 from headrace.node import forget_nodes, list_nodes
 
-
 BATCHES = 20
 """Batches of each pipeline that are shown."""
 
