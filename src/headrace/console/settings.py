@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,7 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 class Login(Protocol):
     """A way to sign in."""
 
-    def identify(self, request: HTTPConnection) -> User | None:
+    def identify(self, request: HTTPConnection) -> User | None | Awaitable[User | None]:
         """The user of a request; None if there is none."""
         ...
 
