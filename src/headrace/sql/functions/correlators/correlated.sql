@@ -1,7 +1,7 @@
 -- The content of recorded outputs that become an action or an event: one row per output, in order. It quotes the completing event;
 -- the output of a timer has none, and quotes the event that started the instance and the ids of its newest 100 evidence events.
 -- If the evidence was cut, the event that started the instance is not known any more.
--- Index: log_position.
+-- Index: log_position. It names the topic's own branch: by the whole log it would be planned for, and lock, every topic.
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
 returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz)
 language plpgsql stable
@@ -9,7 +9,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-    return query
+    return query execute format($statement$
     select i.n, f.output_id, nullif(f.key, ''), v.outputs -> f.token,
         jsonb_build_object('correlator', v.correlator, 'token', f.token, 'key', f.key, 'at', f.output_at, 'position', f.position,
             -- The payload of the event, unless the quotation would exceed the limits of an event.
@@ -19,23 +19,25 @@ begin
         jsonb_build_object('kind', 'correlator', 'correlator', v.correlator, 'version', v.version, 'topic', t.topic,
             'position', f.position, 'event_id', f.event_id, 'correlation_id', f.correlation_id, 'token', f.token),
         l.type, f.output_at
-    from unnest(p_ids) with ordinality i (correlation_id, n)
+    from unnest($2) with ordinality i (correlation_id, n)
     cross join lateral (
         select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id,
             coalesce(f.position, case when f.evidence_total = cardinality(f.evidence) then f.evidence[1] end) as quoted
         from headrace_internal.correlation f where f.correlation_id = i.correlation_id offset 0
     ) f
-    join headrace_internal.correlator_version v on v.version_id = p_version_id
+    join headrace_internal.correlator_version v on v.version_id = $1
     join headrace_internal.topic t on t.topic_id = f.topic_id
     left join lateral (
-        select l.type, l.payload from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.quoted limit 1
+        select l.type, l.payload from headrace_internal.%1$I l where l.position = f.quoted limit 1
     ) l on true
     left join lateral (
         select jsonb_agg(l.event_id order by l.position) as ids
         from unnest(f.evidence[greatest(cardinality(f.evidence) - 99, 1):]) p (position)
-        join headrace_internal.log l on l.topic_id = f.topic_id and l.position = p.position
+        join headrace_internal.%1$I l on l.position = p.position
         where f.position is null
     ) e on true
-    where f.becomes = p_becomes;
+    where f.becomes = $3
+    $statement$, 'log_' || (select v.topic_id from headrace_internal.correlator_version v where v.version_id = p_version_id))
+    using p_version_id, p_ids, p_becomes;
 end
 $$;

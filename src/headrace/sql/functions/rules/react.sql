@@ -28,12 +28,11 @@ begin
     if not found or (select t.engine from headrace_internal.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
-    select max(d.position), count(*) into v_upto, events
-    from (
-        select l.position from headrace_internal.log l
-        where l.topic_id = p_topic_id and l.position > v_cursor.position
-        order by l.position limit case when v_cursor.single_to > v_cursor.position then 1 else p_max end
-    ) d;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    execute format('select max(d.position), count(*) from ('
+        'select l.position from headrace_internal.%I l where l.position > $1 order by l.position limit $2) d', 'log_' || p_topic_id)
+    into v_upto, events
+    using v_cursor.position, case when v_cursor.single_to > v_cursor.position then 1 else p_max end;
     -- Checked after the events: a rule written later than this check is later than all of them.
     if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;
