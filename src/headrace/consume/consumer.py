@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 from headrace.consume.conditions import COMPILE, MAY_COMPILE, compile_parameters
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.signatures import Delivery
-from headrace.core import Invalid, LoggedEvent
+from headrace.core import Invalid, LoggedEvent, UnknownConsumer
 from headrace.db import Connection, fetch_rows, fetch_value, query
 from headrace.lang.condition import parse
 
@@ -142,6 +142,27 @@ class ConsumerLag:
 
 
 @dataclass(frozen=True)
+class ConsumerSettings:
+    """What a consumer was created with, and what became of its condition."""
+
+    namespace: str
+    topic: str
+    consumer: str
+    ordered_by: Literal["partition", "topic"]
+    condition: str | None
+    """Only events for which it is true are handled; None: all."""
+    condition_status: Literal["pending", "valid", "invalid"] | None
+    """While it is not `valid`, the consumer stands still."""
+    condition_error: str | None
+    attempts_max: int | None
+    backoff_s: float
+    backoff_max_s: float
+    when_exhausted: Literal["stop", "dead_letter"]
+    key_order: Literal["hold", "skip"]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
 class Seek:
     """The move of one partition's cursor. `events` > 0 will be handled again, < 0 will be skipped."""
 
@@ -164,7 +185,7 @@ def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...
 
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:
-    """Registers the consumer, or changes its failure policy; returns its id. An existing consumer keeps its cursors."""
+    """Registers the consumer, or changes its failure policy and condition; returns its id. An existing consumer keeps its cursors."""
     consumer_id = int(fetch_value(conn, CREATE_CONSUMER, create_parameters(consumer)))
     if consumer.where is not None and fetch_value(conn, MAY_COMPILE):
         fetch_value(conn, COMPILE, compile_parameters(consumer_id, consumer.where))
@@ -174,6 +195,15 @@ def create_consumer(conn: Connection, consumer: Consumer) -> int:
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:
     """Drops a consumer with its cursors and dead letters."""
     fetch_value(conn, "select headrace.drop_consumer(%s, %s, %s)", (topic, consumer, namespace))
+
+
+def get_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> ConsumerSettings:
+    """The settings of one consumer. Raises UnknownTopic, UnknownConsumer."""
+    parameters = {"topic": topic, "consumer": consumer, "namespace": namespace}
+    rows = fetch_rows(conn, ConsumerSettings, query("consume/settings"), parameters)
+    if not rows:
+        raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
+    return rows[0]
 
 
 def consumer_lag(

@@ -17,7 +17,7 @@ begin
     select t.topic_id, null::integer
     from headrace_internal.topic t
     where (p_namespace is null or t.namespace = p_namespace)
-        and (not t.asleep or t.asleep_at > statement_timestamp() - interval '10 seconds');
+        and (not t.asleep or t.asleep_at > statement_timestamp() - interval '3 seconds');
     return query
     select c.topic_id, c.consumer_id
     from headrace_internal.topic t
