@@ -1,5 +1,5 @@
 -- The last of the next p_max events after a cursor, and how many there are. Of a partition only up to the border that the consumer may
--- not pass yet. It names the topic's own branch, see headrace_internal.next_position. Indexes: log_partition, log_position.
+-- not pass yet. In a large log it names the topic's own branch, see headrace_internal.log_is_small. Indexes: log_partition, log_position.
 -- Runs as the owner: a node has no right on a branch.
 create or replace function headrace_internal.batch_end(
     p_consumer_id integer, p_topic_id integer, p_partition integer, p_position bigint, p_max integer, out upto bigint, out events integer
@@ -10,7 +10,15 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
+#variable_conflict use_column
 begin
+    if p_partition < 0 and headrace_internal.log_is_small() then
+        select max(l.position), count(*) into upto, events
+        from (
+            select l.position from headrace_internal.log l
+            where l.topic_id = p_topic_id and l.position > p_position order by l.position limit p_max) l;
+        return;
+    end if;
     execute format(
         case when p_partition < 0 then
             'select max(l.position), count(*) from (select l.position from headrace_internal.%I l '

@@ -13,7 +13,7 @@
 -- transaction, so a partition without enough events is not locked: its events would wait for the handler of another one.
 -- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
 -- only together with the border.
--- Every read names the topic's own branch of the log: by the whole log it would be planned for, and lock, every topic.
+-- In a large log every read names the topic's own branch, see headrace_internal.log_is_small.
 -- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic. The form of
 -- the condition rules out every other index, see headrace_internal.next_position.
 create or replace function headrace.claim_events(
@@ -52,7 +52,7 @@ declare
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, t.topic, headrace_internal.consumer_bound(p_consumer_id, c.topic_id) as bound, c.filter,
-        format('headrace_internal.%I', 'log_' || c.topic_id) as branch,
+        format('headrace_internal.%I', 'log_' || c.topic_id) as branch, headrace_internal.log_is_small() as is_small,
         c.when_exhausted = 'dead_letter' and c.key_order = 'hold' and exists (select from headrace_internal.dead_letter d
             where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive')) as holds
     into v_consumer
@@ -63,7 +63,24 @@ begin
     if not found then
         return;
     end if;
-    open v_candidates for execute format(
+    if v_consumer.is_small then
+        open v_candidates for
+        select c.partition, c.position
+        from (
+            select c.partition, c.position, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
+            from headrace_internal.cursor c
+            where c.consumer_id = p_consumer_id and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
+            order by c.moved_at offset 0) c
+        cross join lateral (
+            select count(*) as events, min(e.appended_at) as oldest_at
+            from (
+                select l.appended_at from headrace_internal.log l
+                where l.topic_id = v_consumer.topic_id and l.partition <= c.partition
+                    and (l.partition, l.position) > (c.partition, c.position) and l.position <= v_consumer.bound
+                order by l.partition, l.position limit c.events_min) e) d
+        where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => p_wait_s);
+    else
+        open v_candidates for execute format(
         'select c.partition, c.position from ('
         'select c.partition, c.position, case when c.single_to > c.position then 1 else $2 end as events_min '
         'from headrace_internal.cursor c '
@@ -74,7 +91,8 @@ begin
         'where l.partition <= c.partition and (l.partition, l.position) > (c.partition, c.position) and l.position <= $3 '
         'order by l.partition, l.position limit c.events_min) e) d '
         'where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => $4)',
-        v_consumer.branch) using p_consumer_id, least(p_min, p_max), v_consumer.bound, p_wait_s;
+            v_consumer.branch) using p_consumer_id, least(p_min, p_max), v_consumer.bound, p_wait_s;
+    end if;
     loop
         fetch v_candidates into v_next;
         exit when not found;
@@ -124,13 +142,33 @@ begin
             continue when v_upto is null;
             v_held := headrace_internal.hold_back_batch(p_consumer_id, v_cursor.partition, v_cursor.position, v_upto);
         end if;
-        return query execute format(
+        if v_consumer.is_small and v_consumer.filter is null and v_cursor.partition < 0 then
+            return query
+            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
+                l.appended_at, l.producer
+            from headrace_internal.log l
+            where l.topic_id = v_consumer.topic_id and l.position > v_cursor.position
+                and l.position <= coalesce(v_upto, 9223372036854775807)
+            order by l.position limit v_max;
+        elsif v_consumer.is_small and v_consumer.filter is null then
+            return query
+            select l.position, l.partition, l.event_id, v_consumer.topic, l.type, l.key, l.payload, l.headers, l.emitted_at,
+                l.appended_at, l.producer
+            from headrace_internal.log l
+            where l.topic_id = v_consumer.topic_id and l.partition <= v_cursor.partition
+                and (l.partition, l.position) > (v_cursor.partition, v_cursor.position)
+                and l.position <= (select headrace_internal.consumer_bound(p_consumer_id, v_consumer.topic_id))
+                and l.position <= coalesce(v_upto, 9223372036854775807)
+            order by l.partition, l.position limit v_max;
+        else
+            return query execute format(
             'select l.position, l.partition, l.event_id, $1, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer '
             'from %s l where %s%s limit $2', v_consumer.branch, '(' || v_consumer.filter || ') and ',
             case when v_cursor.partition < 0 then 'l.position > $4 and l.position <= coalesce($5, 9223372036854775807) order by l.position'
                 else 'l.partition <= $3 and (l.partition, l.position) > ($3, $4) '
                     'and l.position <= coalesce($5, (select headrace_internal.consumer_bound($6, $7))) order by l.partition, l.position' end)
-        using v_consumer.topic, v_max, v_cursor.partition, v_cursor.position, v_upto, p_consumer_id, v_consumer.topic_id;
+            using v_consumer.topic, v_max, v_cursor.partition, v_cursor.position, v_upto, p_consumer_id, v_consumer.topic_id;
+        end if;
         get diagnostics v_events = row_count;
         continue when v_events = 0;
         v_claimed := v_claimed + 1;
