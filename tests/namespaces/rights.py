@@ -14,8 +14,9 @@ FUNCTIONS: dict[str, str] = {
     " wake_sequencer outbox_slot",
     "consume": """
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance advance_partitions fail hold_back
-claim_redrive end_redrive redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_schedules queue_state
-cursor_lag metrics queued_actions action_dead_letters group_dead_letters error_group register_node register_consumers deregister_node heartbeat
+claim_redrive end_redrive redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
+readable_relays readable_schedules queue_state cursor_lag report_relay metrics queued_actions action_dead_letters
+group_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
@@ -36,14 +37,15 @@ VIEWS: dict[str, str] = {
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
 rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure pause
+relay relay_version relay_state
 """,
 }
-WRITABLE = "rule correlator schedule event_type action"
+WRITABLE = "rule correlator relay schedule event_type action"
 # Rejects every row of these roles; the library needs it not to raise an error, see headrace.direct_outbox.
 INSERTABLE = "direct_outbox"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
-    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules "
+    "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_relays readable_schedules "
     "error_group wake_sequencer outbox_slot"
 )
 INCLUDES: dict[Level, list[str]] = {

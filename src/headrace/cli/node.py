@@ -22,7 +22,7 @@ from headrace.cli.output import Column, format_span, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import Invalid, NotFound, UnknownNode
-from headrace.db import CONNECTIONS, CONNECTIONS_MIN, Connection, Target
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target
 from headrace.namespaces import grant_node, revoke_node
 from headrace.node import (
     NO_HANDLER_GRACE_S,
@@ -183,6 +183,9 @@ def run(
     connections: Annotated[
         int, Option(min=CONNECTIONS_MIN, help="Most connections to each database; slow handlers need more.")
     ] = CONNECTIONS,
+    relay_connections: Annotated[
+        int, Option(min=0, help="Most connections that deliveries of relays hold beside these; 0: run no relays.")
+    ] = RELAY_CONNECTIONS,
     no_handler_grace_s: Annotated[
         float,
         Option(
@@ -220,6 +223,7 @@ def run(
             work=work,
             identity=identity,
             connections=connections,
+            relay_connections=relay_connections,
             http=settings,
         )
 

@@ -24,6 +24,7 @@ from headrace.console.pages import (
     nodes,
     now,
     palette,
+    relays,
     rules,
     schedules,
     sign_in,
@@ -37,7 +38,22 @@ from headrace.console.view import Site
 from headrace.core import NotFound
 from headrace.db import Target
 
-PAGES = (now, events, event, topics, consumers, rules, correlators, schedules, actions, dead_letters, nodes, palette, sign_in)
+PAGES = (
+    now,
+    events,
+    event,
+    topics,
+    consumers,
+    rules,
+    correlators,
+    schedules,
+    relays,
+    actions,
+    dead_letters,
+    nodes,
+    palette,
+    sign_in,
+)
 """The modules of the pages; each lists its ROUTES. The first route that fits is taken."""
 
 

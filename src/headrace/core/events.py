@@ -43,7 +43,7 @@ else:
 
     PayloadType = TypeVar("PayloadType")
 
-_type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
+_type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ def _check_names(topic: str, type: str, producer: str | None) -> None:
     if not isinstance(type, str) or len(type) > TYPE_CHARS_MAX or not _type_pattern.fullmatch(type):
         raise InvalidEventType(
             f"event type {str(type)[:TYPE_CHARS_MAX]!r} is not a name; "
-            f"use 1 to {TYPE_CHARS_MAX} letters, digits and _ . : / - and start with a letter or _"
+            f"use 1 to {TYPE_CHARS_MAX} letters, digits, single spaces and _ . : / - and start with a letter or _"
         )
     if not isinstance(topic, str) or not topic.isprintable():
         raise UnknownTopic(f"there is no topic {topic!r}; a topic name has lower-case letters, digits and _ . -")

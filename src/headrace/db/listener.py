@@ -66,10 +66,14 @@ class Listener:
         self._steps = LoopSteps(f"listener of {target}")
 
     def subscribe(self, channel: str) -> Subscription:
-        """Subscribes to a channel. Call it before `run`."""
+        """Subscribes to a channel. Call it before `run`, or for a channel that somebody has subscribed to before."""
         subscription = Subscription(channel)
         self._subscriptions.append(subscription)
         return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Ends a subscription."""
+        self._subscriptions.remove(subscription)
 
     def notify_all(self) -> None:
         """Wakes every subscriber."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from headrace.core import DatabaseUnavailable, Forbidden, NotMigrated, SchemaTooNew
 from headrace.db import (
+    RELAY_CONNECTIONS,
     LoopFailure,
     LoopMonitor,
     Target,
@@ -72,6 +73,7 @@ async def run_node(
     identity: Identity | None,
     work: WorkerSettings | None,
     http: HttpSettings | None = None,
+    relay_connections: int = RELAY_CONNECTIONS,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
@@ -80,7 +82,17 @@ async def run_node(
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
     monitor = LoopMonitor(on_failure)
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, identity=identity, work=work, http=http, monitor=monitor)
+    node = Node(
+        app,
+        targets,
+        sequencer=sequencer,
+        grace_s=grace_s,
+        identity=identity,
+        work=work,
+        relay_connections=relay_connections,
+        http=http,
+        monitor=monitor,
+    )
     task = asyncio.create_task(node.run(), name="headrace node")
     try:
         await _start(node, task, targets, start_timeout_s)

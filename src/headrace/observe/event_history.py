@@ -14,6 +14,7 @@ from headrace.actions import Attempt, Result, list_attempts, list_dead_letters, 
 from headrace.core import JSON, UnknownEvent
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Sample, decode_json, parse, to_python
+from headrace.tracing import read_trace_context
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,12 @@ class EventHistory:
     """Failures of the sequencer, the rules, the correlators and the consumers before or at its position."""
     consumers: tuple[ConsumerProgress, ...] = ()
     """The consumers of its topic; empty while the event has no position."""
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace of its publisher, from the header `traceparent`; None if there is none or it is malformed."""
+        context = read_trace_context(self.headers)
+        return context.trace_id if context else None
 
     @property
     def outcome(self) -> str:

@@ -1,6 +1,6 @@
 -- Creates a consumer, or changes the policy of an existing one; returns its id. The cursors of a new one start at p_start:
 -- 'earliest' or 'latest'. An existing one keeps its positions; another order (partition, topic) is rejected (HR202),
--- and so is a name that starts with "headrace." (HR223). With p_where it gets only the events for which the condition is true. The
+-- and so is a name that starts with "headrace." or "relay." (HR223). With p_where it gets only the events for which the condition is true. The
 -- condition is compiled by a node, like that of a rule; until then, and if it is invalid, the consumer stands still: see
 -- condition_status in headrace.consumer. A changed condition applies from the cursor on.
 -- Locks: the topic row, so that 'latest' is a definite position.
