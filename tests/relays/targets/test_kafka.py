@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.db import Connection, Target
 from headrace.relays.targets.target import DeliveryError, TargetRefused
-from tests.relays.targets.brokers import KafkaBroker
+from tests.relays.targets.brokers import Broker, KafkaBroker
 from tests.relays.targets.builders import build_messages, deliver_all
 from tests.relays.targets.laws import DeliveryLaws, check_content
 
@@ -24,6 +25,13 @@ class TestKafka(DeliveryLaws):
     @pytest.fixture
     def broker(self, kafka_broker: KafkaBroker) -> KafkaBroker:
         return kafka_broker
+
+    @pytest.mark.slow
+    @pytest.mark.lane("pg18")
+    async def test_node_killed_while_it_relays_a_log(
+        self, broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await super().test_node_killed_while_it_relays_a_log(broker, conn, database, monkeypatch)
 
     async def test_brokers_that_do_not_answer_for_a_while(self, broker: KafkaBroker) -> None:
         topic = await broker.prepare()
