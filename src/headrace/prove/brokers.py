@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from headrace.core import JSON, Invalid
-from headrace.db.server import free_port
+from headrace.db import free_port
 from headrace.prove.evidence import RelayedEvent
 from headrace.prove.proxy import Proxy
 from headrace.prove.workload import ORDERS, PARTITIONS
