@@ -20,6 +20,8 @@ class TestKafka(DeliveryLaws):
     test_connection_cut_while_events_are_on_their_way = None  # type: ignore[assignment]
     """The brokers of the mock cluster advertise their own addresses, past any proxy."""
     test_tls_checks_server_and_client = None  # type: ignore[assignment]
+    test_wrong_secret_is_in_no_error_log_or_repr = None  # type: ignore[assignment]
+    """The mock cluster has neither TLS nor passwords."""
     test_confirmed_by_the_server_but_the_answer_is_lost = None  # type: ignore[assignment]
 
     @pytest.fixture
