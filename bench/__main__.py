@@ -27,6 +27,8 @@ NAMES = (
     "connections",
     "growth",
     "metrics",
+    "ingest",
+    "console",
     "relays",
 )
 

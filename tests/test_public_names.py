@@ -29,6 +29,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
+    "ingest": {"Hook", "Mapping"},
     "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log": {"SequencedTopic", "sequence"},
@@ -43,7 +44,7 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "event_schema", "read", "register", "take_micro_batch"},
+    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
     "tracing": {"TraceContext", "TracingMode"},
