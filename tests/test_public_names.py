@@ -29,7 +29,8 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
-    "lang.condition": {"Outcome"},
+    "ingest": {"Hook", "Mapping"},
+    "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log": {"SequencedTopic", "sequence"},
     "namespaces": {"Grant", "Namespace"},
@@ -43,7 +44,10 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "event_schema", "register", "take_micro_batch"},
+    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
+    "spark.correlate": {"AnyCorrelator"},
+    "spark.match": {"AnyRule"},
+    "tracing": {"TraceContext", "TracingMode"},
     "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},
 }  # fmt: skip

@@ -137,7 +137,15 @@ def _print_plans(session: Session, plans: Plans) -> None:
 
 def _change_json(change: Change) -> dict[str, object]:
     facts: dict[str, object] = {"kind": change.kind.noun, "name": change.name}
-    return facts | {"differences": change.differences or ("source",)} if change.operation == "alter" else facts
+    if change.operation != "alter":
+        return facts
+    meaning = _meaning(change)
+    return facts | {"differences": change.differences or ("source",)} | ({} if meaning is None else {"meaning": meaning})
+
+
+def _meaning(change: Change) -> str | None:
+    """What the change means for events."""
+    return None if change.before is None else change.kind.meaning(change.before.definition, change.after)
 
 
 def _change_rows(shard_plan: Plan) -> Iterator[list[object]]:
@@ -151,5 +159,7 @@ def _change_rows(shard_plan: Plan) -> Iterator[list[object]]:
             for field in change.differences:
                 before, after = getattr(change.before.definition, field), getattr(change.after, field)
                 yield ["~", kind, name, field.replace("_", " "), before, after]
+            if (meaning := _meaning(change)) is not None:
+                yield ["", kind, name, "meaning", None, meaning]
             if change.before.source != shard_plan.source:
                 yield ["~", kind, name, "source", change.before.source, shard_plan.source]

@@ -94,7 +94,9 @@ class ConsumerRunner:
         sources: Sources | None = None,
     ) -> None:
         self._consumer = consumer
-        self._handlers = HandlerGroup(handlers=(consumer.handler,), session=consumer.session)
+        self._handlers = HandlerGroup(
+            handlers=(consumer.handler,), session=consumer.session, destination=consumer.topic, consumer=consumer.name
+        )
         self._pool = pool
         self._sources = sources or Sources(pool)
         self._subscription = subscription
@@ -221,7 +223,7 @@ class ConsumerRunner:
             called = time.monotonic()
             failure = await self._deliver(conn, batch)
             self._handler_s = time.monotonic() - called
-            self.durations.observe_calls(self._handler_s, 1 if is_batch else batch.size)
+            self.durations.count_calls(self._handler_s, 1 if is_batch else batch.size)
             if failure is None:
                 failure = await self._commit(conn, batch)
             else:
@@ -271,7 +273,11 @@ class ConsumerRunner:
         return None
 
     async def _call(self, conn: HandlerConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
-        await call_handlers([(self._handlers, argument)], conn)
+        if self.durations.recorder is None:
+            await call_handlers([(self._handlers, argument)], conn)
+            return
+        with self.durations.record_call():
+            await call_handlers([(self._handlers, argument)], conn)
 
     async def _commit(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
         """Moves the cursors and commits. A failure if the commit rejects what the handler wrote, for example by a deferred constraint."""

@@ -77,6 +77,10 @@ class DefinitionKind(ABC, Generic[AnyDefinition]):
     def summary(self, definition: AnyDefinition) -> str:
         """What the definition does, in one line."""
 
+    def meaning(self, before: AnyDefinition, after: AnyDefinition) -> str | None:
+        """What a change means for events, in one line; None where nothing can be said."""
+        return None
+
     @abstractmethod
     def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[AnyDefinition]]:
         """All definitions of this kind in a namespace."""

@@ -58,6 +58,10 @@ RULES = (
 )
 
 
+PASSWORD = "RELAY_PROVE"
+"""The variable with the password of the relay's target."""
+
+
 @dataclass(frozen=True)
 class Pattern:
     """The pattern of a correlator, over a topic."""
@@ -103,12 +107,12 @@ def create_workload(conn: Connection, *, minutes: float, spark: bool = False) ->
 def create_copying_relay(conn: Connection, dsn: str) -> None:
     """Creates a relay that writes the events of a topic into the table of what consumers have handled, in the database at an address.
 
-    Where the address has a password, the processes find it in the variable RELAY_PROVE."""
+    Where the address has a password, the processes find it in a variable."""
     parts = conninfo_to_dict(dsn)
     address: dict[str, JSON] = {name: str(parts[name]) for name in ("host", "dbname", "user", "sslmode") if parts.get(name)}
     if parts.get("password"):
-        os.environ["RELAY_PROVE"] = str(parts["password"])
-        address["password"] = "env:RELAY_PROVE"
+        os.environ[PASSWORD] = str(parts["password"])
+        address["password"] = f"env:{PASSWORD}"
     place: dict[str, JSON] = {
         "port": int(str(parts.get("port") or 5432)),
         "table": "headrace_prove.consumed",

@@ -6,6 +6,13 @@ same event; no condition ever raises at run time. See docs/conditions.md for the
 """
 
 from headrace.lang.condition.access import AccessPath, Bound
+from headrace.lang.condition.comparison import (
+    ConditionComparison,
+    Difference,
+    TruthSpace,
+    compare_conditions,
+    describe_difference,
+)
 from headrace.lang.condition.condition import Condition, parse, parse_scalar, parse_value, parse_with_names
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
@@ -54,11 +61,13 @@ __all__ = [
     "ClauseValue",
     "Compare",
     "Condition",
+    "ConditionComparison",
     "ConditionError",
     "Constant",
     "Constants",
     "CorpusError",
     "Diagnostic",
+    "Difference",
     "Engine",
     "Evaluate",
     "Extraction",
@@ -73,14 +82,17 @@ __all__ = [
     "Sample",
     "SqlDialect",
     "Subject",
+    "TruthSpace",
     "TruthTable",
     "Type",
     "Value",
     "bound_to_spark",
     "canonical_text",
+    "compare_conditions",
     "compile_field",
     "compile_node",
     "decode_json",
+    "describe_difference",
     "evaluate_pairs",
     "evaluate_sql",
     "explain",

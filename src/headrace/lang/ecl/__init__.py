@@ -6,7 +6,7 @@ events; a table is immutable and serialisable; instances are stepped here for th
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
 from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
-from headrace.lang.ecl.comparison import Comparison, Relation, compare
+from headrace.lang.ecl.comparison import Comparison, Relation, compare, describe_relation
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
 from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
@@ -27,8 +27,10 @@ from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, fact
 from headrace.lang.ecl.table import (
     Table,
     TableState,
+    advance_state,
     from_json,
     next_deadline,
+    run_step,
     start_state,
     status_of,
     table_hash,
@@ -73,11 +75,13 @@ __all__ = [
     "TimerFlood",
     "Trace",
     "Waits",
+    "advance_state",
     "build_machine",
     "compare",
     "compile",
     "condition_fields",
     "dependencies",
+    "describe_relation",
     "difference",
     "draw_machine",
     "draw_table",
@@ -98,6 +102,7 @@ __all__ = [
     "pushed_tokens",
     "run_case",
     "run_events",
+    "run_step",
     "shortest_to_output",
     "start_state",
     "status_of",

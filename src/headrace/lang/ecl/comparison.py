@@ -44,11 +44,13 @@ class Comparison:
 
 
 def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIONS_MAX) -> Comparison:
-    """How the outputs of two patterns relate on all timed event sequences."""
+    """How the outputs of two patterns relate on all timed event sequences.
+
+    Conditions are compared by what they can answer together: `v > 10` without `v > 5` does not occur."""
     tables = [compile(pattern) if isinstance(pattern, Pattern) else pattern for pattern in (a, b)]
     if any(table.registers for table in tables):
         return _compare_registers(*tables)
-    space = Space(tables, limit=limit)
+    space = Space(tables, limit=limit, possible_only=True)
     edges: dict[str, tuple[int, Edge]] = {}
     for number, edge in space.walk():
         for name in _findings(space, edge):
@@ -104,3 +106,19 @@ def _compare_registers(a: Table, b: Table) -> Comparison:
     raise PatternError(
         "patterns that keep values (as, count, each) are compared only if they compile to the same table", hint=hint
     )
+
+
+def describe_relation(comparison: Comparison) -> str:
+    """What it means to replace pattern a by pattern b, in one line."""
+    old, new = comparison.only_a, comparison.only_b
+    match comparison.relation:
+        case Relation.EQUIVALENT:
+            return "equivalent: the same outputs on every sequence of events"
+        case Relation.A_CONTAINS_B:
+            return f"stricter: no longer on {old}"
+        case Relation.B_CONTAINS_A:
+            return f"looser: also on {new}"
+        case Relation.DIFFERENT if old is None or new is None:
+            return f"different, first on {comparison.difference}"
+        case Relation.DIFFERENT:
+            return f"different: no longer on {old}; but on {new}"

@@ -74,7 +74,7 @@ class _Both:
     def automaton(self) -> Automaton:
         for side, table in enumerate(self._tables):
             self._number(side, table.start_units)
-        inputs = joint_inputs(self._tables, budget=self._budget)
+        inputs = joint_inputs(self._tables, budget=self._budget, possible_only=True)
         rows: list[tuple[Cell, ...]] = []
         ticks: list[dict[int, Cell]] = []
         lives: list[int] = []
