@@ -275,17 +275,9 @@ class DatabaseLoops:
             settings=work,
             sources=sessions.action_sources,
         )
-        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
-        self.relays = RelayEngine(
-            self.loop_pool,
-            self._relay_pool,
-            subscribe("headrace_relay"),
-            stop,
-            namespace=app.namespace,
-            listener=self._listener,
-            on_change=self._register_relays,
-        )
         self._runs_relays = relay_connections > 0
+        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
+        self.relays = self._create_relays(app.namespace)
         activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
         self._registry = Registry(
             app,
@@ -297,8 +289,20 @@ class DatabaseLoops:
             relays=lambda: self.relays.consumers,
         )
 
-    async def _register_relays(self) -> None:
-        await self._registry.register_consumers()
+    def _create_relays(self, namespace: str | None) -> RelayEngine:
+        async def register() -> None:
+            await self._registry.register_consumers()
+
+        written = self._listener.subscribe("headrace_relay")
+        return RelayEngine(
+            self.loop_pool,
+            self._relay_pool,
+            written,
+            self._stop,
+            namespace=namespace,
+            listener=self._listener,
+            on_change=register,
+        )
 
     def ended_loops(self) -> list[str]:
         """The loops that have ended although nobody stopped them; there should be none."""
