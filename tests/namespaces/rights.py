@@ -31,7 +31,7 @@ handle_event_type set_event_schema alter_event_schema drop_event_schema report_f
 }
 VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
-    "publish": "capture direct_topic",
+    "publish": "capture",
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
@@ -39,8 +39,8 @@ rule_state event_history event_unmatched correlator_state correlation_history no
 """,
 }
 WRITABLE = "rule correlator schedule event_type action"
-# Rejects every row of these roles; the library needs it not to raise an error, see headrace.direct_outbox.
-INSERTABLE = "direct_outbox"
+# Inserts nothing for these roles; the library needs it not to raise an error, see headrace.direct_event.
+INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
     "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_schedules "
