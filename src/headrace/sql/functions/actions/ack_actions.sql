@@ -10,11 +10,11 @@ declare
             delete from pgmq.%1$I q
             using unnest($1, $2, $3) h (msg_id, attempt, duration_s)
             where q.msg_id = h.msg_id and q.read_ct = h.attempt
-            returning q.message, h.attempt, h.duration_s)
+            returning (q.message ->> 'id')::uuid as action_id, q.message ->> 'action' as action,
+                left(q.message -> 'cause' ->> 'event_id', 36) as event_id, h.attempt, h.duration_s)
         insert into headrace_internal.action_result (ended_at, action_id, node_id, duration_s, attempts, namespace, action, outcome,
             event_id)
-        select (select headrace.clock()), (g.message ->> 'id')::uuid, $4, g.duration_s, g.attempt, $5, g.message ->> 'action', 'done',
-            left(g.message -> 'cause' ->> 'event_id', 36)
+        select (select headrace.clock()), g.action_id, $4, g.duration_s, g.attempt, $5, g.action, 'done', g.event_id
         from gone g$ack$;
 begin
     execute replace(replace($function$

@@ -11,41 +11,39 @@
 do $do$
 declare
     v_claim text := $claim$
-        with claimed as (
-            update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = (select headrace.clock()) + make_interval(secs => $3)
-            where c.ctid = any (array(
-                select place from (
-                    select q.ctid as place from pgmq.%1$I q
-                    where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' > '0'
-                        and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
-                    order by q.message -> 'priority' desc, q.msg_id
-                    for update skip locked) high
-                union all
-                select place from (
-                    select q.ctid as place from pgmq.%1$I q
-                    where q.msg_id > $4
-                        and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
-                        and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
-                    order by q.msg_id
-                    for update skip locked) younger
-                union all
-                select place from (
-                    select q.ctid as place from pgmq.%1$I q
-                    where q.msg_id <= $4
-                        and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
-                        and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
-                    order by q.vt
-                    for update skip locked) older
-                union all
-                select place from (
-                    select q.ctid as place from pgmq.%1$I q
-                    where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' < '0'
-                        and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
-                    order by q.message -> 'priority' desc, q.msg_id
-                    for update skip locked) low
-                limit $2))
-            returning c.msg_id, c.read_ct, c.message)
-        select d.msg_id, d.read_ct, d.message::text from claimed d$claim$;
+        update pgmq.%1$I c set read_ct = c.read_ct + 1, vt = (select headrace.clock()) + make_interval(secs => $3)
+        where c.ctid = any (array(
+            select place from (
+                select q.ctid as place from pgmq.%1$I q
+                where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' > '0'
+                    and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
+                order by q.message -> 'priority' desc, q.msg_id
+                for update skip locked) high
+            union all
+            select place from (
+                select q.ctid as place from pgmq.%1$I q
+                where q.msg_id > $4
+                    and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
+                    and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
+                order by q.msg_id
+                for update skip locked) younger
+            union all
+            select place from (
+                select q.ctid as place from pgmq.%1$I q
+                where q.msg_id <= $4
+                    and (jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0') is not true
+                    and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
+                order by q.vt
+                for update skip locked) older
+            union all
+            select place from (
+                select q.ctid as place from pgmq.%1$I q
+                where jsonb_typeof(q.message -> 'priority') = 'number' and q.message -> 'priority' <> '0' and q.message -> 'priority' < '0'
+                    and q.read_ct = 0 and q.vt <= (select headrace.clock()) and q.message ->> 'action' = any ($1)
+                order by q.message -> 'priority' desc, q.msg_id
+                for update skip locked) low
+            limit $2))
+        returning c.msg_id, c.read_ct, c.message::text$claim$;
 begin
     execute replace(replace($function$
 create or replace function headrace.claim_actions(
