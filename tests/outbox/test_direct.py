@@ -103,7 +103,9 @@ def test_role_that_is_set_in_the_transaction_publishes_with_its_own_rights(conn:
     assert [row[3] for row in stored(conn)] == [1, 2, 3, 4, 5, 6, 7]
 
 
-DIRECT_INSERT = "insert into headrace.direct_event (namespace, topic, event_id, type, payload) values (%s, 'orders', %s, 'a', '1')"
+DIRECT_INSERT = (
+    "insert into headrace.direct_event (namespace, topic, event_id, type, payload) values (%s, 'orders', %s, 'a', '1')"
+)
 
 
 def test_tenant_inserts_nothing_directly_and_no_topic_is_read_for_it(conn: Connection, database: Target, tenant: str) -> None:
@@ -131,7 +133,9 @@ def test_tenant_inserts_nothing_directly_and_no_topic_is_read_for_it(conn: Conne
         # The lock of a view is that of the tables it selects from: of none.
         with session.transaction():
             session.execute("lock table headrace.direct_event in row exclusive mode")
-            conn.execute("begin; set local lock_timeout = '1s'; lock table headrace_internal.outbox, headrace_internal.topic; commit")
+            conn.execute(
+                "begin; set local lock_timeout = '1s'; lock table headrace_internal.outbox, headrace_internal.topic; commit"
+            )
     assert stored(conn) == []
     conn.execute(f"revoke usage on sequence headrace_internal.outbox_id_seq from {tenant}")
 

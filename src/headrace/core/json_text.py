@@ -14,7 +14,16 @@ import msgspec
 
 from headrace.core.errors import Invalid, InvalidNumber, InvalidPayload, InvalidText, PayloadTooDeep
 from headrace.core.json_forms import Payload, RawJSON, write_json
-from headrace.core.json_problems import Problem, find_problem, form_problem, is_flat, is_plain, number_problem, text_problem, time_problem
+from headrace.core.json_problems import (
+    Problem,
+    find_problem,
+    form_problem,
+    is_flat,
+    is_plain,
+    number_problem,
+    text_problem,
+    time_problem,
+)
 from headrace.core.limits import PAYLOAD_DEPTH_MAX
 
 JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]

@@ -1,7 +1,7 @@
 -- Publishes one event in the caller's transaction and returns its id. Raises HR101 for an unknown topic; with p_missing_ok it returns
 -- null instead, which leaves the transaction usable.
 -- Locks nothing. Index: topic_name_unique. The same event id twice is one event: the sequencer drops the second.
--- Small, ordinary events to a topic that is awake take one condition and one short statement (256 bytes hold neither 129 levels nor
+-- Small, ordinary events to a topic without schemas take one condition and one short statement (256 bytes hold neither 129 levels nor
 -- 309 digits). PL/pgSQL sets up every expression and every function in it once per transaction, and a publisher often has one event in
 -- it: so there are few of them. The id is made by the caller's statement, as the default of a parameter. Everything else takes the
 -- second statement, which costs nothing until it is reached.
@@ -28,7 +28,8 @@ begin
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, producer)
         select t.topic_id, p_event_id, p_type, p_key, p_payload, p_producer
         from headrace_internal.topic t
-        where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic and not t.asleep and not t.checks_payloads;
+        where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic and not t.checks_payloads
+            and (not t.asleep or headrace_internal.wake_sequencer());
         if found then
             return p_event_id;
         end if;
