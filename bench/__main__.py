@@ -20,12 +20,16 @@ NAMES = (
     "spark_source",
     "spark_match",
     "spark_correlate",
+    "spark_lookback",
     "pipeline",
     "recovery",
     "walls",
     "connections",
     "growth",
     "metrics",
+    "ingest",
+    "console",
+    "relays",
 )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from bench.lab import lab
 
 from bench import guard as guard_bench
-from bench.lab import lab
 
 ROOT = Path(__file__).parents[2]
 STEPS = {"publish", "sequence", "consume", "match", "correlate", "action"}

@@ -38,8 +38,8 @@ def insert_statement(
         return None
     if function_topics is None or (function_topics and (namespace, event.topic) in function_topics):
         return None
-    # Not event.id.hex, which takes three times as long.
-    values = (event.topic, event.type, event.key, "%032x" % event.id.int, ascii_json(event.payload))
+    # Not event.id.hex, which takes twice as long.
+    values = (event.topic, event.type, event.key, f"{event.id.int:032x}", ascii_json(event.payload))
     if namespace is None and event.headers == "{}" and event.emitted_at is None and event.producer is None:
         return _SHORT, values
     emitted_at = None if event.emitted_at is None else event.emitted_at.isoformat()

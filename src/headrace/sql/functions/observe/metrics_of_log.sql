@@ -82,7 +82,9 @@ begin
         metric := 'headrace_consumer_lag_events';
         return next;
         metric := 'headrace_consumer_lag_seconds';
-        value := case when value = 0 then 0 else coalesce(greatest(extract(epoch from v_clock - v_oldest), 0), 0) end;
+        -- In the topic's own time: if that is the events', it stands still at the newest one.
+        value := case when value = 0 then 0 else coalesce(greatest(extract(epoch from case when v_consumer.clock = 'server' then v_clock
+            else headrace_internal.next_event_time(v_topic_id, v_now, v_head - 1, p_prepare) end - v_oldest), 0), 0) end;
         return next;
     end loop;
     if v_topic_id is not null then
