@@ -27,6 +27,9 @@ NAMES = (
     "connections",
     "growth",
     "metrics",
+    "ingest",
+    "console",
+    "relays",
 )
 
 

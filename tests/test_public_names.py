@@ -29,6 +29,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
+    "ingest": {"Hook", "Mapping"},
     "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log": {"SequencedTopic", "sequence"},
@@ -37,6 +38,7 @@ FOR_USERS: dict[str, set[str]] = {
     "observe": {"RuleWhyNot", "ActionHistory", "Check", "CorrelatorOutput", "EventHistory", "Firing", "RuleEvaluation"},
     "outbox": {"Operation"},
     "prove": {"CHECKS", "CheckResult", "Evidence", "Fault", "Violation"},
+    "relays": {"TARGET_KINDS", "RelayRunner", "Target", "check_relay"},
     "rules": {"FiredBatch", "WatchedTopic"},
     "schedules": {"Schedule", "ScheduleDefinition", "check_cron", "remove_cron_jobs"},
     "testing": {
@@ -45,6 +47,7 @@ FOR_USERS: dict[str, set[str]] = {
     "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
+    "tracing": {"TraceContext", "TracingMode"},
     "spark.backtest": {"Evidence", "KeyCounts", "Result", "Sample", "TokenCounts"},
     "spark.pipeline": {"LedgerRow", "PipelineState"},
 }  # fmt: skip

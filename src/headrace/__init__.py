@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.outbox import capture, publish, publish_async, publish_many, publish_many_async, release_capture
     from headrace.rules import Rule, create_rule
     from headrace.schedules import create_schedule
+    from headrace.tracing import set_tracing
 
 __all__ = [
     "JSON",
@@ -91,6 +92,7 @@ __all__ = [
     "release_capture",
     "send_action",
     "send_action_async",
+    "set_tracing",
     "to_cloudevent",
 ]
 
@@ -104,6 +106,7 @@ _ROOMS = {
     "outbox": {"capture", "publish", "publish_async", "publish_many", "publish_many_async", "release_capture"},
     "rules": {"Rule", "create_rule"},
     "schedules": {"create_schedule"},
+    "tracing": {"set_tracing"},
 }
 """The room of each name; every other name is in `core`. A test compares it with the imports above."""
 

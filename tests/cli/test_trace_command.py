@@ -148,6 +148,17 @@ def states(cli: Cli, event_id: UUID) -> dict[str, str]:
     return {one["firing"]["action"]: one["state"] for one in history["actions"]}
 
 
+def test_trace_shows_the_trace_of_the_publisher(cli: Cli, conn: Connection) -> None:
+    topic(conn, "cars")
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    contexts = (f"00-{trace_id}-b7ad6b7169203331-01", "not a context")
+    traced, malformed = (Event(topic="cars", type="NEW_CAR", headers={"traceparent": value}) for value in contexts)
+    publish_many(conn, [traced, malformed])
+    assert cli("trace", str(traced.id), "--json").json[0]["trace_id"] == trace_id
+    assert trace_id in cli("trace", str(traced.id)).out
+    assert cli("trace", str(malformed.id), "--json").json[0]["trace_id"] is None
+
+
 def test_waiting_event_is_shown_and_unknown_event_is_an_error(cli: Cli, conn: Connection) -> None:
     topic(conn, "cars")
     event = Event(topic="cars", type="NEW_CAR", payload={})

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core import Event, Payload, validate_event
 from headrace.db import AsyncConnection, Connection, fetch_value, map_database_errors
+from headrace.tracing import trace_sending
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -41,6 +42,8 @@ class Action(msgspec.Struct, Generic[PayloadType], frozen=True, kw_only=True):
     scheduled_task_id: str | int | None = None
     cause: Mapping[str, JSON] | None = None
     """What caused it: the event, the rule and its version, the firing."""
+    headers: Mapping[str, JSON] | None = None
+    """The trace context of what caused it, if that has one."""
     redriven_from: int | None = None
     """The id of the dead letter that was redriven."""
     attempt: int = 1
@@ -60,7 +63,7 @@ class Claim(msgspec.Struct, frozen=True):
 _SEND_ACTION = """select headrace.send_action(
     %(action)s, %(payload)s::jsonb, p_key => %(key)s, p_priority => %(priority)s, p_delay => %(delay)s, p_namespace => %(namespace)s,
     p_id => %(id)s, p_event_type => %(event_type)s, p_producer => %(producer)s,
-    p_unique_key => %(unique_key)s, p_unique_for => %(unique_for)s)"""
+    p_unique_key => %(unique_key)s, p_unique_for => %(unique_for)s, p_headers => %(headers)s::jsonb)"""
 
 
 def send_action(
@@ -95,7 +98,8 @@ def send_action(
         unique_for=unique_for,
         namespace=namespace,
     )
-    return UUID(str(fetch_value(conn, _SEND_ACTION, parameters)))
+    with trace_sending(action) as headers:
+        return UUID(str(fetch_value(conn, _SEND_ACTION, parameters | {"headers": headers})))
 
 
 async def send_action_async(
@@ -127,8 +131,8 @@ async def send_action_async(
         unique_for=unique_for,
         namespace=namespace,
     )
-    with map_database_errors():
-        [(action_id,)] = await (await conn.execute(_SEND_ACTION, parameters)).fetchall()
+    with map_database_errors(), trace_sending(action) as headers:
+        [(action_id,)] = await (await conn.execute(_SEND_ACTION, parameters | {"headers": headers})).fetchall()
     return UUID(str(action_id))
 
 

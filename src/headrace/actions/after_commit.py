@@ -21,6 +21,7 @@ from headrace.consume import handler_name
 from headrace.core import Event, InvalidHandler, map_database_errors, validate_event
 from headrace.db import AsyncConnection, Connection
 from headrace.outbox import async_adapter, is_async_connection, sync_adapter
+from headrace.tracing import trace_sending
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +29,7 @@ R = TypeVar("R")
 # Every value travels as text, so that it works with each driver.
 _SEND = """select headrace.send_action(
     p_action => cast(%s as text), p_payload => cast(cast(%s as text) as jsonb), p_namespace => cast(%s as text),
-    p_id => cast(cast(%s as text) as uuid))"""
+    p_id => cast(cast(%s as text) as uuid), p_headers => cast(cast(%s as text) as jsonb))"""
 
 
 class AfterCommit(Generic[P, R]):
@@ -79,15 +80,15 @@ def _by_name(arguments: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
 
-def _send(tx: Any, parameters: tuple[str | None, ...], action_id: UUID) -> UUID:
-    with map_database_errors():
-        sync_adapter(tx).execute(_SEND, parameters)
+def _send(tx: Any, parameters: tuple[str, str, str | None, str], action_id: UUID) -> UUID:
+    with map_database_errors(), trace_sending(parameters[0]) as headers:
+        sync_adapter(tx).execute(_SEND, (*parameters, headers))
     return action_id
 
 
-async def _send_async(tx: Any, parameters: tuple[str | None, ...], action_id: UUID) -> UUID:
-    with map_database_errors():
-        await async_adapter(tx).execute(_SEND, parameters)
+async def _send_async(tx: Any, parameters: tuple[str, str, str | None, str], action_id: UUID) -> UUID:
+    with map_database_errors(), trace_sending(parameters[0]) as headers:
+        await async_adapter(tx).execute(_SEND, (*parameters, headers))
     return action_id
 
 

@@ -22,6 +22,7 @@ from headrace.actions.queue import ack, fail
 from headrace.consume import ASYNCPG, PsycopgConnection, describe_error, run_after_commit
 from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
 from headrace.db import AsyncConnection, map_database_errors, map_error
+from headrace.tracing import trace_sending
 
 logger = logging.getLogger(__name__)
 
@@ -57,20 +58,21 @@ async def send_pending(
     if hold_s < 1:
         raise Invalid(f"hold_s {hold_s}: the queue must leave the sender at least a second")
     event = validate_event(Event(topic="", type=action, payload=payload, key=key))
-    envelope = Action(
-        id=uuid7(),
-        action=action,
-        payload=decode(event.payload),
-        key=key,
-        namespace=namespace or "default",
-        emitted_at=datetime.now(UTC),
-        cause={},
-        attempt=0,
-    )
-    # The payload's own text: through Python values a number could lose digits.
-    text = msgspec.json.encode(msgspec.structs.replace(envelope, payload=msgspec.Raw(event.payload.encode()))).decode()
-    parameters = (action, namespace, namespace, text, hold_s)
-    with map_database_errors():
+    with trace_sending(action) as headers, map_database_errors():
+        envelope = Action(
+            id=uuid7(),
+            action=action,
+            payload=decode(event.payload),
+            key=key,
+            namespace=namespace or "default",
+            emitted_at=datetime.now(UTC),
+            cause={},
+            headers=None if headers is None else msgspec.json.decode(headers),
+            attempt=0,
+        )
+        # The payload's own text: through Python values a number could lose digits.
+        text = msgspec.json.encode(msgspec.structs.replace(envelope, payload=msgspec.Raw(event.payload.encode()))).decode()
+        parameters = (action, namespace, namespace, text, hold_s)
         cursor = await conn.execute(_SEND_PENDING, parameters)
         [(msg_id, is_paused)] = await cursor.fetchall()
     return PendingAction(Claim(msg_id, 0, envelope, text), namespace, is_paused)

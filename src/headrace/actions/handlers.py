@@ -106,7 +106,9 @@ def prepare_handlers(action: str, functions: Sequence[ActionHandler], policy: Po
         # They share the action, so all of them decode it, each in its own way.
         prepared = [prepare_handler(function, delivery, policy.options, is_raw=True) for function in functions]
     handlers = tuple(handler.function for handler in prepared)
-    group = ActionHandlers(action=action, handlers=handlers, policy=policy, raw_payload=is_raw, session=session)
+    group = ActionHandlers(
+        action=action, handlers=handlers, policy=policy, raw_payload=is_raw, session=session, destination=action
+    )
     group.steps  # noqa: B018 - raises for a wrong session
     return group
 

@@ -29,8 +29,8 @@ def trace(
 ) -> None:
     """Show the history of an event, from the log to the end of its actions.
 
-    It lists the place in the log, the consumers that have handled it and those that have not, the rules that were evaluated and
-    fired, what correlators and their timers produced, and the actions with attempts and results.
+    It lists the place in the log, the id of the publisher's trace, the consumers that have handled it and those that have not,
+    the rules that were evaluated and fired, what correlators and their timers produced, and the actions with attempts and results.
 
     Example: headrace trace 0198f2a4-7c1e-7b7e-9a53-0e5d1c2b3a4f
     """
@@ -49,7 +49,7 @@ def _as_json(target: Target, history: EventHistory) -> dict[str, object]:
     facts: dict[str, object] = {"shard": target.name, **msgspec.to_builtins(history)}
     facts |= {"looks": facts.pop("evaluations"), "pushed": facts.pop("outputs")}
     actions = [{**msgspec.to_builtins(action), "state": action.state} for action in history.actions]
-    return facts | {"outcome": history.outcome, "actions": actions}
+    return facts | {"outcome": history.outcome, "trace_id": history.trace_id, "actions": actions}
 
 
 def _tables(target: Target, history: EventHistory) -> Iterator[Table]:
@@ -81,10 +81,17 @@ def _consumer_state(consumer: ConsumerProgress) -> str:
 
 def _facts(history: EventHistory) -> dict[str, object]:
     fields = ("type", "key", "payload", "headers", "emitted_at", "appended_at", "producer", "outcome")
-    return {
-        "topic": f"{history.topic} (namespace {history.namespace})",
-        "position": "not in the log yet" if history.position is None else f"{history.position} (partition {history.partition})",
-    } | {field: getattr(history, field) for field in fields}
+    trace = {} if history.trace_id is None else {"trace": history.trace_id}
+    return (
+        {
+            "topic": f"{history.topic} (namespace {history.namespace})",
+            "position": "not in the log yet"
+            if history.position is None
+            else f"{history.position} (partition {history.partition})",
+        }
+        | {field: getattr(history, field) for field in fields}
+        | trace
+    )
 
 
 def _action_row(action: ActionHistory) -> list[object]:

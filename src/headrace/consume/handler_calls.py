@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from headrace.consume.connections import HandlerConnection
 from headrace.consume.sessions.kinds import SessionStep, request_for
 from headrace.core import Conflict
+from headrace.tracing import switch
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,10 @@ class HandlerGroup:
     handlers: tuple[Callable[..., Any], ...]
     session: Any = None
     """The application's `session`: what a handler gets whose annotation does not say it."""
+    destination: str = ""
+    """The topic or action, for traces."""
+    consumer: str | None = None
+    """The name of the consumer, for traces; None for an action."""
 
     @cached_property
     def steps(self) -> tuple[SessionStep, ...]:
@@ -55,7 +60,7 @@ class HandlerGroup:
         return not any(step.is_async for step in self.steps)
 
 
-HandlerCall: TypeAlias = tuple[HandlerGroup, object]
+HandlerCall: TypeAlias = tuple[HandlerGroup, Any]
 """The handlers to call and their argument."""
 
 
@@ -71,14 +76,22 @@ async def call_handlers(calls: Sequence[HandlerCall], conn: HandlerConnection) -
     return durations_s
 
 
-async def _call(group: HandlerGroup, argument: object, conn: HandlerConnection) -> float:
+async def _call(group: HandlerGroup, argument: Any, conn: HandlerConnection) -> float:
     started = time.perf_counter()
-    for step in group.steps:
-        if step.is_async:
-            async with conn.session(step) as session:
-                await step.handler(argument, session)
-        else:
-            await asyncio.to_thread(_call_step, step, argument, conn)
+    span = None if switch.tracer is None else switch.tracer.start_process(group.destination, group.consumer, argument)
+    try:
+        for step in group.steps:
+            if step.is_async:
+                async with conn.session(step) as session:
+                    await step.handler(argument, session)
+            else:
+                await asyncio.to_thread(_call_step, step, argument, conn)
+    except BaseException as error:
+        if span is not None:
+            span.end(error)
+        raise
+    if span is not None:
+        span.end()
     return time.perf_counter() - started
 
 
@@ -86,8 +99,16 @@ def _call_sync(calls: Sequence[HandlerCall], conn: HandlerConnection) -> list[fl
     durations_s: list[float] = []
     for group, argument in calls:
         started = time.perf_counter()
-        for step in group.steps:
-            _call_step(step, argument, conn)
+        span = None if switch.tracer is None else switch.tracer.start_process(group.destination, group.consumer, argument)
+        try:
+            for step in group.steps:
+                _call_step(step, argument, conn)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
+        if span is not None:
+            span.end()
         durations_s.append(time.perf_counter() - started)
     return durations_s
 

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
-from psycopg import Cursor
+from psycopg import AsyncCursor, Cursor
 
 from headrace.db import Connection
 
@@ -115,11 +115,11 @@ def field_names(definition: type[Definition] | Definition) -> tuple[str, ...]:
 
 def state_row(
     definition: type[Definition], build: Callable[[dict[str, Any], dict[str, Any]], State]
-) -> Callable[[Cursor[Any]], Callable[[Sequence[Any]], State]]:
+) -> Callable[[Cursor[Any] | AsyncCursor[Any]], Callable[[Sequence[Any]], State]]:
     """A row factory of states: `build` gets the columns of the definition, and the other columns."""
     own = field_names(definition)
 
-    def factory(cursor: Cursor[Any]) -> Callable[[Sequence[Any]], State]:
+    def factory(cursor: Cursor[Any] | AsyncCursor[Any]) -> Callable[[Sequence[Any]], State]:
         columns = [column.name for column in cursor.description or ()]
 
         def row(values: Sequence[Any]) -> State:

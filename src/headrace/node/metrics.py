@@ -53,11 +53,12 @@ class NodeMetrics:
     def durations(self) -> dict[tuple[str, ...], DurationHistogram]:
         """The durations of the handlers by kind and name, of all databases together."""
         durations: dict[tuple[str, ...], DurationHistogram] = {}
-        for labels, histogram in self._histograms():
+        for labels, histogram in self.histograms():
             durations.setdefault(labels, DurationHistogram()).add(histogram)
         return durations
 
-    def _histograms(self) -> Iterator[tuple[tuple[str, str], DurationHistogram]]:
+    def histograms(self) -> Iterator[tuple[tuple[str, str], DurationHistogram]]:
+        """The histogram of each handler on each database, by kind and name."""
         for database in self._databases:
             for runner in database.consumers:
                 yield ("consumer", f"{runner.consumer.topic}/{runner.consumer.name}"), runner.durations

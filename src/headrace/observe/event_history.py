@@ -14,6 +14,7 @@ from headrace.actions import Attempt, Result, list_attempts, list_dead_letters, 
 from headrace.core import JSON, UnknownEvent
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import Sample, decode_json, parse, to_python
+from headrace.tracing import read_trace_context
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,12 @@ class EventHistory:
     """The consumers of its topic; empty while the event has no position."""
 
     @property
+    def trace_id(self) -> str | None:
+        """The trace of its publisher, from the header `traceparent`; None if there is none or it is malformed."""
+        context = read_trace_context(self.headers)
+        return context.trace_id if context else None
+
+    @property
     def outcome(self) -> str:
         """`matched`, `unmatched`, `waiting` (for the rules), or `not watched` (its topic had no rule)."""
         if self.firings or self.outputs:
@@ -196,11 +203,8 @@ def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> t
     if not ids:
         return ()
     attempts, results = list_attempts(conn, ids), list_results(conn, ids)
-    letters = [
-        letter
-        for action in {result.action for result in results if result.outcome == "dead"}
-        for letter in list_dead_letters(conn, action=action, ended=True, limit=None, namespace=namespace)
-    ]
+    dead = [result.action_id for result in results if result.outcome == "dead"]
+    letters = list_dead_letters(conn, action_ids=dead, ended=True, limit=None, namespace=namespace) if dead else []
     histories = []
     for firing in firings:
         own_results = tuple(result for result in results if result.action_id == firing.action_id)

@@ -21,6 +21,7 @@ from headrace.outbox.statements import (
     json_array,
     publish_parameters,
 )
+from headrace.tracing import TracedEvents, is_untraced, switch
 
 if TYPE_CHECKING:
     from headrace.outbox.adapters import Adapter, AsyncAdapter, AsyncConnection, SyncConnection
@@ -47,6 +48,12 @@ def publish(
     Without an open transaction, on a connection in autocommit mode, the event is committed at once, whatever becomes of your other
     statements: open a transaction around them and this call. Without a commit there is no event."""
     id = id or uuid7()
+    if switch.tracer is not None and is_untraced(headers):
+        with switch.tracer.publish(topic, headers, event_id=id) as headers:
+            return publish(
+                conn, topic, type, payload, key=key, headers=headers, id=id, emitted_at=emitted_at, producer=producer,
+                namespace=namespace, schemas=schemas,
+            )  # fmt: skip
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
@@ -84,6 +91,12 @@ async def publish_async(
 ) -> UUID:
     """As `publish`, on an asynchronous connection."""
     id = id or uuid7()
+    if switch.tracer is not None and is_untraced(headers):
+        with switch.tracer.publish(topic, headers, event_id=id) as headers:
+            return await publish_async(
+                conn, topic, type, payload, key=key, headers=headers, id=id, emitted_at=emitted_at, producer=producer,
+                namespace=namespace, schemas=schemas,
+            )  # fmt: skip
     event = Event(
         topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
     )
@@ -111,6 +124,9 @@ def publish_many(
     """Publishes events in the caller's transaction, in their order, and returns their ids. All or none are written.
 
     They go by COPY where possible, and all are held in memory: publish a long stream in batches of some ten thousand."""
+    if switch.tracer is not None and not isinstance(events, TracedEvents):
+        with switch.tracer.publish_many(events) as traced:
+            return publish_many(conn, traced, namespace=namespace, schemas=schemas)
     # All events are checked before the first is sent: an invalid one leaves nothing behind and the caller's transaction usable,
     # and a generator may read from the same connection, which is impossible during a COPY.
     batch = [_check(validate_event(event), schemas) for event in events]
@@ -143,6 +159,9 @@ async def publish_many_async(
     conn: AsyncConnection, events: Iterable[Event], *, namespace: str | None = None, schemas: PayloadChecker | None = None
 ) -> list[UUID]:
     """As `publish_many`, on an asynchronous connection."""
+    if switch.tracer is not None and not isinstance(events, TracedEvents):
+        with switch.tracer.publish_many(events) as traced:
+            return await publish_many_async(conn, traced, namespace=namespace, schemas=schemas)
     batch = [_check(validate_event(event), schemas) for event in events]
     adapter = async_adapter(conn)
     with map_database_errors():

@@ -45,10 +45,10 @@ def test_hostile_names_stay_in_their_label() -> None:
 def test_durations_fall_into_the_bucket_that_ends_at_or_above_them() -> None:
     histogram = DurationHistogram()
     histogram.observe(0.001)
-    histogram.observe(0.0011, times=2)
+    histogram.count_calls(0.0022, 2)
     histogram.observe(1e9)
-    histogram.observe_calls(0.5, 0)
+    histogram.count_calls(0.5, 0)
     cumulative = dict(histogram.cumulative())
     assert (cumulative["0.001"], cumulative["0.0025"], cumulative["300.0"], cumulative["+Inf"]) == (1, 3, 3, 4)
-    histogram.observe_calls(0.4, 2)
+    histogram.count_calls(0.4, 2)
     assert dict(histogram.cumulative())["0.25"] == 5

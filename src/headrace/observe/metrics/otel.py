@@ -1,8 +1,8 @@
-"""OpenTelemetry: the same metrics by observable instruments of the package opentelemetry-api, where it is installed.
+"""OpenTelemetry: the same metrics by instruments of the package opentelemetry-api, where it is installed.
 
-The instruments are created once per process and observe the nodes that run now: OpenTelemetry cannot remove an instrument. They cost
-nothing unless the application has set up a meter provider with a reader. A histogram cannot be observed, so that of the handlers is shown
-as two counters, the number of calls and the sum of seconds."""
+The instruments are created once per process: OpenTelemetry cannot remove one. Most of them observe the nodes that run now, and cost
+nothing unless the application has set up a meter provider with a reader. A histogram cannot be observed: that of the handlers records
+every call, which costs next to nothing without a meter provider."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.core import DurationHistogram
-from headrace.observe.metrics.families import FAMILIES, Family, Sample, limit_series
+from headrace.core import DURATION_BUCKETS_S, DurationHistogram
+from headrace.observe.metrics.families import FAMILIES, Family, Sample, limit_series, metric_family
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
 COLLECT_S = 10.0
 Collection = tuple[Mapping[str, list[Sample]], Mapping[tuple[str, ...], DurationHistogram]]
@@ -29,6 +30,7 @@ class MetricSource(Protocol):
     async def collect(self) -> Collection: ...
     def known_samples(self) -> Mapping[str, list[Sample]]: ...
     def durations(self) -> Mapping[tuple[str, ...], DurationHistogram]: ...
+    def histograms(self) -> Iterable[tuple[tuple[str, str], DurationHistogram]]: ...
 
 
 class Observer:
@@ -50,7 +52,8 @@ class Observer:
 
 
 _observers: set[Observer] = set()
-_is_registered = False
+_durations: Histogram | None = None
+"""The histogram of the handlers; None until the instruments are created."""
 
 
 @contextmanager
@@ -59,36 +62,42 @@ def observed(source: MetricSource) -> Iterator[None]:
     if find_spec("opentelemetry") is None:
         yield
         return
-    _register()
+    durations = _register()
     observer = Observer(source, asyncio.get_running_loop())
     _observers.add(observer)
+    histograms = list(source.histograms())
+    for (kind, handler), histogram in histograms:
+        histogram.recorder = partial(durations.record, attributes={"kind": kind, "handler": handler})
     try:
         yield
     finally:
         _observers.discard(observer)
+        for _, histogram in histograms:
+            histogram.recorder = None
 
 
-def _register() -> None:
-    global _is_registered
-    if _is_registered:
-        return
-    from opentelemetry.metrics import get_meter
+def _register() -> Histogram:
+    """Creates the instruments, once; returns the histogram of the handlers."""
+    global _durations
+    if _durations is None:
+        from opentelemetry.metrics import get_meter
 
-    _is_registered = True
-    meter = get_meter("headrace")
-    for family in FAMILIES:
-        if family.kind == "histogram":
-            counts, sums = _observe_durations(lambda histogram: sum(histogram.counts)), _observe_durations(_sum_s)
-            meter.create_observable_counter(f"{family.name}_count", [counts], description=family.help)
-            meter.create_observable_counter(f"{family.name}_sum", [sums], unit="s", description=family.help)
-        elif family.kind == "counter":
-            meter.create_observable_counter(family.name, [_observe(family)], description=family.help)
-        else:
-            meter.create_observable_gauge(family.name, [_observe(family)], description=family.help)
+        meter = get_meter("headrace")
+        _durations = _create_histogram(meter, metric_family("headrace_handler_duration_seconds"))
+        for family in FAMILIES:
+            if family.kind == "counter":
+                meter.create_observable_counter(family.name, [_observe(family)], description=family.help)
+            elif family.kind == "gauge":
+                meter.create_observable_gauge(family.name, [_observe(family)], description=family.help)
+    return _durations
 
 
-def _sum_s(histogram: DurationHistogram) -> float:
-    return histogram.sum_s
+def _create_histogram(meter: Meter, family: Family) -> Histogram:
+    create = partial(meter.create_histogram, family.name, unit="s", description=family.help)
+    try:
+        return create(explicit_bucket_boundaries_advisory=DURATION_BUCKETS_S)
+    except TypeError:
+        return create()  # Before 1.30 the buckets are those of the application's views.
 
 
 def _observe(family: Family) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -100,19 +109,5 @@ def _observe(family: Family) -> Callable[[CallbackOptions], Iterable[Observation
             for shard, own in samples.items():
                 for sample in limit_series(family, (sample for sample in own if sample.family is family)):
                     yield Observation(sample.value, {"shard": shard, **dict(zip(family.labels, sample.labels, strict=True))})
-
-    return observe
-
-
-def _observe_durations(
-    value: Callable[[DurationHistogram], float],
-) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def observe(_options: CallbackOptions) -> Iterable[Observation]:
-        from opentelemetry.metrics import Observation
-
-        for observer in list(_observers):
-            _, durations = observer.collect()
-            for (kind, handler), histogram in durations.items():
-                yield Observation(value(histogram), {"kind": kind, "handler": handler})
 
     return observe

@@ -192,5 +192,7 @@ create type headrace_internal.rule_hit as (
     key        text,
     payload    jsonb,
     emitted_at timestamptz,
-    producer   text
+    producer   text,
+    -- Its trace context, see headrace_internal.trace_headers.
+    trace      jsonb
 );

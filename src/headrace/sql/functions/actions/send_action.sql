@@ -1,6 +1,6 @@
 -- Sends one action in the caller's transaction and returns its id. Higher priorities are claimed first; p_delay postpones it.
 -- With p_unique_key: while an earlier action of the same name and unique key is in the queue, or was sent less than its p_unique_for
--- ago, nothing is sent, and the id of that action is returned.
+-- ago, nothing is sent, and the id of that action is returned. p_headers: of these the trace context (traceparent, tracestate) is kept.
 -- Locks: the row of the unique key, until the transaction ends; a second sender waits for the first. Index: unique_action_pkey.
 create or replace function headrace.send_action(
     p_action     text,
@@ -15,6 +15,7 @@ create or replace function headrace.send_action(
     p_cause      jsonb default null,
     p_unique_key text default null,
     p_unique_for interval default null,
+    p_headers    jsonb default null,
     p_caller     headrace_internal.caller default current_user
 ) returns uuid
 language plpgsql volatile
@@ -38,6 +39,9 @@ begin
         'priority', coalesce(p_priority, 0), 'namespace', v_namespace, 'event_type', p_event_type,
         'emitted_at', headrace.clock(), 'producer', coalesce(p_producer, nullif(current_setting('headrace.node', true), '')),
         'scheduled_task_id', null, 'cause', coalesce(p_cause, '{}'));
+    if headrace_internal.trace_headers(p_headers) is not null then
+        v_message := v_message || jsonb_build_object('headers', headrace_internal.trace_headers(p_headers));
+    end if;
     if p_unique_key is not null or p_unique_for is not null then
         v_earlier := headrace_internal.claim_unique_key(v_namespace, p_action, p_unique_key, p_unique_for, v_id);
         if v_earlier is not null then

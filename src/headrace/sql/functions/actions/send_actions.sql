@@ -1,6 +1,7 @@
 -- Sends actions to a namespace's queue, in order, in the caller's transaction, and returns their message ids in the same order.
 -- An action is an object with at least "id" (a uuid) and "action" (its name); "payload", "key", "priority", "namespace",
--- "event_type", "emitted_at", "producer", "scheduled_task_id" and "cause" are optional. p_delays: seconds to wait, one per action.
+-- "event_type", "emitted_at", "producer", "scheduled_task_id", "cause" and "headers" (the trace context) are optional. p_delays: seconds
+-- to wait, one per action.
 -- Locks nothing. One insert for all actions of one delay.
 create or replace function headrace.send_actions(
     p_namespace text, p_actions jsonb[], p_delays integer[] default null, p_caller headrace_internal.caller default current_user

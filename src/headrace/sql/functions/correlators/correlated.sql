@@ -1,9 +1,10 @@
 -- The content of recorded outputs that become an action or an event: one row per output, in order. It quotes the completing event;
 -- the output of a timer has none, and quotes the event that started the instance and the ids of its newest 100 evidence events.
 -- If the evidence was cut, the event that started the instance is not known any more.
+-- "trace" is the trace context of the event that it quotes, with those of its newest 32 other evidence events as links.
 -- Index: log_position.
 create or replace function headrace_internal.correlated(p_version_id bigint, p_ids bigint[], p_becomes text)
-returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz)
+returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause jsonb, event_type text, output_at timestamptz, trace jsonb)
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -19,7 +20,7 @@ begin
             || case when f.position is null then jsonb_build_object('evidence_ids', coalesce(e.ids, '[]')) else '{}' end,
         jsonb_build_object('kind', 'correlator', 'correlator', v.correlator, 'version', v.version, 'topic', t.topic,
             'position', f.position, 'event_id', f.event_id, 'correlation_id', f.correlation_id, 'token', f.token),
-        l.type, f.output_at
+        l.type, f.output_at, l.trace || coalesce(k.links, '{}')
     from unnest(p_ids) with ordinality i (correlation_id, n)
     cross join lateral (
         select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id, f.captured,
@@ -29,8 +30,20 @@ begin
     join headrace_internal.correlator_version v on v.version_id = p_version_id
     join headrace_internal.topic t on t.topic_id = f.topic_id
     left join lateral (
-        select l.type, l.payload from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.quoted limit 1
+        select l.type, l.payload, headrace_internal.trace_headers(l.headers) - 'tracelinks' as trace
+        from headrace_internal.log l where l.topic_id = f.topic_id and l.position = f.quoted limit 1
     ) l on true
+    -- Only if the quoted event has a trace context: without tracing nothing is looked up.
+    left join lateral (
+        select jsonb_build_object('tracelinks', jsonb_agg(t.traceparent order by t.position)) as links
+        from (
+            select headrace_internal.trace_headers(l.headers) -> 'traceparent' as traceparent, l.position
+            from unnest(case when l.trace is not null then f.evidence[greatest(cardinality(f.evidence) - 32, 1):] end) p (position)
+            join headrace_internal.log l on l.topic_id = f.topic_id and l.position = p.position and p.position <> f.quoted
+        ) t
+        where t.traceparent is not null
+        having count(*) > 0
+    ) k on true
     left join lateral (
         select jsonb_agg(l.event_id order by l.position) as ids
         from unnest(f.evidence[greatest(cardinality(f.evidence) - 99, 1):]) p (position)

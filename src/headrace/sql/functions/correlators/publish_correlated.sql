@@ -11,7 +11,7 @@ begin
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select headrace.topic_id(o.wanted ->> 'topic', v_version.namespace), o.id, o.wanted ->> 'event',
             case when coalesce((o.wanted ->> 'keyed')::boolean, true) then o.key end, o.payload,
-            jsonb_build_object('cause', o.cause), o.output_at, 'correlator ' || v_version.correlator
+            jsonb_build_object('cause', o.cause) || coalesce(o.trace, '{}'), o.output_at, 'correlator ' || v_version.correlator
         from headrace_internal.correlated(p_version_id, p_ids, 'event') o
         order by o.n
         returning topic_id

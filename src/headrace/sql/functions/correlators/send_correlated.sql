@@ -11,10 +11,11 @@ begin
     for v_actions, v_delays in
         select array_agg(o.envelope order by o.n), array_agg(o.delay_s order by o.n)
         from (
-            select o.n, o.delay_s, to_jsonb(e) as envelope,
+            select o.n, o.delay_s,
+                case when o.trace is null then to_jsonb(e) else to_jsonb(e) || jsonb_build_object('headers', o.trace) end as envelope,
                 sum(pg_column_size(o.payload)) over (order by o.n rows unbounded preceding) as bytes
             from (
-                select o.n, o.id, o.key, o.payload, o.cause, o.event_type, o.output_at, o.wanted ->> 'action' as action,
+                select o.n, o.id, o.key, o.payload, o.cause, o.event_type, o.output_at, o.trace, o.wanted ->> 'action' as action,
                     coalesce((o.wanted ->> 'priority')::integer, 0) as priority, coalesce((o.wanted ->> 'delay_s')::integer, 0) as delay_s
                 from headrace_internal.correlated(p_version_id, p_ids, 'action') o
             ) o

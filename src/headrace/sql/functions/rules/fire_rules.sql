@@ -13,11 +13,12 @@ begin
     for v_hits in
         select array_agg(h.hit order by h.n)
         from (
-            select row(h.version_id, h.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer)::headrace_internal.rule_hit as hit,
+            select row(h.version_id, h.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer,
+                headrace_internal.trace_headers(l.headers))::headrace_internal.rule_hit as hit,
                 h.n, sum(pg_column_size(l.payload)) over (order by h.n rows unbounded preceding) as bytes
             from unnest(p_version_ids, p_positions) with ordinality h (version_id, position, n)
             cross join lateral (
-                select l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer
+                select l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer, l.headers
                 from headrace_internal.log l where l.topic_id = p_topic_id and l.position = h.position limit 1
             ) l
         ) h

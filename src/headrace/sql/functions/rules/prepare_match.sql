@@ -17,7 +17,8 @@ begin
     end loop;
     select format(
         'prepare %I (bigint, bigint) as select array_agg(h.hit order by h.n) from ('
-        'select row(h.version_id, h.position, h.event_id, h.type, h.key, h.payload, h.emitted_at, h.producer)::headrace_internal.rule_hit as hit, '
+        'select row(h.version_id, h.position, h.event_id, h.type, h.key, h.payload, h.emitted_at, h.producer, '
+        'headrace_internal.trace_headers(h.headers))::headrace_internal.rule_hit as hit, '
         'row_number() over o as n, sum(pg_column_size(h.payload)) over (o rows unbounded preceding) as bytes '
         'from (%s) h window o as (order by h.position, h.version_id)'
         ') h group by h.n / 1000, h.bytes / 16000000 order by min(h.n)',

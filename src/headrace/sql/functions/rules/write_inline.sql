@@ -77,7 +77,8 @@ begin
         for v_hits in
             select array_agg(h.hit order by h.n)
             from (
-                select row((v_found.versions)[i.i], null, p.event_id, p.type, p.key, p.payload, p.emitted_at, p.producer)::headrace_internal.rule_hit as hit,
+                select row((v_found.versions)[i.i], null, p.event_id, p.type, p.key, p.payload, p.emitted_at, p.producer,
+                    headrace_internal.trace_headers(p.headers))::headrace_internal.rule_hit as hit,
                     row_number() over (order by p.id, i.i) as n
                 from published p
                 cross join lateral generate_series(width_bucket(p.id - 1, v_found.ids) + 1, width_bucket(p.id, v_found.ids)) i (i)

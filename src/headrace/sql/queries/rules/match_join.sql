@@ -1,4 +1,4 @@
-select m.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer
+select m.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers
     from event e
     cross join lateral (
         select m.version_id, m.since_position, m.integers, m.numerics, m.texts, m.moments
