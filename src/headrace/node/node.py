@@ -14,7 +14,7 @@ from functools import partial
 from typing import LiteralString
 
 from headrace.actions import build_worker_pools
-from headrace.consume import ConsumerRunner
+from headrace.consume import ConditionCompiler, ConsumerRunner, DuePoll
 from headrace.core import Address, HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
@@ -255,8 +255,12 @@ class DatabaseLoops:
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
+        self._due = DuePoll(self.loop_pool, stop)
+        self._conditions = ConditionCompiler(pool, subscribe("headrace_rule"), stop)
         self.consumers = [
-            ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources)
+            ConsumerRunner(
+                consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources, due=self._due
+            )
             for consumer in app.consumers
         ]
         self.actions = ActionWorkers(
@@ -364,6 +368,7 @@ class DatabaseLoops:
             supervise(f"heartbeat of {self.target}", self._registry.run),
         ]
         loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
+        loops.append(supervise(f"due consumers of {self.target}", self._due.run, self._stop))
         loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
         if self._runs_relays:
             loops.append(supervise(f"relays of {self.target}", self.relays.run, self._stop))
@@ -374,6 +379,7 @@ class DatabaseLoops:
                 "schedules": self.ticker.run,
                 "rules": self.rules.run,
                 "correlators": self.correlators.run,
+                "conditions": self._conditions.run,
             }
             loops += [supervise(f"{name} of {self.target}", run, self._stop) for name, run in own_loops.items()]
         self._tasks = [*background, *loops]
