@@ -1,5 +1,5 @@
 -- The newest position of a topic's log; p_dropped_to if it is empty. p_now: the time partition that is written now, or null; without
--- an event there, by the whole log. For p_prepare see headrace_internal.metrics_of_log. Index: log_position, backwards.
+-- an event there, by the topic's branch. For p_prepare see headrace_internal.metrics_of_log. Index: log_position, backwards.
 create or replace function headrace_internal.topic_head(p_topic_id integer, p_now regclass, p_dropped_to bigint, p_prepare boolean)
 returns bigint
 language plpgsql volatile
