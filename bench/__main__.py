@@ -26,6 +26,7 @@ NAMES = (
     "connections",
     "growth",
     "metrics",
+    "tracing",
 )
 
 
