@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow test-console prove style lint bench bench-guard reference clean
+.PHONY: setup demo test test-slow test-console prove style lint bench bench-guard reference pictures clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,8 @@ test: style  ## everything but the slow marks; mypy runs beside the tests and re
 test-slow: setup  ## the long runs
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or hypothesis' --hypothesis-profile explore
 
-test-console: setup  ## the console's pages in their order, with the aria snapshots
-	HEADRACE_SNAPSHOTS=1 $(BIN)/pytest -n 0 tests/console
+test-console: setup  ## the console's pages in a browser, with the aria snapshots and pictures in build/console
+	$(BIN)/pytest -n 0 tests/console
 
 prove: setup  ## a good hour under faults: at least a million operations, and a hundred faults that strike
 	$(BIN)/headrace prove --minutes 64 --spark --producers 3 --rate 50 --margin 0 --report proof.html --report bench/results/prove.json
@@ -48,6 +48,9 @@ lint: style
 
 reference: setup  ## the pages of docs/reference, from the code
 	$(BIN)/python docs/generate.py
+
+pictures: setup  ## the pictures of docs/console.md, with chromium
+	$(BIN)/python docs/pictures.py
 
 bench: setup  ## ratios side by side in one run, written to bench/results
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -20,6 +20,7 @@ NAMES = (
     "spark_source",
     "spark_match",
     "spark_correlate",
+    "spark_lookback",
     "pipeline",
     "recovery",
     "walls",
@@ -27,6 +28,9 @@ NAMES = (
     "growth",
     "metrics",
     "tracing",
+    "ingest",
+    "console",
+    "relays",
 )
 
 

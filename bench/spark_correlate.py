@@ -14,9 +14,9 @@ from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import folder, run_through, spark_session, timed
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark.correlate.frames import classify_events, present_outputs, run_rows
+from headrace.spark.correlate.frames import present_outputs
 from headrace.spark.correlate.rows import STATE_SCHEMA
-from headrace.spark.correlate.symbols import build_classifier
+from headrace.spark.correlate.shared_pass import build_groups, classify_groups, run_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,9 +91,9 @@ def _sorted(events: DataFrame) -> DataFrame:
 
 
 def _one_task(events: DataFrame) -> DataFrame:
-    spec = _spec(None)
-    compiled = build_classifier(spec)
-    return present_outputs(run_rows(classify_events(events, spec, compiled), spec, compiled.table, until=None), spec)
+    specs = [_spec(None)]
+    groups, fields = build_groups(specs)
+    return present_outputs(run_groups(classify_groups(events, groups, fields), groups, specs, [None]), specs)
 
 
 def _streamed(events: DataFrame, plan: Plan) -> Round:

@@ -25,7 +25,7 @@ NOTICE = "Generated from the code by `docs/generate.py`; do not edit."
 COMMON = {"dsn", "namespace", "json", "help"}
 # The order of the rooms in the page.
 ROOMS = (
-    "core", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "archive",
+    "core", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "relays", "archive",
     "spark", "spark.source", "spark.sink", "spark.match", "spark.correlate", "spark.pipeline", "spark.backtest", "node",
     "testing", "observe", "lang.condition", "lang.ecl", "db",
 )  # fmt: skip
@@ -348,7 +348,7 @@ _object = re.compile(
 SQL_ROOMS = {
     "outbox": "Publish", "log": "Topics and the log", "consume": "Consumers", "namespaces": "Namespaces",
     "definitions": "Definitions", "schemas": "Schemas of event types", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
-    "schedules": "Schedules", "archive": "Archive", "spark": "Spark", "observe": "Observe", "core": "Helpers",
+    "schedules": "Schedules", "relays": "Relays", "ingest": "HTTP in", "archive": "Archive", "spark": "Spark", "observe": "Observe", "core": "Helpers",
 }  # fmt: skip
 
 

@@ -49,12 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OneSpark(LoadScopeScheduling):
-    """Files with Spark tests go to one worker, so that Spark starts once per run; all other tests to whoever is free.
+    """Files with Spark tests go to one worker, so that Spark starts once per run; the tests of one broker, which are a file, to one
+    worker as well; all other tests to whoever is free.
 
     By the text of the file: the process that schedules does not collect, and xdist's own groups are lost with pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if _uses_spark(nodeid.split("::", 1)[0]) else nodeid
+        file = nodeid.split("::", 1)[0]
+        return "spark" if _uses_spark(file) else file if "/relays/targets/" in file else nodeid
 
     def _reschedule(self, node: WorkerController) -> None:
         super()._reschedule(node)
@@ -89,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
 
 
 # Rooms whose tests ask nothing of PostgreSQL that could differ between versions run on one of them.
-ONE_LANE = {"archive", "cli", "console", "core", "docs", "node", "prove", "spark"}
+ONE_LANE = {"archive", "cli", "console", "core", "docs", "ingest", "node", "prove", "relays", "spark"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -55,12 +55,12 @@ def test_files_hold_the_log_row_by_row(three: Connection, database: Target, tmp_
     assert [tuple(vars(event).values()) for event in read] == before
 
 
-def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_date(
+def test_file_is_zstd_sorted_by_position_and_lies_under_topic_and_month(
     three: Connection, database: Target, tmp_path: Path
 ) -> None:
     archive_orders(three, database, tmp_path, days=6)
     (one, _) = list_archive(three, "orders")
-    assert one.file.startswith(f"namespace=default/topic=orders/date={one.day}/000000000001-000000000010-")
+    assert one.file.startswith(f"namespace=default/topic=orders/month={one.day:%Y-%m}/000000000001-000000000010-")
     with pq.ParquetFile(tmp_path / one.file) as file:
         group = file.metadata.row_group(0)
         assert group.column(0).compression == "ZSTD"
@@ -246,7 +246,7 @@ def plant(conn: Connection, folder: str, file: str) -> None:
     )
 
 
-OURS = "namespace=default/topic=orders/date=2026-01-01/000000000001-000000000001-00000001.parquet"
+OURS = "namespace=default/topic=orders/month=2026-01/000000000001-000000000001-00000001.parquet"
 
 
 @pytest.mark.parametrize("way", ["dots", "absolute", "folder", "name", "link", "folder link", "content"])
@@ -288,7 +288,7 @@ def test_archiver_deletes_nothing_that_it_did_not_write(three: Connection, datab
 def test_archiver_deletes_its_own_file_that_a_new_one_replaces(three: Connection, database: Target, tmp_path: Path) -> None:
     archive_orders(three, database, tmp_path, days=6)
     (first, _) = list_archive(three, "orders")
-    moved = tmp_path / first.file.replace(f"date={first.day}", "date=2020-01-01")
+    moved = tmp_path / first.file.replace(f"month={first.day:%Y-%m}", "month=2020-01")
     moved.parent.mkdir()
     (tmp_path / first.file).rename(moved)
     three.execute("delete from headrace_internal.archive where first_position = 1")
@@ -302,7 +302,7 @@ def test_archiver_deletes_its_own_file_that_a_new_one_replaces(three: Connection
     [
         ("/archive", "../../etc/passwd"),
         ("/archive", "/etc/passwd"),
-        ("/archive", "namespace=default/topic=orders/date=2026-01-01/../../x.parquet"),
+        ("/archive", "namespace=default/topic=orders/month=2026-01/../../x.parquet"),
         ("/archive", OURS.replace("default", "other")),
         ("/archive", OURS.replace("0001.parquet", "0002.parquet")),
         ("/archive", None),

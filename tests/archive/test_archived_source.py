@@ -74,6 +74,8 @@ EXTRACT = json.dumps(
         {"minPartitions": "9"},
         {"endingOffsets": '{"orders": 20}'},
         {"columns": "offset,shard"},
+        {"where": "(object -> 'n')::int % 7 = 3 and key is not null", "columns": "offset"},
+        {"where": "headers ->> 'h' = '5' or emitted_at > '2026-01-01T00:30:00Z'", "extract": EXTRACT},
     ],
 )
 def test_read_gives_the_same_rows_after_the_log_was_dropped(three: Connection, secret: str, options: dict[str, str]) -> None:

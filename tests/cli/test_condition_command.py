@@ -110,3 +110,9 @@ def test_explain_points_at_the_error() -> None:
     assert lines[1].index("regclass") == lines[2].index("^")
     assert call("condition", "explain", "true", "--event", '{"payload": {}, "tpye": "a"}').code == 5
     assert call("condition", "explain", "true", "--event", "{").code == 5
+
+
+def test_compare_says_how_two_conditions_differ() -> None:
+    answer = call("condition", "compare", "(object -> 'v')::int > 5", "(object -> 'v')::int > 9", "--json").json
+    assert answer == {"difference": "stricter", "only_old": '{"v": 6}', "only_new": None}
+    assert "undecided" in call("condition", "compare", "object ->> 'c' like 'a%'", "starts_with(object ->> 'c', 'a')").out

@@ -42,6 +42,8 @@ def file(tmp_path: Path) -> Path:
 def test_plan_shows_and_apply_does(cli: Cli, cars: Connection, file: Path, tmp_path: Path) -> None:
     cli("rule", "create", "fast", *FAST)
     [planned] = cli("plan", str(file), "--json").json
+    meaning = planned["alter"][0].pop("meaning")
+    assert meaning.startswith(("stricter: {", "looser: {")) and meaning in " ".join(cli("plan", str(file)).out.split())
     assert (planned["create"], planned["alter"], planned["drop"]) == (
         [{"kind": "rule", "name": "slow"}],
         [{"kind": "rule", "name": "fast", "differences": ["condition"]}],

@@ -1,9 +1,11 @@
 """What the console's database holds in tests: a little shop, with everything that can go wrong, and names and payloads of an enemy.
 
-Namespace `default` is never changed by tests, so that its pages can be compared with snapshots. Tests that change something use
-namespace `lab`."""
+Tests that change something use namespace `lab`. Namespace `enemy` has everything that users can name or send, by somebody with evil
+in mind."""
 
 from __future__ import annotations
+
+from uuid import uuid4
 
 from headrace import Action, Headrace
 from headrace.consume import Failure
@@ -75,6 +77,7 @@ def fill(database: Target) -> None:
         # One more for a consumer that nobody runs: it lags behind.
         kit.conn.execute("select headrace.create_consumer('orders', 'reporting')")
         _fill_lab(conn)
+    _fill_enemy(database)
 
 
 def _publish_order(kit: Kit, number: int) -> None:
@@ -103,6 +106,39 @@ def _define(conn: Connection) -> None:
     output = {"late": ActionOutput(action="REMIND")}
     create_correlator(conn, Correlator(name="unpaid", topic="orders", pattern=PATTERN, key="key", outputs=output))
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", zone="Europe/Berlin")
+
+
+def _fill_enemy(database: Target) -> None:
+    """Hostile keys, payloads, headers, producers, conditions, patterns, errors, reasons, names of nodes."""
+    app = Headrace(namespace="enemy")
+
+    @app.consumer("orders", name="mailing", failure=Failure.dead_letter(attempts=1))
+    def mail(event: LoggedEvent, tx: Connection) -> None:
+        raise CardError(HOSTILE)
+
+    @app.handler("CHARGE")
+    def charge(action: Action, tx: Connection) -> None:
+        raise Bury(HOSTILE)
+
+    with Kit(database) as owner:
+        create_namespace(owner.conn, "enemy")
+    with Kit(database, namespace="enemy") as kit:
+        conn, own = kit.conn, {"namespace": "enemy"}
+        create_topic(conn, "orders", **own)
+        text = HOSTILE.replace("\x1b", "").replace("'", "''")
+        rule = Rule(name="charge", topic="orders", event_type="order.placed", action="CHARGE", condition=f"key <> '{text}x'")
+        create_rule(conn, rule, **own)
+        pattern = f"repeat {{push(evil) {{sequential {{order.placed and <key <> '{text}x'>, order.paid}}}}}}"
+        output = {"evil": ActionOutput(action="CHARGE")}
+        create_correlator(conn, Correlator(name="evil", topic="orders", pattern=pattern, key="key", outputs=output), **own)
+        create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", payload={"note": HOSTILE}, **own)
+        headers = {HOSTILE.replace("\x1b", ""): HOSTILE}
+        kit.publish("orders", "order.placed", {HOSTILE: [HOSTILE], "total": 1}, key=HOSTILE[:200], headers=headers)
+        kit.run_until_idle_sync(app)
+        conn.execute("select headrace.pause('consumer', 'orders/mailing', %s, 'enemy')", (HOSTILE,))
+        conn.execute(
+            "select headrace.register_node(%s, %s, %s, %s, %s, '{}', 'enemy')", (uuid4(), HOSTILE, HOSTILE, [HOSTILE], HOSTILE)
+        )
 
 
 def _fill_lab(conn: Connection) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from headrace.actions import QueuedAction, list_queued, send_action
 from headrace.db import connect
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running
 from tests.console.test_consumers import audit
 
 
@@ -23,11 +23,6 @@ def send(site: Running, name: str) -> UUID:
 def queued(site: Running, action_id: UUID) -> list[QueuedAction]:
     with connect(site.database) as conn:
         return list_queued(conn, ids=[action_id], namespace="lab")
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/actions"), "actions")
-    check_page(site.url("/actions", state="dead"), "actions-dead")
 
 
 def test_priority_run_now_and_cancel(site: Running, open_page: Pages) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from headrace.correlators import get_correlator
 from headrace.db import connect
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/correlators"), "correlators")
-    check_page(site.url("/correlators/unpaid", key="order-1", events="order.placed order.paid"), "correlator")
 
 
 def test_key_waits_and_stepper_steps(site: Running, open_page: Pages) -> None:
@@ -23,7 +20,13 @@ def test_key_waits_and_stepper_steps(site: Running, open_page: Pages) -> None:
     page.get_by_label("Key", exact=True).fill("order-1")
     page.get_by_label("Events to step through").fill('[["order.placed", 0], ["order.placed", 4000]]')
     page.get_by_role("button", name="Show").click()
-    expect(page.get_by_role("region", name="Key", exact=True)).to_contain_text("timer")
+    key = page.get_by_role("region", name="Key", exact=True)
+    expect(key).to_contain_text("Waits for")
+    expect(key.get_by_role("listitem").first).to_have_text("order.paid")
+    expect(key.locator("ol li")).to_have_text(re.compile(r"^nothing more until \d+ min( \d+ s)? from now → late$"))
+    edges = [row.split("\t") for row in page.get_by_role("region", name="Edges").first.locator("tbody tr").all_inner_texts()]
+    assert [(edge[1], edge[2], edge[4]) for edge in edges] == [("0", "1", "63"), ("1", "0", "20")]
+    expect(page.locator("svg .passed").first).to_have_text(" × 63")
     expect(page.get_by_role("region", name="Steps").first.locator("tbody tr").nth(1)).to_contain_text("late")
     assert page.locator("svg circle.here").count() > 0
 

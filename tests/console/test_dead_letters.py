@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
+from html import unescape
 from uuid import uuid4
 
+import pytest
 from playwright.sync_api import expect
 
 from headrace.actions import get_dead_letter, list_dead_letters, list_queued
-from headrace.db import Connection, connect
+from headrace.console.guard import CSRF_COOKIE
+from headrace.db import Connection, Target, connect
+from headrace.namespaces import create_namespace
 from tests.builders import wait_until
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running, serve
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
+from tests.console.test_guard import ask
 
 ERROR = "SmtpError: mailbox {} is full"
 
@@ -32,12 +39,6 @@ def bury(conn: Connection, action: str, count: int, error: str = ERROR) -> None:
 def letters(site: Running, action: str) -> list[str]:
     with connect(site.database) as conn:
         return [letter.id for letter in list_dead_letters(conn, action=action, namespace="lab")]
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/dead-letters"), "dead-letters")
-    check_page(site.url("/dead-letters/letter/orders/mailing/15"), "dead-letter-event")
-    check_page(site.url("/dead-letters/letter/1"), "dead-letter")
 
 
 def test_hostile_error_is_text(site: Running, open_page: Pages) -> None:
@@ -118,3 +119,36 @@ def test_discard_of_a_group_without_an_error_leaves_the_others(site: Running, op
     page.get_by_role("button", name="Discard").click()
     expect(page.get_by_role("status")).to_contain_text("dead letters of")
     assert len(letters(site, action)) >= 2, "letters with another error stay"
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_redrive_of_all_goes_by_the_clock_of_the_database(database: Target, hours: float) -> None:
+    with connect(database) as conn:
+        name = database.dsn.rpartition("/")[2]
+        conn.execute(f"alter database {name} set headrace.clock_shift = '{hours} hours'")
+    with connect(database) as conn:
+        create_namespace(conn, "lab")
+        bury(conn, "MAIL", 5)
+    group = {"kind": "action", "source": "queue", "name": "MAIL", "reason": "failed", "error": "SmtpError: mailbox # is full"}
+    with serve([database]) as address:
+        csrf = ask(f"{address}/topics").cookies[CSRF_COOKIE]
+        form = {"csrf": csrf, "how": "all", **group}
+        url = f"{address}/dead-letters/group/redrive?namespace=lab"
+        assert ask(url, method="POST", form=form, headers={"cookie": f"{CSRF_COOKIE}={csrf}"}).status == 303
+        site = Running(address, database)
+        wait_until(lambda: not letters(site, "MAIL"), "the end of the redrive", timeout_s=20)
+
+
+def test_pages_of_a_group_follow_each_other(site: Running) -> None:
+    action = f"PAGE_{uuid4().hex[:8]}"
+    with connect(site.database) as conn:
+        bury(conn, action, 250)
+    group = {"kind": "action", "source": "queue", "name": action, "reason": "failed", "error": "SmtpError: mailbox # is full"}
+    url, ids = site.url("/dead-letters/group", namespace="lab", **group), []
+    while url:
+        text = ask(url).text
+        ids += re.findall(r'href="/dead-letters/letter/(\d+)', text)
+        following = re.search(r'href="([^"]+)">Newer<', text)
+        url = site.address + unescape(following[1]) if following else ""
+    assert len(ids) == len(set(ids)) == 250
+    assert len(json.loads(ask(site.url("/dead-letters/group", namespace="lab", format="json", **group)).text)) == 250

@@ -15,7 +15,7 @@ from headrace.db import Target
 from headrace.log import create_topic
 from headrace.rules import Rule, create_rule
 from headrace.testing import Kit
-from tests.console.conftest import CheckPage, Pages, Running, serve
+from tests.console.conftest import Pages, Running, serve
 from tests.console.filling import application
 from tests.console.test_guard import ask
 
@@ -23,11 +23,6 @@ from tests.console.test_guard import ask
 def event_id(site: Running, **parameters: str) -> str:
     """The id of the newest event that a filter finds."""
     return str(json.loads(ask(site.url("/events", format="json", **parameters)).text)[0]["event_id"])
-
-
-def test_page_looks_right_everywhere(site: Running, check_page: CheckPage) -> None:
-    opened = event_id(site, topic="orders", key="order-33", type="order.paid")
-    check_page(site.url(f"/events/{opened}"), "event")
 
 
 def test_timeline_tells_what_happened_in_order(site: Running, open_page: Pages) -> None:

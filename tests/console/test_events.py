@@ -17,18 +17,13 @@ from headrace.db import Connection, Target, connect
 from headrace.log import create_topic, read_log
 from tests.archive.builders import archive_orders, drop, three_days
 from tests.builders import drain
-from tests.console.conftest import CheckPage, Pages, Running, serve
+from tests.console.conftest import Pages, Running, serve
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
 from tests.console.test_guard import ask
 
 CONDITION = "(object ->> 'total')::int > 300 and key <> 'x'"
 DIGITS = "123456789012345678901234567890.10"
-LOOKS = {
-    "events": "/events?topic=orders",
-    "events-filter": f"/events?topic=orders&where={CONDITION.replace('>', '%3E')}&match=all&show=87",
-    "events-publish": "/events/publish?topic=orders&position=80",
-}
 
 
 def publish(site: Running, kind: str, payload: str, *, topic: str = "parcels", key: str | None = None) -> None:
@@ -65,11 +60,6 @@ def follow(page: Page, name: str) -> None:
     """Clicks on a link and waits for its page."""
     with page.expect_navigation():
         page.get_by_role("link", name=name).click()
-
-
-@pytest.mark.parametrize("name", LOOKS)
-def test_page_looks_right_everywhere(site: Running, check_page: CheckPage, name: str) -> None:
-    check_page(site.url() + LOOKS[name].removeprefix("/"), name)
 
 
 def test_page_without_topic_goes_to_the_newest_one(site: Running) -> None:

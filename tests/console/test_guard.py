@@ -15,6 +15,7 @@ from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin,
 from headrace.console.app import page_routes
 from headrace.console.guard import CSRF_COOKIE
 from headrace.db import Target
+from tests.console.addresses import page_addresses
 from tests.console.conftest import Running, serve
 
 CHANGING = sorted(
@@ -60,15 +61,21 @@ def concrete(path: str) -> str:
     return re.sub(r"\{\w+(:\w+)?\}", "orders", path)
 
 
-@pytest.mark.parametrize("path", CHANGING)
-def test_read_only_console_rejects_every_change(filled: Target, path: str) -> None:
+def test_read_only_console_rejects_every_change(filled: Target) -> None:
     with serve([filled], ConsoleSettings(read_only=True)) as address:
         csrf = ask(f"{address}/topics").cookies[CSRF_COOKIE]
-        answer = ask(
-            f"{address}{concrete(path)}", method="POST", form={"csrf": csrf}, headers={"cookie": f"{CSRF_COOKIE}={csrf}"}
-        )
-        assert answer.status == 403
-        assert "nothing was changed" in answer.text
+        for path in CHANGING:
+            answer = ask(
+                f"{address}{concrete(path)}", method="POST", form={"csrf": csrf}, headers={"cookie": f"{CSRF_COOKIE}={csrf}"}
+            )
+            assert answer.status == 403 and "nothing was changed" in answer.text, path
+
+
+def test_pages_of_a_read_only_console_have_no_form_that_changes(filled: Target) -> None:
+    with serve([filled], ConsoleSettings(read_only=True)) as address:
+        for route, path in page_addresses(filled, "default").items():
+            text = ask(address + path).text
+            assert 'method="post"' not in text and 'name="csrf"' not in text, route
 
 
 @pytest.mark.parametrize("path", CHANGING)
@@ -147,6 +154,12 @@ def test_wrong_token_and_foreign_address_lead_nowhere(guarded: str) -> None:
     for evil in ("https://evil.example/", "//evil.example", "/\\evil.example"):
         answer, _ = sign_in(guarded, ADA[0], next_url=evil)
         assert answer.headers["location"] == "/", evil
+
+
+def test_every_route_is_one_that_reads_or_one_that_is_guarded() -> None:
+    methods = {frozenset(route.methods or ()) for route in page_routes() if isinstance(route, Route)}
+    assert methods == {frozenset({"GET", "HEAD"}), frozenset({"POST"})}
+    assert len(CHANGING) > 25, "the routes are taken from the router"
 
 
 def test_read_only_user_is_rejected_by_the_server(guarded: str) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,20 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
 
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, create_app, read_settings
 from headrace.console.assets import AssetError, Library, check_integrity, fetch
+from headrace.console.guard import CSRF_COOKIE
 from headrace.core import Invalid
 from headrace.db import Target
+from headrace.db.server import free_port
 from tests.builders import ROOT, wait_until
 from tests.cli.conftest import call
-from tests.console.conftest import serve
+from tests.console.addresses import page_addresses
+from tests.console.conftest import Databases, serve
 from tests.console.test_guard import ask
 
 LINKS = re.compile(r'(?:href|src|action|data-stream|data-palette)="([^"#][^"]*)"')
@@ -50,27 +56,107 @@ def fastapi_host(database: Target) -> Any:
     return app
 
 
-def django_host(database: Target) -> Any:
-    """As an asgi.py: what is not the console's goes to Django."""
-    console = create_app([database], ConsoleSettings(login=HostLogin(lambda request: User("ada"))), base_path="/ops")
+def starlette_host(database: Target) -> Any:
+    async def who(request: HTTPConnection) -> User | None:
+        return User("ada")
 
-    async def dispatch(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/ops"):
-            await console(scope, receive, send)  # type: ignore[arg-type]
-
-    return dispatch
+    return Starlette(routes=[Mount("/ops", create_app([database], ConsoleSettings(login=HostLogin(who))))])
 
 
-@pytest.mark.parametrize("host", [fastapi_host, django_host])
+def assert_stays_below(address: str, headers: Mapping[str, str] | None = None) -> None:
+    """All links, forms and cookies of the console are below /ops/."""
+    for path in ("/ops/", "/ops/topics", "/ops/consumers/orders/shipping", "/ops/correlators/unpaid", "/ops/events?topic=orders"):
+        answer = ask(f"{address}{path}", headers=headers)
+        assert answer.status == 200, path
+        assert [link for link in LINKS.findall(answer.text) if not link.startswith("/ops/")] == [], path
+    assert ask(f"{address}/ops/static/console.css").status == 200
+    assert "Path=/ops/" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("host", [fastapi_host, starlette_host])
 def test_mounted_console_stays_below_its_path(filled: Target, host: Any) -> None:
     with run_app(host(filled)) as address:
-        for path in ("/ops/", "/ops/topics", "/ops/consumers/orders/shipping"):
-            answer = ask(f"{address}{path}")
-            assert answer.status == 200, path
-            links = LINKS.findall(answer.text)
-            assert [link for link in links if not link.startswith("/ops/")] == []
-        assert ask(f"{address}/ops/static/console.css").status == 200
-        assert "Path=/ops/" in answer.headers["set-cookie"]
+        assert_stays_below(address)
+
+
+@pytest.mark.parametrize("host", [fastapi_host, starlette_host])
+def test_mounted_console_changes_things(filled: Target, host: Any) -> None:
+    with run_app(host(filled)) as address:
+        csrf = ask(f"{address}/ops/topics").cookies[CSRF_COOKIE]
+        form = {"csrf": csrf, "reason": "mounted"}
+        for change in ("pause", "resume"):
+            url = f"{address}/ops/consumers/parcels/sorting/{change}?namespace=lab"
+            answer = ask(url, method="POST", form=form, headers={"cookie": f"{CSRF_COOKIE}={csrf}"})
+            assert (answer.status, answer.headers["location"]) == (303, "/ops/consumers/parcels/sorting?namespace=lab")
+
+
+DJANGO = """
+import os, sys
+import django
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.http import HttpResponse
+from django.urls import path
+
+settings.configure(
+    SECRET_KEY="test", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"],
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"],
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware", "django.contrib.auth.middleware.AuthenticationMiddleware"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SQLITE"]}},
+)
+django.setup()
+from django.contrib.auth import SESSION_KEY, get_user_model, login
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.asgi import get_asgi_application
+from django.core.management import call_command
+
+from headrace.console import ConsoleSettings, HostLogin, User, create_app
+from headrace.db import Target
+
+call_command("migrate", verbosity=0)
+get_user_model().objects.get_or_create(username="ada", is_staff=True)
+
+
+def enter(request):
+    login(request, get_user_model().objects.get(username="ada"))
+    return HttpResponse("in")
+
+
+urlpatterns = [path("enter", enter)]
+
+
+@sync_to_async
+def who(request):
+    number = SessionStore(request.cookies.get(settings.SESSION_COOKIE_NAME)).get(SESSION_KEY)
+    user = get_user_model().objects.filter(pk=number, is_staff=True).first()
+    return User(user.username) if user else None
+
+
+console = create_app([Target("shop", os.environ["DSN"])], ConsoleSettings(login=HostLogin(who)), base_path="/ops")
+django_app = get_asgi_application()
+
+
+async def application(scope, receive, send):
+    await (console if scope["path"].startswith("/ops/") else django_app)(scope, receive, send)
+"""
+
+
+def test_django_mounts_the_console_and_its_login_counts(filled: Target, tmp_path: Path) -> None:
+    (tmp_path / "shop_asgi.py").write_text(DJANGO)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{tmp_path}", "DSN": filled.dsn, "SQLITE": str(tmp_path / "db")}
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "shop_asgi:application", "--port", str(port), "--lifespan", "off"]
+    address = f"http://127.0.0.1:{port}"
+    with subprocess.Popen([*command, "--log-level", "error"], env=environment) as process:
+        try:
+            wait_until(lambda: _answers(f"{address}/ops/"), "Django's first answer", timeout_s=60)
+            assert ask(f"{address}/ops/topics").status == 401, "nobody is signed in"
+            session = re.findall(r"sessionid=([^;,]+)", ask(f"{address}/enter").headers["set-cookie"])[0]
+            assert_stays_below(address, {"cookie": f"sessionid={session}"})
+            assert ask(f"{address}/ops/topics", headers={"cookie": "sessionid=forged"}).status == 401
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def test_several_shards_are_shown_together_and_one_that_is_down_is_named(filled: Target) -> None:
@@ -82,6 +168,21 @@ def test_several_shards_are_shown_together_and_one_that_is_down_is_named(filled:
         assert ask(f"{address}/topics?shard=west").status == 503
         assert ask(f"{address}/topics?shard=north").status == 404
         assert json.loads(ask(f"{address}/topics?shard=east&format=json").text)[0]["shard"] == "east"
+
+
+def test_every_page_shows_two_shards_together(databases: Databases) -> None:
+    shards = [Target("east", databases.filled.dsn), Target("west", databases.untouched.dsn)]
+    with serve(shards, ConsoleSettings()) as address:
+        for route, path in page_addresses(databases.untouched, "default").items():
+            answer = ask(address + path)
+            assert answer.status == 200, (route, answer.text[:2_000])
+        for path in ("/topics", "/consumers", "/events?topic=orders&limit=200", "/dead-letters", "/rules", "/schedules"):
+            page = ask(address + path).text
+            assert "east" in page and "west" in page, path
+            rows = json.loads(ask(f"{address}{path}{'&' if '?' in path else '?'}format=json").text)
+            assert {row["shard"] for row in rows} == {"east", "west"}, path
+        [only] = {row["shard"] for row in json.loads(ask(f"{address}/topics?shard=west&format=json").text)}
+        assert only == "west"
 
 
 def test_settings_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from headrace.console import ConsoleSettings, NoLogin, User
 from headrace.db import Target, connect
 from headrace.rules import Rule, alter_rule, create_rule, get_rule, list_rules
-from tests.console.conftest import CheckPage, Pages, Running, serve
+from tests.console.conftest import Pages, Running, serve
 from tests.console.filling import SCRIPT
 from tests.console.test_consumers import audit
 from tests.console.test_guard import ask
@@ -23,12 +23,6 @@ PLAN = {
     "action": "REVIEW",
     "condition": "(object ->> 'total')::int > 200 and key is not null",
 }
-LOOKS = {
-    "rules": ("/rules", {}),
-    "rule": ("/rules/large", {}),
-    "rule-create": ("/rules/-/create", {}),
-    "rule-edit": ("/rules/-/edit", PLAN),
-}
 
 
 def new_rule(site: Running, name: str, condition: str = "(object ->> 'weight')::int > 10") -> Rule:
@@ -37,12 +31,6 @@ def new_rule(site: Running, name: str, condition: str = "(object ->> 'weight')::
     with connect(site.database) as conn:
         create_rule(conn, rule, namespace="lab")
     return rule
-
-
-@pytest.mark.parametrize("name", LOOKS)
-def test_page_looks_right_everywhere(site: Running, check_page: CheckPage, name: str) -> None:
-    path, parameters = LOOKS[name]
-    check_page(site.url(path, **parameters), name)
 
 
 def test_create_shows_a_plan_before_it_changes_anything(site: Running, open_page: Pages) -> None:

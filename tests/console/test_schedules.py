@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from headrace.console.pages.schedules_words import cron_words, local_ticks
 from headrace.db import connect
 from headrace.schedules import check_zone, get_schedule, ticks
-from tests.console.conftest import CheckPage, Pages, Running
+from tests.console.conftest import Pages, Running
 from tests.console.test_consumers import audit
 
 
@@ -40,11 +40,6 @@ def test_daylight_saving_is_marked() -> None:
         ("04:30:00", "CET", None),
         ("04:30:00", "CET", None),
     ]
-
-
-def test_pages_look_right(site: Running, check_page: CheckPage) -> None:
-    check_page(site.url("/schedules"), "schedules")
-    check_page(site.url("/schedules/create"), "schedule-create")
 
 
 def test_create_run_pause_resume(site: Running, open_page: Pages) -> None:

@@ -57,6 +57,7 @@ ACCEPTED = {
     "smallest": event(payload=None),
     "type of 200": event(type="t" * TYPE_CHARS_MAX),
     "type with every allowed character": event(type="_aZ09_.:/-"),
+    "type of several words": event(type="Send for Credit Collection"),
     "key of 1024 bytes": event(key="k" * KEY_BYTES_MAX),
     "key of 512 two-byte letters": event(key="ä" * (KEY_BYTES_MAX // 2)),
     "payload at the limit": event(payload=text_of(PAYLOAD_BYTES_MAX)),
@@ -77,7 +78,8 @@ ACCEPTED = {
 REJECTED = {
     "no type": (event(type=""), InvalidEventType),
     "type of 201": (event(type="t" * (TYPE_CHARS_MAX + 1)), InvalidEventType),
-    "type with a space": (event(type="order placed"), InvalidEventType),
+    "type with two spaces": (event(type="order  placed"), InvalidEventType),
+    "type that ends with a space": (event(type="order "), InvalidEventType),
     "type that starts with a digit": (event(type="1order"), InvalidEventType),
     "type with a line end": (event(type="order\n"), InvalidEventType),
     "type beyond ASCII": (event(type="ördër"), InvalidEventType),
@@ -185,8 +187,8 @@ def error_of(function: Callable[..., object], *arguments: object) -> type[Headra
 def test_error_says_what_to_do() -> None:
     with pytest.raises(PayloadTooLarge, match=r"payload has 1048577 bytes, at most 1048576 are allowed; store the large part"):
         validate_event(event(payload=text_of(PAYLOAD_BYTES_MAX + 1)))
-    with pytest.raises(InvalidEventType, match=r"'a b' is not a name; use 1 to 200 letters"):
-        validate_event(event(type="a b"))
+    with pytest.raises(InvalidEventType, match=r"'a  b' is not a name; use 1 to 200 letters"):
+        validate_event(event(type="a  b"))
 
 
 def test_validated_event_keeps_every_field() -> None:

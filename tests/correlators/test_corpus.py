@@ -14,9 +14,11 @@ from headrace.correlators import run_cases
 from headrace.correlators.corpus import Run, observe
 from headrace.db import Target, connect, connect_async
 from headrace.lang.condition import Sample
-from headrace.lang.ecl import Event, Interpreter, Observation, Pattern, load_corpus, print_pattern
+from headrace.lang.ecl import Event, Observation, Pattern, StateLimitExceeded, compile, load_corpus, print_pattern
+from headrace.lang.ecl.each import interpreter_of
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, event_lists, patterns, payload_of
+from tests.lang.ecl.register_patterns import make_case
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corpus(path)]
@@ -55,7 +57,7 @@ def as_run(pattern: Pattern, events: list[Event]) -> Run:
 
 def expected(pattern: Pattern, run: Run) -> Observation:
     """What the interpreter says about it."""
-    engine = Interpreter(pattern)
+    engine = interpreter_of(pattern)
     state = engine.start(run.events[0].time if run.events else 0)
     outputs = []
     for event in run.events:
@@ -79,6 +81,35 @@ def test_database_and_interpreter_agree_on_random_patterns(database: Target, dra
     runs = [as_run(pattern, events) for pattern, events in drawn]
     for (pattern, _), run, seen in zip(drawn, runs, asyncio.run(observed(database, runs)), strict=True):
         assert seen == expected(pattern, run), run.pattern
+
+
+def check_registers(database: Target, seeds: range) -> int:
+    """Patterns that keep values give the interpreter's outputs; returns how many patterns there were."""
+    cases = []
+    for seed in seeds:
+        pattern, events = make_case(seed)
+        try:
+            compile(pattern)
+        except StateLimitExceeded:
+            continue
+        cases.append((pattern, Run(print_pattern(pattern), events, silence_us=20 * US)))
+    for first in range(0, len(cases), AT_ONCE):
+        some = cases[first : first + AT_ONCE]
+        for (pattern, run), seen in zip(some, asyncio.run(observed(database, [run for _, run in some])), strict=True):
+            assert seen == expected(pattern, run), run.pattern
+    return len(cases)
+
+
+@pytest.mark.lane("pg18")
+def test_database_and_interpreter_agree_on_patterns_that_keep_values(database: Target) -> None:
+    assert check_registers(database, range(40)) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.lane("pg18")
+def test_database_and_interpreter_agree_on_ten_thousand_patterns_that_keep_values(database: Target) -> None:
+    assert check_registers(database, range(1_000, 11_000)) > 9_000
 
 
 async def observed(database: Target, runs: list[Run]) -> list[Observation]:

@@ -36,7 +36,8 @@ from headrace.correlators import (
 )
 from headrace.db import Connection, Target, map_database_errors
 from headrace.lang.condition import ConditionError
-from headrace.lang.ecl import Batch, Correlation, Event, Instance, PatternError, Status, compile, from_json, parse
+from headrace.lang.ecl import Correlation, Event, Instance, PatternError, Status, compile, from_json, parse
+from headrace.lang.ecl.stepping import Batch
 from headrace.lang.ecl.table import classify, run_step
 from headrace.observe import event_history
 from tests.builders import topic

@@ -30,12 +30,33 @@ async def test_task_that_loses_a_cancellation_ends_anyway() -> None:
     assert loop.cancelled() and lost == 2
 
 
+async def test_caller_that_is_cancelled_while_it_cancels_leaves_no_task_behind() -> None:
+    ending = asyncio.Event()
+
+    async def end_slowly() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await ending.wait()
+
+    loop = asyncio.create_task(end_slowly())
+    await asyncio.sleep(0)
+    caller = asyncio.create_task(cancel_tasks(loop))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.sleep(0)
+    ending.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert loop.done()
+
+
 @pytest.mark.lane("pg18")
 @pytest.mark.parametrize(
-    ("sqlstate", "is_reattempts"),
+    ("sqlstate", "is_retried"),
     [("25006", True), ("25P03", True), ("25P04", True), ("40P01", True), ("57P01", True), ("25001", False), ("HR001", False)],
 )
-async def test_step_is_reattempts_after_a_transient_error(conn: Connection, sqlstate: str, is_reattempts: bool) -> None:
+async def test_step_is_retried_after_a_transient_error(conn: Connection, sqlstate: str, is_retried: bool) -> None:
     attempts = 0
 
     async def step() -> int:
@@ -45,7 +66,7 @@ async def test_step_is_reattempts_after_a_transient_error(conn: Connection, sqls
             conn.execute(f"do $$ begin raise 'away' using errcode = '{sqlstate}'; end $$")
         return attempts
 
-    if is_reattempts:
+    if is_retried:
         assert await retry_until_connected("step", step) == 2
     else:
         with pytest.raises(psycopg.Error):

@@ -193,7 +193,7 @@ ONE_RULE = "{name: a, topic: t, event_type: e, action: a}"
     [
         ("rules: [1", "not YAML"),
         ("!!python/object/apply:os.system ['true']", "not YAML"),
-        (f"- {ONE_RULE}", "no list `rules`, `correlators` or `schedules`; write the name above"),
+        (f"- {ONE_RULE}", "no list `rules`, `correlators`, `schedules` or `relays`; write the name above"),
         ("{}", "has no list `rules` or `correlators` or `schedules`; write `rules:` and below it"),
         ("rule: []", "unknown list rule; known are rules, correlators, schedules"),
         (f"rules: {ONE_RULE}", "`rules` is not a list; write `rules:`"),

@@ -88,7 +88,7 @@ def good_evidence() -> Evidence:
             for topic, events in log.items()
             for event in events
         ],
-        consumed=[ConsumedEvent(n, "ledger", 0, n, make_id(n)) for n in (1, 2, 3)],
+        consumed=[ConsumedEvent(n, consumer, 0, n, make_id(n)) for consumer in ("ledger", "relay.copy") for n in (1, 2, 3)],
         dead_letters=[
             dead_letter
             for consumer in ("careful", "cautious")

@@ -110,20 +110,21 @@ def list_dead_letters(
     action: str | None = None,
     error: str | None = None,
     consumer: str | None = None,
+    action_ids: Sequence[UUID] | None = None,
     ended: bool = False,
     limit: int | None = 100,
     namespace: str | None = None,
 ) -> list[DeadLetter]:
     """Dead letters: at most `limit` actions, oldest first, then at most `limit` events, by position.
 
-    `action` and `error` select actions, `consumer` (`TOPIC` or `TOPIC/CONSUMER`) selects events; an unknown consumer raises.
-    With `ended` also those that are redriven or discarded."""
+    `action`, `error` and `action_ids` select actions, `consumer` (`TOPIC` or `TOPIC/CONSUMER`) selects events; an unknown consumer
+    raises. With `ended` also those that are redriven or discarded."""
     letters: list[DeadLetter] = []
     if consumer is None and kind != "event":
-        letters += _read(
-            conn, "dead_actions", ids=None, action=action, error=error, ended=ended, limit=limit, namespace=namespace
-        )
-    if action is None and error is None and kind != "action":
+        own: dict[str, object] = {"ids": None, "action": action, "error": error}
+        own["actions"] = None if action_ids is None else list(action_ids)
+        letters += _read(conn, "dead_actions", **own, ended=ended, limit=limit, namespace=namespace)
+    if action is None and error is None and action_ids is None and kind != "action":
         topic, _, name = (consumer or "").partition("/")
         _check_consumer(conn, topic, name, namespace)
         where = {"topic": topic or None, "consumer": name or None, "position": None}
@@ -135,7 +136,7 @@ def get_dead_letter(conn: Connection, letter_id: str, *, namespace: str | None =
     """One dead letter, open or ended; raises UnknownDeadLetter."""
     letter = DeadLetterId.parse(letter_id)
     if letter.number is not None:
-        where: dict[str, object] = {"ids": [letter.number], "action": None, "error": None}
+        where: dict[str, object] = {"ids": [letter.number], "action": None, "error": None, "actions": None}
         letters = _read(conn, "dead_actions", **where, ended=True, limit=None, namespace=namespace)
     elif letter.position is None:
         raise Invalid(f"{letter_id} names a consumer; add the position: {letter_id}/POSITION")

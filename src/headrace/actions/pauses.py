@@ -1,4 +1,4 @@
-"""Pauses: an operator stops consumers, rules, correlators, schedules, actions or a queue for a while.
+"""Pauses: an operator stops consumers, rules, correlators, relays, schedules, actions or a queue for a while.
 
 Promises: what runs finishes, and nodes start nothing new within a second; nothing is lost meanwhile, and after `resume` everything
 goes on exactly once. Only a schedule skips its ticks."""
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from headrace.db import Connection, fetch_rows, fetch_value, query
 
-PauseKind: TypeAlias = Literal["consumer", "rule", "correlator", "schedule", "action", "queue"]
+PauseKind: TypeAlias = Literal["consumer", "rule", "correlator", "relay", "schedule", "action", "queue"]
 
 
 @dataclass(frozen=True)

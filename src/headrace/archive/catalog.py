@@ -17,7 +17,7 @@ from headrace.db import Connection, map_database_errors, query
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """A file with one day of a topic's log. `in_log`: the log still has these events."""
+    """A file with consecutive days of a month of a topic's log: `day` is the first. `in_log`: the log still has these events."""
 
     topic_id: int
     topic: str

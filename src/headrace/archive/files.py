@@ -18,14 +18,24 @@ from headrace.core import ArchiveMismatch
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(\d{12,19})-(\d{12,19})-([0-9a-f]{8})\.parquet")
-_DATE = re.compile(r"date=\d{4}-\d{2}-\d{2}")
+_MONTH = re.compile(r"month=\d{4}-\d{2}")
 
 
 def file_name(namespace: str, topic: str, day: date, content: Content) -> Path:
     """The path of a file within the archive folder."""
     # With the checksum: shards that share a folder have other events at the same positions.
     name = f"{content.first_position:012}-{content.last_position:012}-{_digest(content)}.parquet"
-    return Path(f"namespace={namespace}", f"topic={topic}", f"date={day}", name)
+    return Path(f"namespace={namespace}", f"topic={topic}", f"month={day:%Y-%m}", name)
+
+
+def files_of(root: Path, namespace: str, topic: str) -> list[tuple[str, int, int]]:
+    """The files in a topic's folder, by their names: path within the archive folder, first and last position."""
+    files = []
+    for path in sorted((root / f"namespace={namespace}" / f"topic={topic}").glob("month=*/*.parquet")):
+        name = _NAME.fullmatch(path.name)
+        if name and _MONTH.fullmatch(path.parent.name):
+            files.append((str(path.relative_to(root)), int(name[1]), int(name[2])))
+    return files
 
 
 def delete_replaced(root: Path, namespace: str, topic: str, folder: str, file: str) -> bool:
@@ -41,7 +51,7 @@ def _reason_to_keep(root: Path, namespace: str, topic: str, folder: str, file: s
     name = _NAME.fullmatch(parts[-1])
     if folder != str(root):
         return "it is not in the folder of this archive"
-    if len(parts) != 4 or parts[:2] != [f"namespace={namespace}", f"topic={topic}"] or not _DATE.fullmatch(parts[2]) or not name:
+    if len(parts) != 4 or parts[:2] != [f"namespace={namespace}", f"topic={topic}"] or not _MONTH.fullmatch(parts[2]) or not name:
         return "its name is not one of an archive file of this topic"
     handles: list[int] = []
     try:

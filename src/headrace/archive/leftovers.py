@@ -51,7 +51,7 @@ def reject_leftovers(folder: Path, path: Path, first: int, last: int, origin: Or
 
 
 def _files_with(folder: Path, first: int, last: int) -> Iterator[Path]:
-    for path in folder.glob("date=*/*.parquet"):
+    for path in folder.glob("month=*/*.parquet"):
         name = _NAME.fullmatch(path.name)
         if name and int(name[1]) <= last and int(name[2]) >= first:
             yield path

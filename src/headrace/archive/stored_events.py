@@ -12,7 +12,7 @@ from psycopg.rows import class_row
 
 from headrace.archive.catalog import find_file_ranges, find_position_at
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, read_archive_file
-from headrace.core import PositionOutOfRange
+from headrace.core import NotFound, PositionOutOfRange
 from headrace.db import Connection, map_database_errors, parse_time, query
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ def read_stored_events(
         log_first = _log_first(conn, span)
         if position < log_first:
             archived = replace(span, first=position, until=min(log_first, span.until))
-            for file_range in _archived_ranges(conn, archived, folder):
-                for record_batch in read_archive_file(file_range, _COLUMNS, rows):
-                    yield _stored_events(record_batch)
+            for record_batch in _read_archived(conn, archived, rows, folder):
+                yield _stored_events(record_batch)
             position = archived.until
             continue
         events = _read_log(conn, span, rows, position, batch)
@@ -101,10 +100,21 @@ def read_stored_events_at(
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
         cursor.execute(query("archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
         events = {event.position: event for event in cursor}
-    missing = set(positions) - set(events)
-    missing_span = replace(span, first=min(missing, default=0), until=max(missing, default=-1) + 1)
-    for file_range in find_file_ranges(conn, missing_span, folder=folder) if missing else []:
-        within = tuple(position for position in missing if file_range.first <= position < file_range.until)
+    if missing := set(positions) - set(events):
+        try:
+            return events | _read_archived_at(conn, span, missing, folder)
+        except NotFound:
+            # Once more: small files are put together from time to time.
+            return events | _read_archived_at(conn, span, missing, folder)
+    return events
+
+
+def _read_archived_at(
+    conn: Connection, span: StoredRange, positions: Collection[int], folder: str | None
+) -> dict[int, StoredEvent]:
+    events: dict[int, StoredEvent] = {}
+    for file_range in find_file_ranges(conn, replace(span, first=min(positions), until=max(positions) + 1), folder=folder):
+        within = tuple(position for position in positions if file_range.first <= position < file_range.until)
         for record_batch in read_archive_file(file_range, _COLUMNS, RowFilter(positions=within)) if within else []:
             events |= {event.position: event for event in _stored_events(record_batch)}
     return events
@@ -112,6 +122,22 @@ def read_stored_events_at(
 
 def _stored_events(batch: pa.RecordBatch) -> list[StoredEvent]:
     return [StoredEvent(**{**row, "event_id": UUID(row["event_id"])}) for row in batch.to_pylist()]
+
+
+def _read_archived(conn: Connection, span: StoredRange, rows: RowFilter, folder: str | None) -> Iterator[pa.RecordBatch]:
+    position = span.first
+    missing: list[FileRange] = []
+    while position < span.until:
+        ranges = _archived_ranges(conn, replace(span, first=position), folder)
+        try:
+            for file_range in ranges:
+                yield from read_archive_file(file_range, _COLUMNS, rows)
+                position = file_range.until
+        except NotFound:
+            # Small files are put together from time to time: the catalog knows where the events are now.
+            if ranges == missing:
+                raise
+            missing = ranges
 
 
 def _archived_ranges(conn: Connection, span: StoredRange, folder: str | None) -> list[FileRange]:

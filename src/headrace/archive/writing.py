@@ -1,26 +1,27 @@
-"""Archives closed time partitions: one file per day, recorded in the catalog once the files are known to be equal to the log.
+"""Archives closed time partitions: a file per month, or per day where a day has many events, recorded in the catalog once the files
+are known to be equal to the log.
 
 A crash at any moment leaves nothing incomplete in the catalog: files are written under a temporary name, read back, compared and
 renamed, and then all files of a time partition are recorded in one transaction. The next run writes the same names again."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from psycopg.rows import class_row
 
 from headrace.archive.catalog import list_archive
-from headrace.archive.files import delete_replaced, file_name
+from headrace.archive.compaction import compact_files
+from headrace.archive.files import file_name
 from headrace.archive.leftovers import Origin, reject_leftovers
-from headrace.archive.parquet import Content, read_content, write_file
+from headrace.archive.parquet import read_content, write_file
 from headrace.archive.reading import literal_query
+from headrace.archive.recording import ArchivedDays, RecordedFile, join_days, record_files, temporary_path
 from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
 from headrace.db import (
     Connection,
@@ -59,19 +60,8 @@ class ArchiveProgress:
     files: int
     file_bytes: int
     partition: str | None = None
-
-
-@dataclass(frozen=True)
-class _Day:
-    """One day of a time partition, as the log has it."""
-
-    day: date
-    first_position: int
-    last_position: int
-    first_at: datetime
-    last_at: datetime
-    events: int
-    checksum: str
+    compacted: int = 0
+    """Small files of earlier months that were put together."""
 
 
 def keep_until_archived(conn: Connection, topic: str, *, archive: bool = True, namespace: str | None = None) -> None:
@@ -107,6 +97,9 @@ def archive_topic(
             progress = ArchiveProgress(0, sum(partition.events for partition in due), 0, 0)
             for partition in due:
                 progress = yield from _archive_partition(conn, arrow, topic_, partition, root, progress)
+        compacted = compact_files(conn, topic_, root)
+        if compacted:
+            yield replace(progress, compacted=compacted)
 
 
 def _lock_topic(conn: Connection, topic: Topic) -> None:
@@ -122,26 +115,26 @@ def _archive_partition(
     files = []
     origin = Origin.of(conn, topic.topic_id)
     recorded = {Path(file.folder) / file.file for file in list_archive(conn, topic.topic, namespace=topic.namespace)}
-    for day in _days(conn, topic, partition):
-        expected = Content(day.first_position, day.last_position, day.events, day.checksum)
-        path = root / file_name(topic.namespace, topic.topic, day.day, expected)
-        reject_leftovers(path.parents[1], path, day.first_position, day.last_position, origin, recorded)
-        temporary = _temporary(path)
-        for count in write_file(temporary, _rows(arrow, topic, day), origin.metadata()):
+    for days in join_days(_days(conn, topic, partition)):
+        expected = days.content
+        path = root / file_name(topic.namespace, topic.topic, days.day, expected)
+        reject_leftovers(path.parents[1], path, days.first_position, days.last_position, origin, recorded)
+        temporary = temporary_path(path)
+        for count in write_file(temporary, _rows(arrow, topic, days), origin.metadata()):
             progress = replace(progress, written=progress.written + count)
             yield progress
         if (content := read_content(temporary)) != expected:
             raise ArchiveMismatch(f"{temporary} holds {content}; the log has {expected}; nothing was recorded")
-        size = temporary.stat().st_size
-        files.append({**asdict(day), "file": str(path.relative_to(root)), "file_bytes": size})
-        progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + size)
-    _record(conn, topic, root, files)
+        file = RecordedFile.of(days, path, root)
+        files.append(file)
+        progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + file.file_bytes)
+    record_files(conn, topic, root, files)
     yield replace(progress, partition=partition.name)
     return progress
 
 
-def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[_Day]:
-    with map_database_errors(), conn.cursor(row_factory=class_row(_Day)) as cursor:
+def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[ArchivedDays]:
+    with map_database_errors(), conn.cursor(row_factory=class_row(ArchivedDays)) as cursor:
         # A sequencer that started before the end of the partition holds the topic's row: wait until it has finished.
         with conn.transaction():
             conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
@@ -149,41 +142,9 @@ def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[_D
         return cursor.execute(query("archive/days"), parameters).fetchall()
 
 
-def _temporary(path: Path) -> Path:
-    # Readers of a folder of Parquet files skip names that begin with a dot.
-    return path.with_name(f".{path.name}.writing")
-
-
-def _record(conn: Connection, topic: Topic, root: Path, files: Sequence[Mapping[str, object]]) -> None:
-    """Gives the files their names and records them. Deletes files that they replace."""
-    paths = [root / str(file["file"]) for file in files]
-    for path in paths:
-        _temporary(path).replace(path)
-        _sync_folder(path.parent)
-    with map_database_errors():
-        replaced = conn.execute(
-            "select r.folder, r.file from headrace.record_archive(%s, %s, %s::jsonb) r",
-            (topic.topic_id, str(root), msgspec.json.encode(files).decode()),
-        ).fetchall()
-    # Whoever reads the folder as a whole would find their events twice.
-    written = {str(file["file"]) for file in files}
-    for folder, file in replaced:
-        if (folder, file) not in {(str(root), name) for name in written}:
-            delete_replaced(root, topic.namespace, topic.topic, folder, file)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name must be on disk, too, before the catalog refers to it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _rows(arrow: ArrowConnection, topic: Topic, day: _Day) -> Iterator[pa.RecordBatch]:
-    positions = {"first": day.first_position, "last": day.last_position}
-    times = {"first_at": day.first_at.isoformat(), "last_at": day.last_at.isoformat()}
+def _rows(arrow: ArrowConnection, topic: Topic, days: ArchivedDays) -> Iterator[pa.RecordBatch]:
+    positions = {"first": days.first_position, "last": days.last_position}
+    times = {"first_at": days.first_at.isoformat(), "last_at": days.last_at.isoformat()}
     with map_database_errors(), arrow.cursor() as cursor:
         cursor.execute(literal_query("archive/file_rows", topic_id=topic.topic_id, **positions, **times))
         yield from cursor.fetch_record_batch()

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from rich.table import Table
 from rich.text import Text
-from typer import BadParameter, Option, Typer
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.options import ArchiveFolder, From, To
 from headrace.cli.output import Column, note, table
@@ -30,6 +30,9 @@ LABELS = {"both": "both", "would": "would fire", "live": "fires now"}
 @command(group, "backtest")
 def backtest_(
     session: Session,
+    files: Annotated[
+        list[Path] | None, Argument(help="Files of rules and correlators.", show_default=False, exists=True, dir_okay=False)
+    ] = None,
     rule: Annotated[str | None, Option(help="Name of a rule, or a file of rules.", show_default=False)] = None,
     correlator: Annotated[str | None, Option(help="Name of a correlator, or a file with a pattern.", show_default=False)] = None,
     start: From = "earliest",
@@ -48,17 +51,17 @@ def backtest_(
     ] = None,
     folder: ArchiveFolder = None,
 ) -> None:
-    """Run a rule or a pattern over archive and log, and compare it with what the live one did.
+    """Run rules and patterns over archive and log, and compare them with what the live ones did.
 
-    It fires, sends and publishes nothing: all sessions are read-only.
+    Archive and log are read once for all of them. It fires, sends and publishes nothing: all sessions are read-only.
 
-    Examples: headrace backtest --rule rules.yaml --from 2026-01-01 --html report.html
+    Examples: headrace backtest rules.yaml correlators.yaml --from 2026-01-01 --html report.html
     """
-    if (rule is None) == (correlator is None):
-        raise BadParameter("add either --rule or --correlator")
+    if not files and rule is None and correlator is None:
+        raise BadParameter("give files of rules and correlators, --rule or --correlator")
     if html is not None:
         require_charts()
-    subjects = _subjects(session, rule, correlator, topic, key, name)
+    subjects = _subjects(session, files or [], rule, correlator, topic, key, name)
     report = backtest.backtest(
         spark_session(master=master),
         session.targets,
@@ -78,12 +81,23 @@ def backtest_(
 
 
 def _subjects(
-    session: Session, rule: str | None, correlator: str | None, topic: str | None, key: str | None, name: str | None
+    session: Session,
+    files: Sequence[Path],
+    rule: str | None,
+    correlator: str | None,
+    topic: str | None,
+    key: str | None,
+    name: str | None,
 ) -> list[backtest.BacktestSubject]:
     with connect(backtest.read_only(session.targets[0])) as conn:
+        subjects = [subject for file in files for subject in backtest.file_subjects(conn, file, namespace=session.namespace)]
+        if rule is not None:
+            subjects += backtest.rule_subjects(conn, rule, namespace=session.namespace)
         if correlator is not None:
-            return [backtest.correlator_subject(conn, correlator, topic=topic, key=key, name=name, namespace=session.namespace)]
-        return backtest.rule_subjects(conn, str(rule), namespace=session.namespace)
+            subjects.append(
+                backtest.correlator_subject(conn, correlator, topic=topic, key=key, name=name, namespace=session.namespace)
+            )
+        return subjects
 
 
 def _as_json(report: backtest.Report) -> dict[str, object]:

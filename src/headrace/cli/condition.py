@@ -77,6 +77,25 @@ def explain_(
     session.print(clause, table(["clause", "value"], _rows(clause, 0)))
 
 
+@command(group, "compare", common=("json",))
+def compare_(
+    session: Session,
+    old: Annotated[str, Argument(metavar="OLD", help="The old condition.", show_default=False)],
+    new: Annotated[str, Argument(metavar="NEW", help="The new condition.", show_default=False)],
+) -> None:
+    """Compare the events that two conditions match: equivalent, stricter, looser or different, with an example.
+
+    Example: headrace condition compare "(object -> 'hp')::int > 5" "(object -> 'hp')::int >= 6"
+    """
+    comparison = conditions.compare_conditions(conditions.parse(old), conditions.parse(new))
+    text = conditions.describe_difference(comparison)
+    samples = {name: getattr(comparison, name) for name in ("only_old", "only_new")}
+    payloads = {name: None if sample is None else conditions.jsonb_text(sample.payload) for name, sample in samples.items()}
+    session.print(
+        {"difference": comparison.difference, **payloads}, text or "undecided: neither proved equal nor told apart by an example"
+    )
+
+
 def _sample(text: str) -> conditions.Sample:
     """The event. JSON with other members than those of an event is its payload."""
     value = conditions.decode_json(text)

@@ -15,10 +15,11 @@ from headrace import correlators
 from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
-from headrace.cli.output import Column
+from headrace.cli.output import Column, table
 from headrace.cli.pattern import read_text
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import UnknownCorrelator
+from headrace.core import UnknownCorrelator, UnknownEvent
+from headrace.db import Connection, parse_time
 
 group = Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
 
@@ -30,6 +31,7 @@ Events = Annotated[
 KEY = "What events are grouped by, such as key or object ->> 'account'."
 EVIDENCE_MAX = "Positions kept as evidence of an output."
 ForgetDays = Annotated[float | None, Option(help="Forget a key after this many days without an event.")]
+STEPS_SHOWN = 20
 FEEDBACK = Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")
 
 
@@ -196,6 +198,42 @@ def state(
     known = [(target, state) for target, state in running if state.known] or running[:1]
     tables = [facts_table(f"correlator {name}", target, _state_facts(state)) for target, state in known]
     session.print([{"shard": target.name} | _state_json(state) for target, state in known], *tables)
+
+
+@command(group, "why-not")
+def why_not(
+    session: Session,
+    name: Name,
+    key: Annotated[str, Option(help="The key.", show_default="the only one, without a key")] = "",
+    since: Annotated[
+        str | None, Option(help="Only events since this time.", show_default="the newest 100 000 of the topic")
+    ] = None,
+    token: Annotated[str | None, Option(help="Why not this token.", show_default="any")] = None,
+) -> None:
+    """Show why a key has no output: its events, and the smallest change that would have led to one.
+
+    A change is one event: a condition with another answer, an event that came too late, that is missing, or that should not be there.
+    Each was tried on a copy of the key's events.
+
+    Example: headrace correlator why-not fraud --key c3
+    """
+
+    def explain(conn: Connection) -> correlators.WhyNot:
+        moment = parse_time(conn, since) if since is not None else None
+        return correlators.explain_silence(conn, name, key, since=moment, token=token, namespace=session.namespace)
+
+    # Only one shard has the events of a key.
+    target, answer = session.find(UnknownEvent, explain)
+    pushed: Column = ("outputs", lambda step: ", ".join(step.outputs) or ".")
+    where: Column = ("at position", lambda change: change.position or "the end")
+    session.print(
+        {"shard": target.name} | msgspec.to_builtins(answer),
+        table(["position", ("event", "type"), "at", "moved", pushed, "status"], answer.steps[-STEPS_SHOWN:]),
+        f"{answer.outputs} outputs on {len(answer.steps)} events" if answer.outputs else "no output on these events",
+        table([where, ("change", "text"), ("would push", "token")], answer.changes)
+        if answer.changes
+        else "no single change would lead to an output",
+    )
 
 
 def _state_facts(state: correlators.KeyState) -> dict[str, object]:

@@ -183,10 +183,17 @@ def run(
     """
     result = run_pattern(read_pattern(pattern), ecl.parse_events(events), until_s=until)
     outputs: Column = ("outputs", lambda step: ", ".join(step.outputs) or ".")
+    kept: Column = ("registers", lambda step: "; ".join(map(_values, step.captured)))
+    registers: list[Column] = [kept] if any(step.captured for step in result.steps) else []
     session.print(
         result,
-        table([("", "number"), ("event", "type"), "at_s", outputs, "moved", "status"], result.steps),
+        table([("", "number"), ("event", "type"), "at_s", outputs, "moved", "status", *registers], result.steps),
         f"waits for: {', '.join(result.waits_for) or 'nothing'}",
         *([] if result.deadline_s is None else [f"next timer at {result.deadline_s:g} s"]),
         "no further output is possible" if result.shortest is None else f"shortest way to an output: {result.shortest}",
     )
+
+
+def _values(captured: dict[str, object]) -> str:
+    """What one instance keeps, without what is empty."""
+    return ", ".join(f"{name} = {value}" for name, value in captured.items() if value is not None)

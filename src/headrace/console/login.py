@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -81,11 +81,13 @@ class ProxyLogin:
 
 @dataclass(frozen=True)
 class HostLogin:
-    """The application that the console is mounted in knows the user: a function from the request to a user, or None."""
+    """The application that the console is mounted in knows the user: a function from the request to a user, or None.
 
-    function: Callable[[HTTPConnection], User | None]
+    A function that reads a database, as Django's sessions do, is async: the event loop must not wait for it."""
 
-    def identify(self, request: HTTPConnection) -> User | None:
+    function: Callable[[HTTPConnection], User | None | Awaitable[User | None]]
+
+    def identify(self, request: HTTPConnection) -> User | None | Awaitable[User | None]:
         return self.function(request)
 
 

@@ -8,11 +8,14 @@ from fnmatch import fnmatchcase
 from headrace.core import JSON
 
 MASK = "•••"
+IN_AUDIT = (("before", "payload"), ("after", "payload"))
+"""Where an event of the audit topic has the payload that was changed."""
 
 
 def hidden_fields(masks: Mapping[str, Sequence[str]], role: str | None) -> tuple[tuple[str, ...], ...]:
-    """The paths that a role does not see, each as a tuple of patterns of field names."""
-    return tuple(tuple(path.split(".")) for path, roles in masks.items() if role not in roles)
+    """The paths that a role does not see, each as a tuple of patterns of field names: in a payload, and in the audit of its change."""
+    paths = [tuple(path.split(".")) for path, roles in masks.items() if role not in roles]
+    return tuple(place + path for path in paths for place in ((), *IN_AUDIT))
 
 
 def mask_payload(payload: JSON, hidden: Sequence[tuple[str, ...]]) -> JSON:

@@ -13,7 +13,7 @@ import msgspec
 from psycopg.rows import dict_row
 
 from headrace.console.texts import cell_text
-from headrace.core import map_database_errors, safe_json
+from headrace.core import map_database_errors, safe_json, safe_lines
 from headrace.db import Connection
 
 Kind: TypeAlias = Literal["text", "code", "number", "seconds", "bytes", "time", "state", "interval", "payload", "spark"]
@@ -131,5 +131,6 @@ def _csv_cell(value: object) -> object:
         return value
     if isinstance(value, Mapping | list | tuple):
         value = safe_json(_encode(value).decode())
-    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    # Control characters as escapes: who prints the file in a terminal must not run them.
+    text = safe_lines(value.isoformat() if hasattr(value, "isoformat") else str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text

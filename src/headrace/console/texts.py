@@ -15,6 +15,7 @@ from headrace.core import safe_line, safe_lines
 
 CELL_CHARS_MAX = 200
 """A cell shows so much; the whole text is on the object's own page, or in the export."""
+YEAR_S = 365.25 * 86_400
 PAYLOAD_CHARS_MAX = 20_000
 """A page shows so much of a payload; the rest is one link away."""
 
@@ -92,8 +93,8 @@ def relative_time(at: datetime, now: datetime | None = None) -> str:
     distance = ((now or datetime.now(UTC)) - at).total_seconds()
     if abs(distance) < 2:
         return "now"
-    text = format_seconds(abs(distance)).split(" ")
-    short = " ".join(text[:2])
+    years = round(abs(distance) / YEAR_S)
+    short = f"{years} years" if years > 1 else " ".join(format_seconds(abs(distance)).split(" ")[:2])
     return f"{short} ago" if distance > 0 else f"in {short}"
 
 

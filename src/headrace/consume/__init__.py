@@ -20,6 +20,7 @@ from headrace.consume.consumer import (
     seek_position,
 )
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
+from headrace.consume.filters import printed_condition
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
@@ -56,6 +57,7 @@ __all__ = [
     "handler_name",
     "prepare_consumer",
     "prepare_handler",
+    "printed_condition",
     "resume_consumer",
     "run_after_commit",
     "seek_consumer",

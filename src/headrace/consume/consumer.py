@@ -92,6 +92,11 @@ class Consumer:
     failure: Failure = field(default_factory=Failure.retry)
     concurrency: int = 4
     """How many partitions one node handles concurrently."""
+    partitions_max: int = 1024
+    """How many partitions one transaction may have, while the handler takes less time than claim and commit."""
+    where: str | None = None
+    """A condition: the cursor passes events for which it is not true, and the handler does not get them. It is evaluated in the
+    database, by the operators that the session's search_path finds: give it only with sessions that pin theirs."""
     namespace: str | None = None
     session: Any = None
     """What the handler gets if its annotation does not say it, as in `Headrace(session=…)`."""

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-from headrace.core import Bury, Discard, HandlerOutcome, Retry
+from headrace.core import Bury, DeliveryError, Discard, HandlerOutcome, Retry, TargetGone, TargetRefused
 
 TRACEBACK_CHARS_MAX = 20_000
 
 _CALLERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent), str(Path(concurrent.futures.__file__).parent))
 
-Verdict: TypeAlias = Literal["discard", "bury"]
-"""What a handler asked for instead of the failure policy."""
+Verdict: TypeAlias = Literal["discard", "bury", "refuse", "retry"]
+"""What a handler asked for instead of the failure policy; `refuse`: no attempt is left, and the policy says what follows."""
+
+
+_VERDICTS: Mapping[type[Exception], Verdict] = {
+    Discard: "discard",
+    Bury: "bury",
+    TargetRefused: "refuse",
+    # The relay is disabled meanwhile; the event waits for its end.
+    TargetGone: "retry",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class HandlerError:
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
         """What the log shows as a traceback; nothing for an outcome that the handler chose, or for text that no log can encode."""
-        if isinstance(self.error, HandlerOutcome) and self.error.__cause__ is None:
+        if isinstance(self.error, HandlerOutcome | DeliveryError) and self.error.__cause__ is None:
             return None
         if not _is_encodable(self.error):
             return None
@@ -49,8 +59,8 @@ class HandlerError:
 
 def describe_error(error: BaseException) -> HandlerError:
     """Everything that is kept of an error."""
-    verdict: Verdict | None = "discard" if isinstance(error, Discard) else "bury" if isinstance(error, Bury) else None
-    after_s = error.after_s if isinstance(error, Retry) else None
+    verdict = next((verdict for kind, verdict in _VERDICTS.items() if isinstance(error, kind)), None)
+    after_s = error.after_s if isinstance(error, Retry) else error.retry_after_s if isinstance(error, DeliveryError) else None
     return HandlerError(error, error_summary(error), traceback_text(error), verdict, after_s)
 
 

@@ -20,6 +20,7 @@ from headrace.consume.claims import Claim, ClaimedBatch
 from headrace.consume.connections import HandlerConnection, TransactionSource, concurrency_error
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
 from headrace.consume.failures import HandlerError, describe_error
+from headrace.consume.filters import claim_statement, dead_letter_statement
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram, LoggedEvent
@@ -33,15 +34,12 @@ from headrace.db import (
     connection_lost_error,
     fetch_value_async,
     is_transient,
-    query,
 )
 
 logger = logging.getLogger(__name__)
 
 SHARE, PAUSE_MAX_S = 0.3, 0.05
 """How much of its time a worker may spend on claims and commits of batches that are not full, and its longest pause after one."""
-PARTITIONS_MAX = 1024
-"""Partitions in one claim, while the handler takes less time than claim and commit."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
 TOPIC_CHECK_S = 5.0
@@ -49,8 +47,6 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
 
-_CLAIM: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
-from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -107,6 +103,8 @@ class ConsumerRunner:
         self._stop = stop
         self._consumer_id = 0
         self._topic_id = 0
+        self._claim_statement = claim_statement(consumer.where)
+        self._letter_statement = dead_letter_statement(consumer.where)
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
         self._handler_s = float("inf")
@@ -215,11 +213,11 @@ class ConsumerRunner:
         async with self._source.connect() as conn:
             is_batch = self._consumer.batch is not None
             parameters, raw = self._claim_parameters(), self._consumer.raw_payload
-            rows = await conn.begin_events(_CLAIM, parameters, raw=raw, savepoint=is_batch)
+            rows = await conn.begin_events(self._claim_statement, parameters, raw=raw, savepoint=is_batch)
             if not len(rows):
                 await conn.commit()
                 return NOTHING
-            batch = ClaimedBatch(rows)
+            batch = ClaimedBatch(rows, is_filtered=self._consumer.where is not None)
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             called = time.monotonic()
@@ -240,7 +238,7 @@ class ConsumerRunner:
     def _claim_parameters(self) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
         # Several partitions at once block each other's events, so only while that costs less time than a claim for each.
-        partitions = PARTITIONS_MAX if self._handler_s <= self._pace.cost_s else 1
+        partitions = self._consumer.partitions_max if self._handler_s <= self._pace.cost_s else 1
         return (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions)
 
     async def _deliver(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
@@ -373,10 +371,11 @@ class ConsumerRunner:
                 return False
             [(letter_id,)] = rows
             try:
-                statement, raw = query("consume/read_dead_letter"), self._consumer.raw_payload
-                [event] = await conn.fetch_events(statement, {"dead_letter_id": letter_id}, raw=raw)
-                position = event.position
-                await self._call(conn, [event] if self._consumer.batch else event)
+                raw = self._consumer.raw_payload
+                # None for an event that waited behind another one of its key, and that the consumer's condition leaves out.
+                for event in await conn.fetch_events(self._letter_statement, {"dead_letter_id": letter_id}, raw=raw):
+                    position = event.position
+                    await self._call(conn, [event] if self._consumer.batch else event)
                 await conn.commit(_END_REDRIVE, (letter_id, None, None, False))
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 handler_error = _handler_error(conn, error)

@@ -6,9 +6,11 @@ of its own is raised by Python only."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 __all__ = [
+    "AccessTokenExists",
     "AddressInUse",
     "ArchiveBusy",
     "ArchiveMismatch",
@@ -18,22 +20,28 @@ __all__ = [
     "CorrelatorTopicChanged",
     "CronNeverFires",
     "DatabaseUnavailable",
+    "DeliveryError",
     "FeedbackLoop",
     "Forbidden",
     "HandlerTimeout",
     "HeadraceError",
+    "HookExists",
+    "IdempotencyKeyReused",
     "IncompatibleSchema",
     "Invalid",
+    "InvalidAccessToken",
     "InvalidCloudEvent",
     "InvalidCron",
     "InvalidDefinitionFile",
     "InvalidEventType",
     "InvalidHandler",
     "InvalidHeaders",
+    "InvalidHook",
     "InvalidKey",
     "InvalidNumber",
     "InvalidOutputs",
     "InvalidPayload",
+    "InvalidRelay",
     "InvalidRetention",
     "InvalidSchema",
     "InvalidText",
@@ -47,12 +55,14 @@ __all__ = [
     "NotFound",
     "NotIdle",
     "NotMigrated",
+    "PackageMissing",
     "PayloadMismatch",
     "PayloadRejected",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PositionOutOfRange",
     "ProblemsFound",
+    "RelayExists",
     "ReservedConsumer",
     "RuleExists",
     "ScheduleExists",
@@ -60,18 +70,23 @@ __all__ = [
     "SchemaFindings",
     "SchemaTooNew",
     "ShardUnavailable",
+    "TargetGone",
+    "TargetRefused",
     "TooFewPartitions",
     "TopicBusy",
     "TopicExists",
     "TopicInUse",
     "TransactionPooler",
+    "UnknownAccessToken",
     "UnknownAction",
     "UnknownConsumer",
     "UnknownCorrelator",
     "UnknownDeadLetter",
     "UnknownEvent",
+    "UnknownHook",
     "UnknownNamespace",
     "UnknownNode",
+    "UnknownRelay",
     "UnknownRole",
     "UnknownRule",
     "UnknownSchedule",
@@ -132,6 +147,10 @@ class UnknownCorrelator(NotFound, sqlstate="HR122"):
     """The namespace has no correlator with this name. Check the name, or create the correlator."""
 
 
+class UnknownRelay(NotFound, sqlstate="HR123"):
+    """The namespace has no relay with this name. Check the name, or create the relay."""
+
+
 class UnknownSchedule(NotFound, sqlstate="HR130"):
     """The namespace has no schedule with this name. Check the name, or create the schedule."""
 
@@ -146,6 +165,14 @@ class UnknownRole(NotFound, sqlstate="HR132"):
 
 class UnknownSchema(NotFound, sqlstate="HR133"):
     """The event type has no schema, or not this version of it. Set one with `headrace event-type set`."""
+
+
+class UnknownAccessToken(NotFound, sqlstate="HR160"):
+    """The namespace has no access token in use with this name. List the tokens; it may have been revoked."""
+
+
+class UnknownHook(NotFound, sqlstate="HR161"):
+    """The namespace has no hook with this name. Check the name, or create the hook."""
 
 
 class Conflict(HeadraceError, sqlstate="HR200", exit_code=4):
@@ -201,7 +228,12 @@ class CorrelatorTopicChanged(Conflict, sqlstate="HR222"):
 
 
 class ReservedConsumer(Conflict, sqlstate="HR223"):
-    """The consumer belongs to the rules of a topic or to a correlator. Change these instead: drop or alter the rule or correlator."""
+    """The consumer belongs to the rules of a topic, to a correlator or to a relay. Change these instead: drop or alter the rule,
+    correlator or relay."""
+
+
+class RelayExists(Conflict, sqlstate="HR224"):
+    """A relay with this name already exists. Choose another name, or alter the relay."""
 
 
 class ScheduleExists(Conflict, sqlstate="HR230"):
@@ -238,6 +270,18 @@ class LogWentBack(Conflict, sqlstate="HR252"):
     message for the positions, and docs/operations.md, Failover."""
 
 
+class AccessTokenExists(Conflict, sqlstate="HR260"):
+    """An access token with this name is in use. Choose another name, or revoke that one first."""
+
+
+class HookExists(Conflict, sqlstate="HR261"):
+    """A hook with this name already exists. Choose another name, or alter the hook."""
+
+
+class IdempotencyKeyReused(Conflict, sqlstate="HR262"):
+    """The Idempotency-Key came with another request before; nothing was published. Use a new key for every request."""
+
+
 class AddressInUse(Conflict):
     """Another process listens on this address already. Stop it, or choose another port."""
 
@@ -264,7 +308,7 @@ class InvalidNumber(Invalid, sqlstate="HR303"):
 
 
 class InvalidEventType(Invalid, sqlstate="HR304"):
-    """The event type is not a valid name. Use letters, digits and _ . : / - and start with a letter or _."""
+    """The event type is not a valid name. Use letters, digits, single spaces and _ . : / - and start with a letter or _."""
 
 
 class InvalidKey(Invalid, sqlstate="HR305"):
@@ -340,6 +384,22 @@ class SchemaFindings(Invalid, sqlstate="HR352"):
     schema."""
 
 
+class InvalidRelay(Invalid, sqlstate="HR360"):
+    """The target, the options or the mapping of a relay are wrong. Correct them as the message says."""
+
+
+class PackageMissing(Invalid):
+    """A package that this needs is not installed. Install the extra that the message names."""
+
+
+class InvalidAccessToken(Invalid, sqlstate="HR370"):
+    """The access token cannot be stored: its name, rights, topics or event types are not allowed. Correct what the message names."""
+
+
+class InvalidHook(Invalid, sqlstate="HR371"):
+    """The hook cannot be stored, or its mapping does not fit the request. Correct what the message names."""
+
+
 class InvalidHandler(Invalid):
     """The function cannot be a handler: wrong parameters or annotations. Write it in the form that the message shows."""
 
@@ -354,6 +414,25 @@ class Forbidden(HeadraceError, sqlstate="HR400"):
 
 class HandlerTimeout(HeadraceError):
     """The handler ran longer than its timeout_s, and its effects were rolled back. Raise timeout_s, or shorten the handler."""
+
+
+class DeliveryError(HeadraceError):
+    """A relay's target did not take a message, or did not confirm it. It is tried again by the failure policy of the relay."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, delivered: Collection[int] = ()) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """The pause that the target asked for."""
+        self.delivered = frozenset(delivered)
+        """Positions that the target has confirmed although the delivery as a whole failed; they are not sent again."""
+
+
+class TargetRefused(DeliveryError):
+    """A relay's target will never take this message, for example because it is too large. It becomes a dead letter at once."""
+
+
+class TargetGone(DeliveryError):
+    """A relay's target wants no more messages. The relay is disabled, with the reason, until it is resumed."""
 
 
 class ProblemsFound(HeadraceError, exit_code=6):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Generic
 from uuid import UUID
 
@@ -43,7 +44,7 @@ else:
 
     PayloadType = TypeVar("PayloadType")
 
-_type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
+_type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +90,15 @@ class ValidatedEvent(msgspec.Struct, frozen=True, gc=False):
     producer: str | None
 
 
+def derive_event_id(source: str, id: str) -> UUID:
+    """The event id for an id that means something to its source only: the same two texts always give the same id."""
+    # Version 8, not 5: SQL must derive the same id, and PostgreSQL has SHA-256 but no SHA-1.
+    digest = bytearray(sha256(f"{source}\n{id}".encode()).digest()[:16])
+    digest[6] = digest[6] & 15 | 128
+    digest[8] = digest[8] & 63 | 128
+    return UUID(bytes=bytes(digest))
+
+
 def validate_event(event: Event) -> ValidatedEvent:
     """Checks an event against every rule and limit, before anything is written. Raises Invalid or UnknownTopic."""
     _check_names(event.topic, event.type, event.producer)
@@ -114,7 +124,7 @@ def _check_names(topic: str, type: str, producer: str | None) -> None:
     if not isinstance(type, str) or len(type) > TYPE_CHARS_MAX or not _type_pattern.fullmatch(type):
         raise InvalidEventType(
             f"event type {str(type)[:TYPE_CHARS_MAX]!r} is not a name; "
-            f"use 1 to {TYPE_CHARS_MAX} letters, digits and _ . : / - and start with a letter or _"
+            f"use 1 to {TYPE_CHARS_MAX} letters, digits, single spaces and _ . : / - and start with a letter or _"
         )
     if not isinstance(topic, str) or not topic.isprintable():
         raise UnknownTopic(f"there is no topic {topic!r}; a topic name has lower-case letters, digits and _ . -")

@@ -23,6 +23,8 @@ from headrace.correlators.explanation import KeyState, key_state
 from headrace.correlators.history import PastOutput, list_correlations
 from headrace.correlators.instances import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.correlators.outputs import ActionOutput, EventOutput, Output
+from headrace.correlators.passages import Passages, count_passages
+from headrace.correlators.why_not import KeyStep, MissingChange, WhyNot, explain_silence
 
 __all__ = [
     "CORRELATORS",
@@ -34,13 +36,19 @@ __all__ = [
     "EventOutput",
     "KeyEffect",
     "KeyState",
+    "KeyStep",
+    "MissingChange",
     "Output",
+    "Passages",
     "PastOutput",
     "WatchedCorrelator",
+    "WhyNot",
     "alter_correlator",
+    "count_passages",
     "create_correlator",
     "deliver_correlations",
     "drop_correlator",
+    "explain_silence",
     "get_correlator",
     "instance_of",
     "key_state",

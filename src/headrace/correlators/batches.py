@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
 from headrace.db import AsyncConnection, Unit, query
 from headrace.lang.condition import micros_of
-from headrace.lang.ecl import TICKS_MAX, Batch, Instance, Table, from_json
+from headrace.lang.ecl import TICKS_MAX, AnyBatch, Instance, Table, from_json, make_batch
 
 SIMPLE_BATCH = 100_000
 """Events of one batch in the database: a key's row is written once per batch, so larger batches cost less."""
@@ -109,30 +109,30 @@ class Stepper:
         await _write_back(conn, watched, claim[0], batch)
         return BatchResult(len(due), len(batch.outputs), 0)
 
-    async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> Batch:
+    async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> AnyBatch:
         cached = self._tables.get(watched.correlator_id)
         if cached is None or cached[0] != version_id:
             parameters = {"correlator_id": watched.correlator_id}
             row = await (await conn.execute(query("correlators/active_table"), parameters)).fetchone()
             assert row is not None
             cached = self._tables[watched.correlator_id] = (version_id, (from_json(row[0]), row[1], row[2]))
-        return Batch(*cached[1], ticks_left=self._ticks_max)
+        return make_batch(*cached[1], ticks_left=self._ticks_max)
 
 
-async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: Batch, after: int, upto: int) -> int:
+async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: AnyBatch, after: int, upto: int) -> int:
     """Steps the events after a position up to another; returns the position that it reached."""
-    statement = "select position, key, symbol, symbols, appended_at from headrace_internal.read_symbols(%s, %s, %s)"
+    statement = "select position, key, symbol, symbols, appended_at, facts from headrace_internal.read_symbols(%s, %s, %s)"
     events = await (await conn.execute(statement, (watched.correlator_id, after, upto))).fetchall()
     parameters = {"correlator_id": watched.correlator_id, "keys": list(dict.fromkeys(event[1] for event in events))}
     rows = await (await conn.execute(query("correlators/read_instances"), parameters)).fetchall()
     batch.load(instance_of(row) for row in rows)
-    for position, key, symbol, symbols, appended_at in events:
-        if not batch.step(key, position, (symbol,) if symbols is None else tuple(symbols), micros_of(appended_at)):
+    for position, key, symbol, symbols, appended_at, facts in events:
+        if not batch.step(key, position, (symbol,) if symbols is None else tuple(symbols), micros_of(appended_at), facts):
             return int(position) - 1
     return upto
 
 
-async def _write_back(conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: Batch) -> None:
+async def _write_back(conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: AnyBatch) -> None:
     await write_instances_async(conn, watched.correlator_id, batch.changed)
     if batch.outputs:
         await conn.execute(DELIVER, output_parameters(version_id, batch.outputs))

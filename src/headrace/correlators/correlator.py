@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from headrace.core import FeedbackLoop, UnknownCorrelator, encode
+from headrace.core import FeedbackLoop, Invalid, UnknownCorrelator, encode
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, check_tokens, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
@@ -21,7 +21,9 @@ from headrace.lang.ecl import (
     StateLimitExceeded,
     StateMapping,
     Table,
+    compare,
     compile,
+    describe_relation,
     equivalent_states,
     from_json,
     parse,
@@ -32,6 +34,9 @@ from headrace.lang.ecl import (
 from headrace.schemas import check_definition
 
 logger = logging.getLogger(__name__)
+
+COMPARISON_MAX = 2_000
+"""Configurations that a plan looks at to say what a change of a pattern means."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +189,12 @@ def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> State
     """Which state continues as which; None: the tables are equal, so every state continues as itself.
 
     Raises StateLimitExceeded if they are too large to compare; then all keys start afresh."""
-    return None if table_hash(old) == table_hash(new) else equivalent_states(old, new, budget=budget)
+    if table_hash(old) == table_hash(new):
+        return None
+    if old.registers or new.registers:
+        # What a register held under the old pattern need not be what the new one would hold.
+        return StateMapping({}, ())
+    return equivalent_states(old, new, budget=budget)
 
 
 def _state(correlator: dict[str, Any], rest: dict[str, Any]) -> CorrelatorState:
@@ -218,6 +228,17 @@ class CorrelatorKind(DefinitionKind[Correlator]):
 
     def summary(self, definition: Correlator) -> str:
         return f"{definition.topic}: {' '.join(definition.pattern.split())} → {', '.join(definition.outputs)}"
+
+    def meaning(self, before: Correlator, after: Correlator) -> str | None:
+        """Whether the new pattern outputs less or more, with a shortest sequence of events that shows it."""
+        if before.pattern == after.pattern:
+            return None
+        try:
+            comparison = compare(parse_texts(before), parse_texts(after), limit=COMPARISON_MAX)
+        except Invalid:
+            # Too large, or it keeps values.
+            return None
+        return describe_relation(comparison)
 
     def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Correlator]]:
         return [StoredDefinition(state.correlator, state.source) for state in list_correlators(conn, namespace=namespace)]

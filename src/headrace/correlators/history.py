@@ -29,6 +29,8 @@ class PastOutput:
     becomes: str | None
     name: str | None
     output_id: UUID
+    captured: dict[str, object] | None = None
+    """What the registers held; None for a pattern without registers."""
 
 
 def list_correlations(

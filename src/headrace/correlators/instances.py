@@ -13,12 +13,13 @@ from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Correlation, Instance
 
 WRITE = """select headrace_internal.write_instances(%(correlator_id)s, %(keys)s::text[], %(units)s::text[], %(deadlines)s::text[],
-    %(started_at)s::timestamptz[], %(seen_at)s::timestamptz[], %(evidence)s::text[], %(totals)s::integer[])"""
+    %(started_at)s::timestamptz[], %(seen_at)s::timestamptz[], %(evidence)s::text[], %(totals)s::integer[], %(memory)s::text[])"""
 DELIVER = """select headrace_internal.deliver_correlations(%(version_id)s, %(keys)s::text[], %(positions)s::bigint[],
-    %(times)s::timestamptz[], %(tokens)s::text[], %(places)s::integer[], %(evidence)s::text[], %(totals)s::integer[])"""
+    %(times)s::timestamptz[], %(tokens)s::text[], %(places)s::integer[], %(evidence)s::text[], %(totals)s::integer[],
+    %(captured)s::text[])"""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Parameters = dict[str, int | list[str] | list[int] | list[int | None] | list[datetime]]
+Parameters = dict[str, int | list[str] | list[str | None] | list[int] | list[int | None] | list[datetime]]
 
 
 def moment_at(time: int) -> datetime:
@@ -57,6 +58,7 @@ def instance_parameters(correlator_id: int, instances: Sequence[Instance]) -> Pa
         "seen_at": [moment_at(instance.seen_at) for instance in instances],
         "evidence": [array_literal(instance.evidence) for instance in instances],
         "totals": [instance.evidence_total for instance in instances],
+        "memory": [instance.memory for instance in instances],
     }
 
 
@@ -71,6 +73,7 @@ def output_parameters(version_id: int, outputs: Sequence[Correlation]) -> Parame
         "places": [output.place for output in outputs],
         "evidence": [array_literal(output.evidence) for output in outputs],
         "totals": [output.evidence_total for output in outputs],
+        "captured": [output.values for output in outputs],
     }
 
 
@@ -79,7 +82,8 @@ def array_literal(values: Sequence[int | None]) -> str:
     return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
 
 
-def instance_of(row: tuple[str, list[int], list[int | None], datetime, datetime, list[int], int]) -> Instance:
+def instance_of(row: tuple[str, list[int], list[int | None], datetime, datetime, list[int], int, str | None]) -> Instance:
     """The instance in a row of queries/correlators/read_instances.sql."""
-    key, units, deadlines, started_at, seen_at, evidence, total = row
-    return Instance(key, tuple(units), tuple(deadlines), micros_of(started_at), micros_of(seen_at), evidence, total)
+    key, units, deadlines, started_at, seen_at, evidence, total, memory = row
+    times = micros_of(started_at), micros_of(seen_at)
+    return Instance(key, tuple(units), tuple(deadlines), *times, evidence, total, memory=memory)

@@ -7,18 +7,25 @@ from __future__ import annotations
 from psycopg import sql
 
 from headrace.db import query
-from headrace.lang.ecl import POSTGRES, Table, condition_fields, key_to_sql, symbols_to_sql
+from headrace.lang.ecl import POSTGRES, Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
 
 
 def classifier_of(topic_id: int, key: str | None, table: Table) -> str:
-    """The classifier of the events after position $1 up to $2: one symbol per event for one alphabet, an array of them for several."""
+    """The classifier of the events after position $1 up to $2: one symbol per event for one alphabet, an array of them for several,
+    or the facts of each event for a table with registers."""
     names = {field: f"f{number}" for number, field in enumerate(condition_fields(table), 1)}
     columns = {field: f"e.{name}" for field, name in names.items()}
-    symbols = symbols_to_sql(table, POSTGRES, columns, owner="e." if columns else "")
+    owner = "e." if columns else ""
+    if table.program:
+        symbols: tuple[str, ...] = ("null::integer",)
+        facts = f"array[{', '.join(facts_to_sql(table.program, POSTGRES, columns, owner=owner))}]::text[]"
+    else:
+        symbols, facts = symbols_to_sql(table, POSTGRES, columns, owner=owner), "null::text[]"
     # SQL() takes what our own printers made of checked trees.
     parts = {
         "symbol": sql.SQL(symbols[0] if len(symbols) == 1 else "null::integer"),
         "symbols": sql.SQL("null::integer[]" if len(symbols) == 1 else f"array[{', '.join(symbols)}]"),
+        "facts": sql.SQL(facts),
         "key": sql.SQL("''::text" if key is None else key_to_sql(key, POSTGRES, {})),
         "log": sql.Identifier(f"log_{topic_id}"),
     }

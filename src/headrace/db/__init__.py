@@ -3,10 +3,11 @@
 Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
 
 from headrace.core import map_database_errors, map_error
-from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, WAIT_S, PoolShare, divide_connections
+from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, WAIT_S, PoolShare, divide_connections
 from headrace.db.connections import (
     AsyncConnection,
     Connection,
+    OwnPool,
     Pool,
     Target,
     configured_targets,
@@ -54,6 +55,7 @@ from headrace.db.uninstall import uninstall
 __all__ = [
     "CONNECTIONS",
     "CONNECTIONS_MIN",
+    "RELAY_CONNECTIONS",
     "RELEASE",
     "SCHEMA_RELEASE",
     "TRANSIENT_ERRORS",
@@ -67,6 +69,7 @@ __all__ = [
     "LoopMonitor",
     "LoopSteps",
     "MigrationStep",
+    "OwnPool",
     "Pace",
     "Parameter",
     "Pool",

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CONNECTIONS = 10
 """Connections of a node to each of its databases, unless it is told another number."""
 CONNECTIONS_MIN = 5
+RELAY_CONNECTIONS = 10
+"""Connections that deliveries of relays may hold beside that, unless a node is told another number. A delivery holds one for as long
+as the target takes, so each relay needs one of its own; they are opened when relays need them."""
 LISTENER = 1
 SHORT_STEPS = 2
 """Connections that long steps of the loops leave for the short ones, if there are more than two."""

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
-from psycopg import Cursor
+from psycopg import AsyncCursor, Cursor
 
 from headrace.db import Connection
 
@@ -77,6 +77,10 @@ class DefinitionKind(ABC, Generic[AnyDefinition]):
     def summary(self, definition: AnyDefinition) -> str:
         """What the definition does, in one line."""
 
+    def meaning(self, before: AnyDefinition, after: AnyDefinition) -> str | None:
+        """What a change means for events, in one line; None where nothing can be said."""
+        return None
+
     @abstractmethod
     def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[AnyDefinition]]:
         """All definitions of this kind in a namespace."""
@@ -111,11 +115,11 @@ def field_names(definition: type[Definition] | Definition) -> tuple[str, ...]:
 
 def state_row(
     definition: type[Definition], build: Callable[[dict[str, Any], dict[str, Any]], State]
-) -> Callable[[Cursor[Any]], Callable[[Sequence[Any]], State]]:
+) -> Callable[[Cursor[Any] | AsyncCursor[Any]], Callable[[Sequence[Any]], State]]:
     """A row factory of states: `build` gets the columns of the definition, and the other columns."""
     own = field_names(definition)
 
-    def factory(cursor: Cursor[Any]) -> Callable[[Sequence[Any]], State]:
+    def factory(cursor: Cursor[Any] | AsyncCursor[Any]) -> Callable[[Sequence[Any]], State]:
         columns = [column.name for column in cursor.description or ()]
 
         def row(values: Sequence[Any]) -> State:

@@ -15,7 +15,7 @@ from headrace.core import HeadraceError, InvalidDefinitionFile
 from headrace.definitions.definition import AnyKind, Definition, field_names
 
 DEFINITIONS_MAX: Final = 100_000
-FILE_LISTS: Final = ("rules", "correlators", "schedules")
+FILE_LISTS: Final = ("rules", "correlators", "schedules", "relays")
 """The lists that a file may have; a reader of some kinds ignores the lists of the others."""
 
 
@@ -53,7 +53,7 @@ def _read_yaml(path: Path) -> Mapping[str, object]:
         raise InvalidDefinitionFile(f"{path.name} is not YAML: {error}") from None
     if not isinstance(content, dict):
         raise InvalidDefinitionFile(
-            f"{path.name} has no list `rules`, `correlators` or `schedules`; write the name above the list"
+            f"{path.name} has no list `rules`, `correlators`, `schedules` or `relays`; write the name above the list"
         )
     if unknown := sorted(map(str, content.keys() - set(FILE_LISTS))):
         raise InvalidDefinitionFile(f"{path.name}: unknown list {', '.join(unknown)}; known are {', '.join(FILE_LISTS)}")

@@ -18,16 +18,18 @@ class Activity:
 
     def __init__(
         self,
-        consumers: Sequence[ConsumerRunner],
+        consumers: Sequence[ConsumerRunner] | Callable[[], Sequence[ConsumerRunner]],
         workers: Sequence[ActionWorker],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._consumers = consumers
+        self._list_consumers = consumers if callable(consumers) else lambda: consumers
         self._workers = workers
         self._clock = clock
         self._reported_at = clock()
-        self._events = [Counter(runner.handled_by_partition) for runner in consumers]
+        self._events: dict[int, Counter[int]] = {
+            id(runner): Counter(runner.handled_by_partition) for runner in self._list_consumers()
+        }
         self._actions = self._count_actions()
 
     def report(self) -> Mapping[str, JSON]:
@@ -35,9 +37,11 @@ class Activity:
         now = self._clock()
         period_s = max(now - self._reported_at, 0.001)
         consumers: list[JSON] = []
-        for index, runner in enumerate(self._consumers):
-            before, after = self._events[index], Counter(runner.handled_by_partition)
-            self._events[index] = after
+        # A relay that started since has handled everything since; one that has ended is not reported.
+        events_before, self._events = self._events, {}
+        for runner in self._list_consumers():
+            before, after = events_before.get(id(runner), Counter()), Counter(runner.handled_by_partition)
+            self._events[id(runner)] = after
             partitions = sorted(partition for partition in after if after[partition] > before[partition])
             events_per_min = (after.total() - before.total()) * 60 / period_s
             consumers.append(

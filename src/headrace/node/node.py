@@ -15,10 +15,11 @@ from typing import LiteralString
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
-from headrace.core import HeadraceError
+from headrace.core import Address, HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
     CONNECTIONS,
+    RELAY_CONNECTIONS,
     WAIT_S,
     Listener,
     LoopMonitor,
@@ -35,18 +36,19 @@ from headrace.db import (
     is_transient,
     map_error,
 )
+from headrace.ingest import IngestServer, IngestSettings
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.endpoints import Endpoints, HttpSettings
-from headrace.node.http_server import Address
 from headrace.node.loops import supervise
 from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
 from headrace.observe import observed
+from headrace.relays import RelayEngine
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 from headrace.tracing import without_ambient_span
@@ -59,6 +61,7 @@ MAINTENANCE: Mapping[str, LiteralString] = {
     "results": "select headrace_internal.trim_results()",
     "correlator keys": "select headrace_internal.forget_instances()",
     "lineage": "select headrace_internal.forget_lineage()",
+    "idempotency keys": "select headrace_internal.trim_idempotency_keys()",
 }
 """The steps of the maintenance; one that fails does not keep the others from running."""
 DEREGISTER_S = 2.0
@@ -69,8 +72,9 @@ class Node:
 
     Sequencing, rules, correlators, schedules and maintenance serve every namespace and need the owner's rights. With
     `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
-    `consume` may do that. `connections` is the most that the node has to each of its databases. With `http` it serves its metrics
-    and health."""
+    `consume` may do that. `connections` is the most that the node has to each of its databases; deliveries of relays have up to
+    `relay_connections` more. With 0 of these it runs no relays; otherwise those of the application's namespace. With `http` it
+    serves its metrics and health, with `ingest` HTTP in, which has connections of its own."""
 
     def __init__(
         self,
@@ -82,7 +86,9 @@ class Node:
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
         connections: int = CONNECTIONS,
+        relay_connections: int = RELAY_CONNECTIONS,
         http: HttpSettings | None = None,
+        ingest: IngestSettings | None = None,
         monitor: LoopMonitor | None = None,
     ) -> None:
         self.identity = identity or Identity()
@@ -95,7 +101,14 @@ class Node:
         with self.monitor.watch():
             self._databases = [
                 DatabaseLoops(
-                    app, target, self._stop, sequencer=sequencer, identity=self.identity, work=work, connections=connections
+                    app,
+                    target,
+                    self._stop,
+                    sequencer=sequencer,
+                    identity=self.identity,
+                    work=work,
+                    connections=connections,
+                    relay_connections=relay_connections,
                 )
                 for target in targets
             ]
@@ -103,6 +116,9 @@ class Node:
         self._endpoints = Endpoints(self, self._databases, self._metrics, http) if http else None
         self.http_address: Address | None = None
         """Where metrics and health are served, while the node runs."""
+        self._ingest = IngestServer(targets, ingest) if ingest else None
+        self.ingest_address: Address | None = None
+        """Where HTTP in is served, while the node runs."""
 
     @property
     def handled(self) -> int:
@@ -160,6 +176,9 @@ class Node:
                 if self._endpoints:
                     self.http_address = await stack.enter_async_context(self._endpoints.serving())
                     logger.info("metrics and health are served on http://%s", self.http_address)
+                if self._ingest:
+                    self.ingest_address = await stack.enter_async_context(self._ingest.serving())
+                    logger.info("events are taken and read on http://%s", self.ingest_address)
                 await self._run()
 
     async def _run(self) -> None:
@@ -207,6 +226,7 @@ class DatabaseLoops:
         identity: Identity,
         work: WorkerSettings,
         connections: int,
+        relay_connections: int = RELAY_CONNECTIONS,
     ) -> None:
         self.target = target
         self.started = asyncio.Event()
@@ -251,10 +271,30 @@ class DatabaseLoops:
             settings=work,
             sources=sessions.action_sources,
         )
-        activity = Activity(self.consumers, self.actions.workers)
-        self._registry = Registry(
-            app, identity, self.loop_pool, sequencer=sequencer, connections=budget.total, report=activity.report
+        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
+        self.relays = RelayEngine(
+            self.loop_pool,
+            self._relay_pool,
+            subscribe("headrace_relay"),
+            stop,
+            namespace=app.namespace,
+            listener=self._listener,
+            on_change=self._register_relays,
         )
+        self._runs_relays = relay_connections > 0
+        activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
+        self._registry = Registry(
+            app,
+            identity,
+            self.loop_pool,
+            sequencer=sequencer,
+            connections=budget.total,
+            report=activity.report,
+            relays=lambda: self.relays.consumers,
+        )
+
+    async def _register_relays(self) -> None:
+        await self._registry.register_consumers()
 
     def ended_loops(self) -> list[str]:
         """The loops that have ended although nobody stopped them; there should be none."""
@@ -267,20 +307,20 @@ class DatabaseLoops:
     async def run(self) -> None:
         # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
         await self._first_of(f"start on {self.target}", partial(check_node_database, self.target))
-        await self.loop_pool.open()
-        await self._pool.open()
-        try:
-            try:
-                await self._first_of(f"registration with {self.target}", self._register)
-                self.started.set()
-                await self._run_loops()
-            finally:
-                # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
-                await self._deregister()
-        finally:
-            await self._sessions.close()
-            await self._pool.close()
-            await self.loop_pool.close()
+        # A stack: a cancellation that interrupts one of the steps must not keep the others from running.
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.loop_pool.close)
+            await self.loop_pool.open()
+            stack.push_async_callback(self._pool.close)
+            await self._pool.open()
+            # Opened with the first relay.
+            stack.push_async_callback(self._relay_pool.close)
+            stack.push_async_callback(self._sessions.close)
+            # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
+            stack.push_async_callback(self._deregister)
+            await self._first_of(f"registration with {self.target}", self._register)
+            self.started.set()
+            await self._run_loops()
 
     async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing
@@ -321,6 +361,8 @@ class DatabaseLoops:
         ]
         loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
         loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
+        if self._runs_relays:
+            loops.append(supervise(f"relays of {self.target}", self.relays.run, self._stop))
         if self._runs_sequencer:
             background.append(supervise(f"maintenance of {self.target}", self._run_maintenance))
             own_loops = {

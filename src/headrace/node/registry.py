@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -50,13 +50,16 @@ class Registry:
         sequencer: bool = False,
         connections: int | None = None,
         report: Callable[[], Mapping[str, JSON]] = dict,
+        relays: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`relays` returns the consumers of the relays that the node runs now, as topic/consumer."""
         self._app = app
         self._identity = identity
         self._runs_sequencer = sequencer
         self._metadata = {**identity.metadata, **({"connections": connections} if connections else {})}
         self._pool = pool
         self._report = report
+        self._relays = relays
         self._steps = LoopSteps("heartbeat", pool=pool)
 
     async def register(self) -> None:
@@ -66,12 +69,20 @@ class Registry:
         description = (identity.description, encode(self._metadata), self._app.namespace)
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_REGISTER, (identity.node_id, identity.name, version("headrace"), actions, *description))
-            consumers = [f"{consumer.topic}/{consumer.name}" for consumer in self._app.consumers]
-            await conn.execute("select headrace.register_consumers(%s, %s::text[])", (identity.node_id, consumers))
+            await self._register_consumers(conn)
             if self._runs_sequencer:
                 await conn.execute("select headrace_internal.mark_sequencer(%s)", (identity.node_id,))
             await conn.execute(_HEARTBEAT, (identity.node_id, encode(self._report())))
             await self._create_rules(conn)
+
+    async def register_consumers(self) -> None:
+        """Registers which consumers and relays the node runs now."""
+        async with self._pool.connection() as conn:
+            await self._register_consumers(conn)
+
+    async def _register_consumers(self, conn: AsyncConnection) -> None:
+        consumers = [f"{consumer.topic}/{consumer.name}" for consumer in self._app.consumers] + [*self._relays()]
+        await conn.execute("select headrace.register_consumers(%s, %s::text[])", (self._identity.node_id, consumers))
 
     async def heartbeat(self) -> None:
         """Sends a heartbeat; a node that the database does not know registers again."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from headrace.core import DatabaseUnavailable, Forbidden, NotMigrated, SchemaTooNew
 from headrace.db import (
+    RELAY_CONNECTIONS,
     LoopFailure,
     LoopMonitor,
     Target,
@@ -24,6 +25,7 @@ from headrace.db import (
     parse_targets,
     pending_steps,
 )
+from headrace.ingest import IngestSettings
 from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.endpoints import HttpSettings
@@ -72,6 +74,8 @@ async def run_node(
     identity: Identity | None,
     work: WorkerSettings | None,
     http: HttpSettings | None = None,
+    ingest: IngestSettings | None = None,
+    relay_connections: int = RELAY_CONNECTIONS,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
     if dsn is None:
@@ -80,7 +84,18 @@ async def run_node(
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
     monitor = LoopMonitor(on_failure)
-    node = Node(app, targets, sequencer=sequencer, grace_s=grace_s, identity=identity, work=work, http=http, monitor=monitor)
+    node = Node(
+        app,
+        targets,
+        sequencer=sequencer,
+        grace_s=grace_s,
+        identity=identity,
+        work=work,
+        http=http,
+        ingest=ingest,
+        relay_connections=relay_connections,
+        monitor=monitor,
+    )
     task = asyncio.create_task(node.run(), name="headrace node")
     try:
         await _start(node, task, targets, start_timeout_s)

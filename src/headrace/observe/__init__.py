@@ -26,6 +26,7 @@ from headrace.observe.metrics import (
     read_metrics,
     render,
 )
+from headrace.observe.why_not import RuleWhyNot, explain_rule
 
 __all__ = [
     "CONTENT_TYPE",
@@ -39,6 +40,7 @@ __all__ = [
     "Firing",
     "Level",
     "RuleEvaluation",
+    "RuleWhyNot",
     "Sample",
     "action_overview",
     "alert_rules",
@@ -46,6 +48,7 @@ __all__ = [
     "dashboard_json",
     "event_history",
     "examine",
+    "explain_rule",
     "metric_family",
     "observed",
     "read_metrics",

@@ -55,7 +55,7 @@ def action_overview(conn: Connection, action_id: UUID, *, namespace: str | None 
         if not (queued or results):
             raise UnknownAction(f"there is no action {action_id}: it is not in the queue, and results are kept for 30 days")
         name = (queued.action if queued else results[-1].action) or ""
-        dead_letter = _dead_letter(conn, action_id, name, namespace) if results and results[-1].outcome == "dead" else None
+        dead_letter = _dead_letter(conn, action_id, namespace) if results and results[-1].outcome == "dead" else None
         cause = _cause(conn, action_id, queued, dead_letter, results[-1] if results else None)
     return ActionOverview(
         action_id=action_id,
@@ -68,9 +68,9 @@ def action_overview(conn: Connection, action_id: UUID, *, namespace: str | None 
     )
 
 
-def _dead_letter(conn: Connection, action_id: UUID, action: str, namespace: str | None) -> DeadLetter | None:
-    letters = list_dead_letters(conn, kind="action", action=action, limit=None, namespace=namespace)
-    return next((letter for letter in reversed(letters) if letter.original_id == action_id), None)
+def _dead_letter(conn: Connection, action_id: UUID, namespace: str | None) -> DeadLetter | None:
+    letters = list_dead_letters(conn, action_ids=[action_id], limit=None, namespace=namespace)
+    return letters[-1] if letters else None
 
 
 def _cause(

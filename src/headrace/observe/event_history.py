@@ -203,11 +203,8 @@ def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> t
     if not ids:
         return ()
     attempts, results = list_attempts(conn, ids), list_results(conn, ids)
-    letters = [
-        letter
-        for action in {result.action for result in results if result.outcome == "dead"}
-        for letter in list_dead_letters(conn, action=action, ended=True, limit=None, namespace=namespace)
-    ]
+    dead = [result.action_id for result in results if result.outcome == "dead"]
+    letters = list_dead_letters(conn, action_ids=dead, ended=True, limit=None, namespace=namespace) if dead else []
     histories = []
     for firing in firings:
         own_results = tuple(result for result in results if result.action_id == firing.action_id)

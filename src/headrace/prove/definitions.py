@@ -1,9 +1,13 @@
-"""The rules, correlators and schedules of the workload, and their creation in an empty database."""
+"""The rules, correlators, schedules and the relay of the workload, and their creation in an empty database."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from psycopg.conninfo import conninfo_to_dict
+
+from headrace.core import JSON
 from headrace.correlators import ActionOutput, Correlator, EventOutput, Output, create_correlator
 from headrace.db import Connection, query
 from headrace.log import create_topic
@@ -18,6 +22,8 @@ from headrace.prove.workload import (
     ORDERS,
     PARTITIONS,
     POISON,
+    RELAY,
+    RELAYED,
     SCHEDULE,
     SINK,
     STEPS,
@@ -25,6 +31,7 @@ from headrace.prove.workload import (
     TRIPS,
     TROUBLE,
 )
+from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.spark.pipeline import set_engine
@@ -49,6 +56,10 @@ RULES = (
     Rule(name="far", topic=TRIPS, event_type="out", action="charge", condition="(object -> 'amount')::int >= 500"),
     Rule(name="lost", topic=TRIPS, event_type="lost", action="inspect", condition="object ->> 'color' in ('red', 'blue')"),
 )
+
+
+PASSWORD = "RELAY_PROVE"
+"""The variable with the password of the relay's target."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,29 @@ def create_workload(conn: Connection, *, minutes: float, spark: bool = False) ->
     if spark:
         set_engine(conn, TRIPS, "spark")
     _fill_expiring(conn, max(EXPIRING_PER_DAY_MIN, round(minutes * EXPIRING_PER_MINUTE)))
+
+
+def create_copying_relay(conn: Connection, dsn: str) -> None:
+    """Creates a relay that writes the events of a topic into the table of what consumers have handled, in the database at an address.
+
+    Where the address has a password, the processes find it in a variable."""
+    parts = conninfo_to_dict(dsn)
+    address: dict[str, JSON] = {name: str(parts[name]) for name in ("host", "dbname", "user", "sslmode") if parts.get(name)}
+    if parts.get("password"):
+        os.environ[PASSWORD] = str(parts["password"])
+        address["password"] = f"env:{PASSWORD}"
+    place: dict[str, JSON] = {
+        "port": int(str(parts.get("port") or 5432)),
+        "table": "headrace_prove.consumed",
+        "columns": ["consumer", "partition", "position", "event_id", "node"],
+        "ledger": "headrace_prove.headrace_relay",
+    }
+    mapping = {"consumer": RELAYED, "partition": "$.partition", "position": "$.position", "event_id": "$.id", "node": "relay"}
+    relay = Relay(
+        name=RELAY, topic=ORDERS, target="postgres", options=address | place, format="template", mapping=mapping, start="earliest",
+        batch=50, concurrency=2, backoff_s=0.1, backoff_max_s=1,
+    )  # fmt: skip
+    create_relay(conn, relay)
 
 
 def _fill_expiring(conn: Connection, per_day: int) -> None:

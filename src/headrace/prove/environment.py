@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.prove.bugs import plant_in_database, server_settings
-from headrace.prove.definitions import create_workload
+from headrace.prove.definitions import create_copying_relay, create_workload
 from headrace.prove.history import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.failpoint import NAMES
@@ -138,6 +138,8 @@ def open_environment(
         proxy.start()
         processes = Processes(folder)
         try:
+            with connect(target) as conn:
+                create_copying_relay(conn, make_conninfo(target.dsn, host="127.0.0.1", port=proxy.port))
             yield Environment(
                 target=target,
                 proxy=proxy,
@@ -190,6 +192,7 @@ def _second_shard(folder: Path, *, wanted: bool) -> Iterator[Server | None]:
         with connect(Target("second", server.dsn())) as conn:
             migrate(conn)
             create_workload(conn, minutes=0)
+            create_copying_relay(conn, server.dsn())
         yield server
 
 

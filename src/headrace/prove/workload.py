@@ -23,7 +23,10 @@ ATTEMPTS_MAX = 5
 EXPIRING_DAYS, EXPIRING_PER_DAY_MIN, EXPIRING_PER_MINUTE = 6, 3, 65
 """Old events per day: enough to keep their slow consumer behind for more than half of the run."""
 LEDGER, CAREFUL, CAUTIOUS, LAGGARD = "ledger", "careful", "cautious", "laggard"
-CONSUMERS = {LEDGER: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
+RELAY = "copy"
+RELAYED = f"relay.{RELAY}"
+"""The consumer of a relay that copies its events into a table, through the proxy."""
+CONSUMERS = {LEDGER: ORDERS, RELAYED: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
 """The consumers and their topics. Two get poison, one event by event and one in batches; the last is slow on purpose."""
 
 ACTIONS = ("charge", "paint", "inspect", "notify", "remind", "explode")

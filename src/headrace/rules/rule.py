@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 from headrace.core import UnknownRule
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
-from headrace.lang.condition import parse
+from headrace.lang.condition import compare_conditions, describe_difference, parse
 from headrace.schemas import check_definition
 
 
@@ -157,6 +157,12 @@ class RuleKind(DefinitionKind[Rule]):
 
     def summary(self, definition: Rule) -> str:
         return f"{definition.topic}, {definition.event_type}: {definition.condition} → {definition.action}"
+
+    def meaning(self, before: Rule, after: Rule) -> str | None:
+        """Whether the new condition is stricter or looser, with an event that shows it."""
+        if before.condition == after.condition:
+            return None
+        return describe_difference(compare_conditions(parse(before.condition), parse(after.condition)))
 
     def list_stored(self, conn: Connection, namespace: str | None) -> list[StoredDefinition[Rule]]:
         return [StoredDefinition(state.rule, state.source) for state in list_rules(conn, namespace=namespace)]

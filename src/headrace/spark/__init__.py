@@ -6,7 +6,9 @@ backtest. Promises: importing this room imports neither pyspark nor pyarrow; the
 from headrace.spark.correlate import CorrelatorSpec, MicroBatch, correlate, take_micro_batch
 from headrace.spark.credentials import Access
 from headrace.spark.engines import run_ecl_cases, spark_engine
+from headrace.spark.errors import map_spark_errors
 from headrace.spark.match import RuleSpec, match
+from headrace.spark.reading import read
 from headrace.spark.schema import event_schema
 from headrace.spark.sessions import register, session
 
@@ -18,7 +20,9 @@ __all__ = [
     "RuleSpec",
     "correlate",
     "event_schema",
+    "map_spark_errors",
     "match",
+    "read",
     "register",
     "run_ecl_cases",
     "session",

@@ -21,6 +21,9 @@ SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
 }
 LOCAL = {
+    # Nobody else has to reach a session on one machine.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.lang.ecl import CorpusError, load_corpus, run_case
+from headrace.lang.ecl import CorpusError, load_corpus, parse, run_case
 from headrace.lang.ecl.corpus import ENGINES, EngineName
+from headrace.lang.ecl.machine_builder import is_of_the_paper
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corpus(path)]
@@ -15,7 +16,9 @@ CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corp
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_gives_the_answers_of_the_whole_corpus(engine: EngineName) -> None:
-    assert [difference for case in CASES if (difference := run_case(case, engine)) is not None] == []
+    cases = [case for case in CASES if engine != "machine" or is_of_the_paper(parse(case.pattern))]
+    assert len(cases) > 400
+    assert [difference for case in cases if (difference := run_case(case, engine)) is not None] == []
 
 
 def test_corpus_is_large_and_names_are_unique() -> None:

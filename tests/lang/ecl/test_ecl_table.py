@@ -13,7 +13,6 @@ from headrace.lang.ecl import (
     Table,
     TableState,
     TimerFlood,
-    advance_state,
     compile,
     from_json,
     next_deadline,
@@ -24,7 +23,7 @@ from headrace.lang.ecl import (
 )
 from headrace.lang.ecl.errors import TableError
 from headrace.lang.ecl.network import Flat
-from headrace.lang.ecl.table import changes, classify, is_start, run_step
+from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step
 
 S = 1_000_000
 TWELVE = "repeat{push(x){do{accumulate{a,b,c,d,e,f,g,h,i,j,k,l}}unless{z}}}"

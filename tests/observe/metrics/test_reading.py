@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headrace.db import Connection, Target, create_pool
+from headrace.consume import consumer_lag
+from headrace.db import Connection, Target, create_pool, query
+from headrace.log import create_topic
 from headrace.observe import DatabaseMetrics
 from headrace.rules import RuleEngine
 from tests.builders import drain, fill, publish, rows_read, shift_clock, topic
@@ -64,6 +66,24 @@ def test_lag_seconds_is_the_age_of_the_oldest_event_not_handled(conn: Connection
     assert values(conn, "consumer_lag_seconds")[LAG] == pytest.approx(300, abs=5)
     move(conn, 4)
     assert values(conn, "consumer_lag_seconds")[LAG] == 0
+
+
+def test_lag_of_a_topic_with_the_time_of_its_events_is_in_that_time(conn: Connection) -> None:
+    """Twenty years ago, ten minutes apart: the third event is ten minutes behind the fourth, not twenty years behind the server."""
+    create_topic(conn, "orders", clock="event")
+    consumer(conn)
+    for minute in (0, 10, 20, 30):
+        conn.execute(
+            "select headrace.publish('orders', 'a', '{}', p_emitted_at => '2004-01-01T00:00:00Z'::timestamptz + %s * interval '1 minute')",
+            (minute,),
+        )
+    drain(conn)
+    for position, age_s in ((0, 1800), (2, 600), (3, 0), (4, 0)):
+        move(conn, position)
+        assert values(conn, "consumer_lag_seconds")[LAG] == age_s
+        assert [row.lag_s for row in consumer_lag(conn)] == [age_s]
+        cursors = conn.execute(query("console/cursors"), {"namespace": None, "topic": None, "consumer": None}).fetchall()
+        assert [row[-1] for row in cursors] == [age_s]
 
 
 @pytest.mark.parametrize("clock", ["server", "event"])

@@ -22,6 +22,7 @@ from headrace.log import create_topic
 from headrace.rules import RuleEngine
 from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
 from headrace.spark.backtest.connections import secret_file
+from headrace.spark.backtest.frames import Source
 from tests.archive.builders import later
 from tests.builders import drain, shift_clock
 from tests.cli.conftest import call
@@ -160,6 +161,70 @@ def test_pattern_in_a_file_needs_a_topic_or_a_live_correlator(conn: Connection, 
     assert (subject.live, subject.topic, subject.name) == (False, "cars", "new")
     with pytest.raises(UnknownCorrelator):
         correlator_subject(conn, "nobody")
+
+
+async def test_files_of_rules_and_correlators_are_one_read(
+    spark: SparkSession,
+    database: Target,
+    conn: Connection,
+    reactor: RuleEngine,
+    correlators: CorrelatorEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two rules and three correlators with two keys; a rule and a correlator have the same name."""
+    late = "repeat {push(late) {sequential {NEW_CAR, fail {within 10 s {NEW_CAR}}}}}"
+    create_topic(conn, "cars", time_partition="day")
+    create_correlator(conn, Correlator(name="late", topic="cars", key="key", pattern=late))
+    write(conn, "fast", "(object -> 'hp')::int > 30")
+    await settle(reactor, conn)
+    for n in range(1, 31):
+        shift_clock(conn, f"{n * 4} s")
+        conn.execute(
+            "select headrace.publish('cars', 'NEW_CAR', %s::jsonb, p_key => %s)", (json.dumps({"hp": hp(n)}), f"k{n % 5}")
+        )
+        drain(conn)
+    await settle(reactor, conn)
+    await settle_correlators(correlators, conn)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    (tmp_path / "correlators.yaml").write_text(
+        f"""correlators:
+  - {{name: late, topic: cars, key: key, pattern: "{late}"}}
+  - {{name: fast, topic: cars, key: "object ->> 'hp'", pattern: "repeat {{push(x) {{NEW_CAR}}}}"}}
+  - {{name: pairs, topic: cars, pattern: "repeat {{push(x) {{sequential {{NEW_CAR, NEW_CAR}}}}}}"}}
+"""
+    )
+    reads: list[str] = []
+    events = Source.events
+    monkeypatch.setattr(Source, "events", lambda *args, **options: reads.append(options["columns"]) or events(*args, **options))
+    files = [str(tmp_path / name) for name in ("rules.yaml", "correlators.yaml")]
+    results = call("backtest", *files, "--dsn", database.dsn, "--json").json["results"]
+    assert reads == ["appended_at,event_id,key,offset,payload,timestamp,topic,type"]
+    live = len(pushed(conn))
+    fast, fires = (sum(hp(n) > most for n in range(1, 31)) for most in (20, 30))
+    assert live > 20 and 0 < fires < fast
+    counts = {(row["kind"], row["name"]): (row["would"], row["live"], row["both"]) for row in results}
+    # The last timers are due by the log's time, which is ahead of the engine's clock.
+    would, *others = counts.pop(("correlator", "late"))
+    assert others == [live, live] and would >= live
+    assert counts == {
+        ("rule", "fast"): (fast, fires, fires),
+        ("rule", "red"): (0, 0, 0),
+        ("correlator", "fast"): (30, 0, 0),
+        ("correlator", "pairs"): (15, 0, 0),
+    }
+    assert call("backtest", files[0], files[0], "--dsn", database.dsn).code == Invalid.exit_code
+
+
+def test_pattern_on_another_topic_is_not_compared_with_the_live_correlator_of_its_name(conn: Connection, tmp_path: Path) -> None:
+    for name in ("cars", "planes"):
+        create_topic(conn, name)
+    create_correlator(conn, Correlator(name="late", topic="cars", key="key", pattern="push(x) {a}"))
+    (tmp_path / "late.ecl").write_text("push(x) {b}")
+    elsewhere = correlator_subject(conn, str(tmp_path / "late.ecl"), topic="planes")
+    assert (elsewhere.live, elsewhere.spec.key) == (False, None)
+    assert elsewhere.notes == ("late: the live correlator of this name runs on cars, not on planes; it is not compared",)
+    assert correlator_subject(conn, str(tmp_path / "late.ecl"), topic="cars").live
 
 
 @pytest.mark.parametrize("form", ["url", "keywords"])

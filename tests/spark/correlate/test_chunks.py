@@ -88,7 +88,7 @@ def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple
     symbols = symbols_of(table)
     assert symbols is not None
     pieces = tuple(Part(part) for part in cut_rows(rows, cuts))
-    stream = Stream(pieces, "appended_at", *symbols)
+    stream = Stream(pieces, *symbols)
     return run_partitions(table, [partial(stream.rows, number) for number in range(len(pieces))])
 
 

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
-from headrace.lang.ecl import Output, load_corpus
+from headrace.lang.ecl import Case, Output, StateLimitExceeded, compile, load_corpus, print_pattern
+from headrace.lang.ecl.each import interpreter_of
 from headrace.spark import run_ecl_cases
+from tests.lang.ecl.register_patterns import make_case
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corpus(path)]
@@ -19,6 +21,38 @@ CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corp
 def test_spark_gives_the_answers_of_the_whole_corpus(spark: Any, engine: Literal["spark", "spark-stream"]) -> None:
     assert len(CASES) >= 400
     assert [difference for difference in run_ecl_cases(spark, CASES, engine) if difference is not None] == []
+
+
+def register_cases(seeds: range) -> list[Case]:
+    """Random patterns that keep values, with the interpreter's answers."""
+    cases: list[Case] = []
+    for seed in seeds:
+        pattern, events = make_case(seed)
+        try:
+            compile(pattern)
+        except StateLimitExceeded:
+            continue
+        engine = interpreter_of(pattern)
+        state, outputs = engine.start(events[0].time), []
+        for event in events:
+            state, pushed = engine.step(state, event)
+            outputs.append(pushed)
+        cases.append(Case(f"seed {seed}", print_pattern(pattern), tuple(events), tuple(outputs), engine.status(state)))
+    return cases
+
+
+def test_spark_and_interpreter_agree_on_patterns_that_keep_values(spark: Any) -> None:
+    cases = register_cases(range(60))
+    assert [difference for difference in run_ecl_cases(spark, cases, "spark-stream") if difference is not None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("engine", ["spark", "spark-stream"])
+def test_spark_and_interpreter_agree_on_ten_thousand(spark: Any, engine: Literal["spark", "spark-stream"]) -> None:
+    for first in range(1_000, 11_000, 200):
+        cases = register_cases(range(first, first + 200))
+        assert [difference for difference in run_ecl_cases(spark, cases, engine) if difference is not None] == []
 
 
 def test_wrong_answer_is_named_with_event_and_engine(spark: Any) -> None:

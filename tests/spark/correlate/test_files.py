@@ -66,7 +66,7 @@ def test_topic_and_first_offset_count_where_tasks_read(spark: Any, tmp_path: Pat
 def test_overlapping_files_are_left_to_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame(spark, EVENTS).repartition(3, "event_id").write.parquet(str(tmp_path / "events"))
     df = spark.read.parquet(str(tmp_path / "events"))
-    assert stream_of(df, plain(TYPES), "appended_at") is not None
+    assert stream_of(df, plain(TYPES)) is not None
     assert output_rows(correlate(df, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
@@ -78,7 +78,7 @@ def test_file_that_is_not_what_the_frame_says_is_left_to_spark(
         str(tmp_path / "events")
     )
     read = spark.read.schema(df.schema).parquet(str(tmp_path / "events"))
-    assert stream_of(read, plain(TYPES), "appended_at") is not None
+    assert stream_of(read, plain(TYPES)) is not None
     assert output_rows(correlate(read, spec(TYPES, key=None))) == expected(monkeypatch, TYPES, keyed=False)
 
 
@@ -97,9 +97,9 @@ def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
         spark.read.schema(df.schema).json(str(tmp_path / "json")),
         df.selectExpr("*", "int(`offset`) as o").drop("offset").withColumnRenamed("o", "offset"),
     ]
-    assert [stream_of(other, plain(TYPES), "appended_at") for other in others] == [None] * len(others)
-    assert stream_of(df, plain(SIMPLE), "appended_at") is None, "a pattern with conditions looks at more than types"
-    assert stream_of(df, plain(TYPES), "appended_at") is not None
+    assert [stream_of(other, plain(TYPES)) for other in others] == [None] * len(others)
+    assert stream_of(df, plain(SIMPLE)) is None, "a pattern with conditions looks at more than types"
+    assert stream_of(df, plain(TYPES)) is not None
 
 
 def test_pieces_read_every_row_once(tmp_path: Path) -> None:

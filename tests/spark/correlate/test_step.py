@@ -16,13 +16,12 @@ from headrace.lang.ecl import (
     Table,
     TableState,
     TimerFlood,
-    advance_state,
     compile,
     next_deadline,
     parse,
     start_state,
 )
-from headrace.lang.ecl.table import changes, classify, is_start, run_step
+from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step
 from headrace.spark.correlate import kernel
 from headrace.spark.correlate import simple as simple_module
 from headrace.spark.correlate.rows import STATE_SCHEMA, Rows

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.core import Invalid
+from headrace.core import Invalid, UnknownRule
+from headrace.db import Connection
 from headrace.lang.condition import Condition, ConditionError, Node, Sample, jsonb_text, load_corpus, parse, run_cases, to_python
+from headrace.log import create_topic
+from headrace.rules import Rule, create_rule
 from headrace.spark import RuleSpec, match
 from headrace.spark.match import cached_plan
 from headrace.spark.match.plan import IN_PLACE_MAX, KEYLESS_MIN, SHARED_MIN, plan
@@ -215,3 +218,24 @@ def test_invalid_condition_and_no_rules_are_rejected(spark: Any) -> None:
         match(frame(spark, SAMPLES[:1]), [rule("r", "select 1")])
     with pytest.raises(Invalid, match="at least one rule"):
         match(frame(spark, SAMPLES[:1]), [])
+
+
+def test_objects_names_files_and_texts_are_one_rule(spark: Any, conn: Connection, tmp_path: Path) -> None:
+    events = frame(spark, [Sample({"n": n}, "placed" if n % 3 else "order placed") for n in range(9)])
+    large = "(object -> 'n')::int > 3"
+    live = Rule(name="large", topic="orders", event_type="placed", action="look", condition=large)
+    create_topic(conn, "orders")
+    create_rule(conn, live)
+    (tmp_path / "rules.yaml").write_text(
+        f'rules: [{{name: large, topic: orders, event_type: placed, action: look, condition: "{large}"}}]'
+    )
+    wanted = {("large", offset) for offset in (5, 6, 8, 9)}
+    assert hits(match(events, live)) == hits(match(events, [live])) == wanted
+    assert hits(match(events, str(tmp_path / "rules.yaml"))) == wanted
+    assert hits(match(events, "large", conn=conn)) == wanted
+    text, spaced = f"on placed if {large}", 'on "order placed"'
+    assert hits(match(events, [text, spaced])) == {*((text, at) for _, at in wanted), *((spaced, at) for at in (1, 4, 7))}
+    with pytest.raises(UnknownRule):
+        match(events, "nobody", conn=conn)
+    with pytest.raises(Invalid, match=r"not the text of a rule; write: on order\.paid if"):
+        match(events, "large")

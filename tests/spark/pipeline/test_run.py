@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.core import Conflict, Invalid, UnknownTopic
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target, connect
-from headrace.lang.ecl import Batch
+from headrace.lang.ecl.stepping import Batch
 from headrace.spark import Access
 from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, list_pipelines, set_engine, stepping
 from headrace.spark.pipeline.runner import IDLE_S, pause_s

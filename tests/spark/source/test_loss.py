@@ -130,10 +130,46 @@ def test_log_that_went_back_stops_a_stream(conn: Connection, secret: str, count:
     """Shorter than before, as long, or longer: with 30 events the positions after 10 look like new ones."""
     stream, offset = read_ten(conn, secret)
     create_again(conn, count)
-    with pytest.raises(LogWentBack, match="topic 'orders' on shard 'main': the log went back"):
+    with pytest.raises(LogWentBack, match="topic 'orders' on shard 'main' was dropped and created again"):
         stream.latestOffset(offset, ReadAllAvailable())
+    # A restore keeps the id of the topic.
+    restored = {**offset, "topic_id": {"main": {"orders": conn.execute("select headrace.topic_id('orders')").fetchone()[0]}}}
+    with pytest.raises(LogWentBack, match="topic 'orders' on shard 'main': the log went back"):
+        stream.latestOffset(restored, ReadAllAvailable())
     with pytest.raises(LogWentBack):
         stream.partitions(offset, offset)
+
+
+def test_stream_that_began_after_everything_was_dropped_notices_a_topic_created_again(conn: Connection, secret: str) -> None:
+    """No event was read, and none is left to compare with: only the topic itself tells."""
+    publish_two_months(conn)
+    shift_clock(conn, "400 days")
+    drop_first_month(conn)
+    stream = EventStreamReader({"secret": secret, "subscribe": "orders"}, event_schema())
+    offset = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    assert offset["next"] == {"main": {"orders": 21}} and not offset["last"]
+    create_again(conn, 5)
+    with pytest.raises(LogWentBack, match=r"'orders' on shard 'main' was dropped and created again since .* position 20"):
+        stream.latestOffset(offset, ReadAllAvailable())
+    with pytest.raises(LogWentBack, match="dropped and created again"):
+        stream.partitions(offset, offset)
+
+
+def test_stream_with_an_old_checkpoint_fails_on_a_topic_created_again(
+    spark: SparkSession, conn: Connection, secret: str, tmp_path: Path
+) -> None:
+    def run() -> None:
+        stream = spark.readStream.format("headrace").options(secret=secret, subscribe="orders", startingOffsets="earliest").load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    topic(conn)
+    publish_numbers(conn, 3)
+    drain(conn)
+    run()
+    create_again(conn, 30)
+    with pytest.raises(Exception, match="topic 'orders' on shard 'main' was dropped and created again since"):
+        run()
 
 
 def test_offset_of_an_older_release_notices_a_shorter_log(conn: Connection, secret: str) -> None:
@@ -164,7 +200,7 @@ def test_dropped_last_event_is_no_sign_of_a_log_that_went_back(conn: Connection,
     assert read_log(conn, "orders") == []
     assert stream.latestOffset(offset, ReadAllAvailable()) == offset
     create_again(conn, 5)
-    with pytest.raises(LogWentBack, match="read up to position 10 and ends at 5 now"):
+    with pytest.raises(LogWentBack, match="dropped and created again since it was read up to position 10"):
         stream.latestOffset(offset, ReadAllAvailable())
 
 

@@ -31,6 +31,7 @@ CHOICES: list[tuple[dict[str, str], Iterable[int]]] = [
     ({"fromTime": "2026-01-01T01:30:00Z", "toTime": "2026-01-01T02:32:00+01:00"}, (90, 91)),
     ({"fromTime": "2026-01-01T01:39:00"}, (99, 100)),
     ({"minPartitions": "7"}, range(1, 101)),
+    ({"where": "(object #>> '{}')::int > 97 and type = 'paid' and key is not null", "columns": "payload"}, (98, 99, 100)),
 ]
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
 from headrace import correlators
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
-from headrace.console.pages.correlators_drawing import draw_automaton
+from headrace.console.pages.correlators_drawing import Drawing, draw_automaton
+from headrace.console.pages.correlators_words import trace_words, waits_words
 from headrace.console.pages.text_diff import diff_lines
 from headrace.console.routes import change, read
-from headrace.console.tables import Column, Row, Table
+from headrace.console.tables import Column, Row, Table, to_row
+from headrace.console.texts import format_number
 from headrace.console.view import Done, Page, View
 from headrace.core import Invalid
 from headrace.db import Connection, query
@@ -19,6 +23,8 @@ from headrace.lang import ecl
 
 EVENTS_MAX = 200
 OUTPUT_ROWS = 50
+PASSAGES_EVERY_S = 10.0
+"""How often the newest events are stepped through again to count passages."""
 
 
 def list_correlators(view: View) -> Page:
@@ -50,36 +56,51 @@ def list_correlators(view: View) -> Page:
     return Page("correlators.html", "Correlators", tables=(Table("correlators", columns, rows, empty=empty),))
 
 
+@dataclass(frozen=True)
+class ShardState:
+    """A correlator on one shard."""
+
+    state: correlators.CorrelatorState
+    compiled: bytes | None
+    """The table that runs; None until a node has compiled it."""
+    keys: Mapping[tuple[int, ...], int]
+    """How many keys stand where."""
+    key: correlators.KeyState | None
+    """The key that is looked at."""
+    passages: correlators.Passages | None
+
+
 def show_correlator(view: View) -> Page:
     """One correlator: its automaton with the keys in each state, one key, its newest outputs, a stepper."""
     name, key = view.path["correlator"], view.query.get("key")
-    parameters = {"correlator": name, "namespace": view.namespace}
-    counts: dict[tuple[int, ...], int] = {}
-    states, running, keys = [], None, []
-    for _, found in view.each_shard(lambda conn: _read(conn, view, name, key, parameters)):
-        state, row, instances, key_state = found
-        states.append(state)
-        running = running or row
-        for units, count in instances:
-            counts[tuple(units)] = counts.get(tuple(units), 0) + count
-        keys += [key_state] if key_state is not None else []
-    chosen = next((one for one in keys if one.known), keys[0] if keys else None)
+    shards = [shard for _, shard in view.each_shard(lambda conn: _read(conn, view, name, key))]
+    states = [shard.state for shard in shards]
     correlator = states[0].correlator
-    table = ecl.from_json(running[0]) if running else ecl.compile(ecl.parse(correlator.pattern))
+    known = [shard.key for shard in shards if shard.key is not None]
+    chosen = next((state for state in known if state.known), known[0] if known else None)
+    compiled = next((shard.compiled for shard in shards if shard.compiled is not None), None)
+    table = ecl.from_json(compiled) if compiled else ecl.compile(ecl.parse(correlator.pattern))
     outputs = view.collect(
         lambda conn: correlators.list_correlations(conn, name, key=key or None, limit=OUTPUT_ROWS, namespace=view.namespace)
     )
-    events = view.query.get("events", "").strip()
+    keys: Counter[tuple[int, ...]] = Counter()
+    passages: Counter[tuple[int, int, int]] = Counter()
+    for shard in shards:
+        keys.update(shard.keys)
+        passages.update(shard.passages.counts if shard.passages else {})
+    drawing = draw_automaton(table, keys, passages, chosen.units if chosen else ())
     values = {
         "state": states[0],
         "correlator": correlator,
         "is_paused": any(state.paused for state in states),
-        "drawing": draw_automaton(table, counts, chosen.units if chosen else ()),
-        "keys": sum(counts.values()),
+        "drawing": drawing,
+        "passages": _passages_text([shard.passages for shard in shards]),
+        "keys": keys.total(),
         "key": key or "",
         "chosen": chosen,
-        "events": events,
-        "shortest": str(chosen.shortest) if chosen and chosen.shortest else None,
+        "waits": waits_words(chosen.waits_for.events) if chosen else [],
+        "shortest": trace_words(chosen.shortest) if chosen else None,
+        "events": view.query.get("events", "").strip(),
         "base": f"/correlators/{quote(name, safe='')}",
         "facts": [
             ("Topic", correlator.topic),
@@ -87,20 +108,44 @@ def show_correlator(view: View) -> Page:
             ("Outputs", _outputs_text(correlator)),
             ("Version", states[0].version),
             ("Since", states[0].written_at),
-            ("Keys", sum(counts.values())),
+            ("Keys", keys.total()),
         ],
     }
     tables = [_outputs_table(view, outputs[::-1])]
-    if events:
-        tables.append(_steps_table(correlator.pattern, events))
+    if drawing:
+        tables.append(_edges_table(drawing))
+    if values["events"]:
+        tables.append(_steps_table(correlator.pattern, str(values["events"])))
     return Page("correlator.html", name, tables=tables, values=values)
 
 
-def _read(conn: Connection, view: View, name: str, key: str | None, parameters: dict[str, str]):  # type: ignore[no-untyped-def]
+def _read(conn: Connection, view: View, name: str, key: str | None) -> ShardState:
+    parameters = {"correlator": name, "namespace": view.namespace}
     state = correlators.get_correlator(conn, name, namespace=view.namespace)
     running = conn.execute(query("correlators/running_table"), parameters).fetchone()
     instances = conn.execute(query("correlators/instance_counts"), parameters).fetchall()
-    return state, running, instances, None if key is None else correlators.key_state(conn, name, key, namespace=view.namespace)
+    return ShardState(
+        state,
+        running[0] if running else None,
+        {tuple(units): count for units, count in instances},
+        None if key is None else correlators.key_state(conn, name, key, namespace=view.namespace),
+        view.site.cached(
+            ("passages", view.user.role, view.namespace, conn.info.dsn, name, state.version),
+            PASSAGES_EVERY_S,
+            lambda: correlators.count_passages(conn, name, namespace=view.namespace),
+        ),
+    )
+
+
+def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
+    """What the numbers at the arrows count."""
+    counted = [part for part in passages if part is not None]
+    events, keys = sum(part.events for part in counted), sum(part.keys for part in counted)
+    if not events:
+        return ""
+    scope = "all" if all(part.is_whole for part in counted) else "the newest"
+    since = "" if scope == "all" else "; each key counts from its first event there"
+    return f"× how often keys took an edge: {scope} {format_number(events)} events, {format_number(keys)} keys{since}."
 
 
 def _outputs_table(view: View, rows: list[Row]) -> Table:
@@ -114,6 +159,17 @@ def _outputs_table(view: View, rows: list[Row]) -> Table:
         Column("version", kind="number", wide=True),
     )
     return Table("outputs", columns, rows, title="Newest outputs", empty_text="It has pushed nothing yet.")
+
+
+def _edges_table(drawing: Drawing) -> Table:
+    columns = (
+        Column("edge", kind="number"),
+        Column("source", "from state"),
+        Column("target", "to state"),
+        Column("label", "on", kind="code"),
+        Column("passed", kind="number", hint="How often keys took it, by the newest events"),
+    )
+    return Table("edges", columns, [to_row(edge) for edge in drawing.edges], title="Edges", empty_text="It has no edges.")
 
 
 def _root(view: View) -> str:
@@ -130,7 +186,7 @@ def _steps_table(pattern: str, text: str) -> Table:
         {
             "step": number,
             "event": step.event.type,
-            "at_s": f"{step.event.time / 1_000_000:g} s",
+            "at_s": step.event.time / 1_000_000,
             "outputs": ", ".join(output.token for output in step.outputs) or None,
             "moved": step.changed,
             "status": str(step.status),
@@ -141,7 +197,7 @@ def _steps_table(pattern: str, text: str) -> Table:
     columns = (
         Column("step", kind="number"),
         Column("event"),
-        Column("at_s", "at"),
+        Column("at_s", "at", kind="seconds"),
         Column("moved"),
         Column("state", "state after"),
         Column("status", kind="state"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from threading import Lock, Thread
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,6 @@ class Redrive:
 
     total: int
     done: int
-    started_at: datetime
     is_running: bool = True
     error: str | None = None
 
@@ -49,7 +47,7 @@ def start_redrive(site: Site, key: tuple[object, ...], total: int, step: Callabl
         if len(known) >= KEPT_MAX:
             for old in [name for name, redrive in known.items() if not redrive.is_running]:
                 del known[old]
-        known[key] = Redrive(total, 0, datetime.now(UTC))
+        known[key] = Redrive(total, 0)
     Thread(target=_run, args=(site, key, step), name="headrace-redrive", daemon=True).start()
     return True
 

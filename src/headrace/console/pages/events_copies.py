@@ -1,6 +1,7 @@
 """Copies: a view or an event as SQL, Python, a shell command or curl, to be pasted elsewhere.
 
-Everything is quoted for the language it is in: an event's text must not become code where it is pasted."""
+Everything is quoted for the language it is in: an event's text must not become code where it is pasted. Control characters are
+written as escapes: a terminal would act on them."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from psycopg import sql
 
 from headrace.console.pages.events_words import Query
 from headrace.console.view import View
+from headrace.core import safe_lines
 from headrace.lang.condition import ConditionError, parse, to_postgres
 
 
@@ -41,8 +43,20 @@ def publish_copies(view: View, topic: str, type: str, key: str | None, payload: 
     ]
 
 
-def _literal(value: object) -> str:
-    return sql.Literal(value).as_string(None)
+def _literal(text: str) -> str:
+    """A literal of SQL; with control characters as `U&'…\\001B…'`."""
+    if safe_lines(text) == text:
+        return sql.Literal(text).as_string(None)
+    quoted = text.replace("\\", "\\\\").replace("'", "''")
+    return "U&'" + "".join(char if safe_lines(char) == char else f"\\+{ord(char):06X}" for char in quoted) + "'"
+
+
+def _word(text: str) -> str:
+    """A word of a shell; with control characters as `$'…\\u001b…'`."""
+    if safe_lines(text) == text:
+        return shlex.quote(text)
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(char if safe_lines(char) == char else f"\\U{ord(char):08x}" for char in quoted) + "'"
 
 
 def _read_sql(view: View, words: Query) -> str:
@@ -112,7 +126,7 @@ def _read_shell(view: View, words: Query) -> str:
     command += ["--key", words.key] if words.key else []
     command += ["--where", words.where] if words.where else []
     command += ["--from", words.start, "-n", str(words.limit)] if words.start else ["-n", str(words.limit)]
-    return shlex.join(command)
+    return " ".join(map(_word, command))
 
 
 def _publish_sql(view: View, topic: str, type: str, key: str | None, payload: str) -> str:
@@ -131,4 +145,4 @@ def _publish_python(view: View, topic: str, type: str, key: str | None, payload:
 
 def _publish_shell(view: View, topic: str, type: str, key: str | None, payload: str) -> str:
     command = ["headrace", "publish", topic, type, payload, "--namespace", view.namespace]
-    return shlex.join(command + (["--key", key] if key else []))
+    return " ".join(map(_word, command + (["--key", key] if key else [])))

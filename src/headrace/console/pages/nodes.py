@@ -10,9 +10,13 @@ from headrace.core import DatabaseUnavailable
 from headrace.db import query
 from headrace.node import forget_nodes, list_nodes
 
+BATCHES = 20
+"""Batches of each pipeline that are shown."""
+
 
 def show(view: View) -> Page:
-    return Page("nodes.html", "Nodes", tables=(_node_table(view), _pipeline_table(view), _shard_table(view)))
+    tables = (_node_table(view), _failure_table(view), _pipeline_table(view), _batch_table(view), _shard_table(view))
+    return Page("nodes.html", "Nodes", tables=tables)
 
 
 def _node_table(view: View) -> Table:
@@ -58,6 +62,37 @@ def _pipeline_table(view: View) -> Table:
     return Table(
         "pipelines", columns, rows, title="Spark pipelines", empty="headrace pipeline run", empty_text="No topic runs on Spark."
     )
+
+
+def _failure_table(view: View) -> Table:
+    """The loops that fail: what each works on, and when it is tried again."""
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/failures"), {"namespace": view.namespace}))
+    columns = (
+        Column("kind", "loop"),
+        Column("name", "works on"),
+        Column("failures", kind="number"),
+        Column("first_at", "fails since", kind="time"),
+        Column("retry_at", "next attempt", kind="time"),
+        Column("error", wide=True),
+    )
+    return Table("failures", columns, rows, title="Failing loops", empty_text="No loop fails.")
+
+
+def _batch_table(view: View) -> Table:
+    parameters = {"namespace": view.namespace, "limit": BATCHES}
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/pipeline_batches"), parameters))
+    columns = (
+        Column("topic"),
+        Column("batch", kind="number"),
+        Column("committed_at", "committed", kind="time"),
+        Column("events", kind="number"),
+        Column("firings", kind="number"),
+        Column("outputs", kind="number"),
+        Column("timers", kind="number", wide=True),
+        Column("took_ms", "ms", kind="number"),
+        Column("upto", "up to position", kind="number", wide=True),
+    )
+    return Table("batches", columns, rows, title="Newest batches of the pipelines", empty_text="No batch yet.")
 
 
 def _shard_table(view: View) -> Table:

@@ -103,8 +103,11 @@ def _escape(value: str) -> str:
 
 
 def _place(view: View, check: Check) -> str | None:
+    """The page of a check, in the namespace that its message starts with, if it names one."""
     place = PLACES.get(check.check)
-    return view.url(place) if place else None
+    name = check.message.partition(":")[0].partition("/")[0]
+    chosen = {"namespace": name} if name in view.namespaces else {}
+    return view.url(place, **chosen) if place else None
 
 
 def _grows(row: Row) -> bool:

@@ -15,7 +15,7 @@ from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial
 from headrace.console.pages.rules_versions import FieldChange, compare
 from headrace.console.routes import change, read
 from headrace.console.view import Done, Page, View
-from headrace.core import Conflict, HeadraceError, Invalid
+from headrace.core import Conflict, HeadraceError, Invalid, safe_line
 from headrace.db import Connection
 from headrace.definitions import list_actions, list_event_types
 from headrace.lang.condition import parse
@@ -104,6 +104,8 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
     topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
     types = sorted({row["name"] for row in view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))})
     actions = sorted({row["name"] for row in view.collect(lambda conn: list_actions(conn, namespace=view.namespace))})
+    # Nodes report the actions they handle, whatever they are called: only what can be typed is suggested.
+    actions = [name for name in actions if safe_line(name) == name]
     values = {
         "name": name,
         "fields": fields,

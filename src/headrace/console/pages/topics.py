@@ -10,10 +10,11 @@ from headrace import log
 from headrace.archive import keep_until_archived
 from headrace.console.pages.consumers import lag_table
 from headrace.console.routes import change, read
-from headrace.console.tables import Column, Row, Table
+from headrace.console.tables import Column, Row, Table, fetch_dicts, to_row
+from headrace.console.texts import format_bytes
 from headrace.console.view import Done, Page, View
 from headrace.core import Invalid
-from headrace.db import Connection, parse_interval
+from headrace.db import Connection, parse_interval, query
 
 WIDTHS = ("month", "week", "day")
 CLOCKS = ("server", "event")
@@ -29,7 +30,7 @@ def list_topics(view: View) -> Page:
 def show_topic(view: View) -> Page:
     """One topic: facts per shard, the rate of its events, its consumers."""
     name = view.path["topic"]
-    rows = _with_rates(view, view.collect(lambda conn: [log.get_topic(conn, name, namespace=view.namespace)]))
+    rows = _with_rates(view, view.collect(lambda conn: [_read_topic(conn, view, name)]))
     series = [(row["shard"], row["rate"]) for row in rows]
     values = {
         "topic": name,
@@ -39,6 +40,12 @@ def show_topic(view: View) -> Page:
         "first": rows[0],
     }
     return Page("topic.html", name, tables=(lag_table(view, topic=name),), values=values)
+
+
+def _read_topic(conn: Connection, view: View, name: str) -> Row:
+    topic = log.get_topic(conn, name, namespace=view.namespace)
+    [size] = fetch_dicts(conn, query("console/topic_bytes"), {"topic": name, "namespace": view.namespace})
+    return {**to_row(topic), **size}
 
 
 def create_form(view: View) -> Page:
@@ -145,6 +152,7 @@ def _facts(row: Row) -> list[tuple[str, object]]:
     return [
         ("Events in the log", row["events"]),
         ("Positions", positions),
+        ("Size on disk", format_bytes(row["bytes"])),
         ("Partitions", row["partitions"]),
         ("Waiting in the outbox", row["waiting"]),
         ("Last event", row["last_appended_at"]),

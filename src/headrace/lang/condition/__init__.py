@@ -6,7 +6,14 @@ same event; no condition ever raises at run time. See docs/conditions.md for the
 """
 
 from headrace.lang.condition.access import AccessPath, Bound
-from headrace.lang.condition.condition import Condition, parse, parse_scalar
+from headrace.lang.condition.comparison import (
+    ConditionComparison,
+    Difference,
+    TruthSpace,
+    compare_conditions,
+    describe_difference,
+)
+from headrace.lang.condition.condition import Condition, parse, parse_scalar, parse_value, parse_with_names
 from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
 from headrace.lang.condition.engine import (
     Engine,
@@ -23,13 +30,15 @@ from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
-from headrace.lang.condition.python_printer import Evaluate, to_python
+from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
+from headrace.lang.condition.python_printer import Evaluate, compile_node, to_python
 from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
 from headrace.lang.condition.spark_fields import field_to_spark
 from headrace.lang.condition.spark_fields import literal as spark_literal
 from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
+from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import (
     Compare,
     Constant,
@@ -39,8 +48,10 @@ from headrace.lang.condition.tree import (
     KeyOrIndex,
     Node,
     Type,
+    Value,
     fields_of,
     walk,
+    with_slots,
 )
 
 __all__ = [
@@ -50,11 +61,13 @@ __all__ = [
     "ClauseValue",
     "Compare",
     "Condition",
+    "ConditionComparison",
     "ConditionError",
     "Constant",
     "Constants",
     "CorpusError",
     "Diagnostic",
+    "Difference",
     "Engine",
     "Evaluate",
     "Extraction",
@@ -69,10 +82,17 @@ __all__ = [
     "Sample",
     "SqlDialect",
     "Subject",
+    "TruthSpace",
     "TruthTable",
     "Type",
+    "Value",
     "bound_to_spark",
+    "canonical_text",
+    "compare_conditions",
+    "compile_field",
+    "compile_node",
     "decode_json",
+    "describe_difference",
     "evaluate_pairs",
     "evaluate_sql",
     "explain",
@@ -87,6 +107,8 @@ __all__ = [
     "parameterize",
     "parse",
     "parse_scalar",
+    "parse_value",
+    "parse_with_names",
     "postgres_literal",
     "python_engine",
     "read_sample",
@@ -98,8 +120,11 @@ __all__ = [
     "spark_literal",
     "text_to_postgres",
     "text_to_spark",
+    "to_bigint",
+    "to_numeric",
     "to_postgres",
     "to_python",
     "to_spark",
     "walk",
+    "with_slots",
 ]

@@ -171,7 +171,7 @@ def cast(operand: Operand, name: str, at: int) -> Operand:
 
 
 def _cast_node(node: Node, to: str) -> Node | None:
-    if isinstance(node, Field) and node.extraction is Extraction.TEXT:
+    if isinstance(node, Field) and node.extraction is Extraction.TEXT and node.root != "register":
         return replace(node, extraction=_TEXT_CASTS[to])
     if node.type.is_number and to in ("int", "bigint", "numeric"):
         return Cast(node, _JSON_CASTS[to])

@@ -18,6 +18,7 @@ OPERATORS: Final = (
 )  # fmt: skip
 _TOKENS_ALLOWED: Final = "names, numbers, 'text', parentheses, commas and the operators " + " ".join(OPERATORS)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _OPERATOR_RUN = re.compile(r"[-+*/<>=~!@#%^&|`?]+")
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -28,15 +29,17 @@ _STRING_PREFIXES = frozenset("ebxnu")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: name, number, string, operator, mark or end. `text` is folded for names and unquoted for strings."""
+    """kind: name, dotted, number, string, operator, mark or end. `text` is folded for names and unquoted for strings.
+
+    A dotted name is that of a register: `t.amount`."""
 
     kind: str
     text: str
     at: int
 
 
-def tokenize(text: str) -> list[Token]:
-    """All tokens of the text, the last one of kind `end`."""
+def tokenize(text: str, *, dotted: bool = False) -> list[Token]:
+    """All tokens of the text, the last one of kind `end`. Only patterns have dotted names."""
     if len(text) > TEXT_CHARS_MAX:
         raise Diagnostic(TEXT_CHARS_MAX, f"the text has {len(text)} characters", f"{TEXT_CHARS_MAX} characters")
     tokens: list[Token] = []
@@ -45,7 +48,10 @@ def tokenize(text: str) -> list[Token]:
         if space := _SPACE.match(text, at):
             at = space.end()
             continue
-        token, at = _read_token(text, at)
+        if dotted and (name := _DOTTED.match(text, at)):
+            token, at = Token("dotted", name.group().lower(), at), name.end()
+        else:
+            token, at = _read_token(text, at)
         tokens.append(token)
     tokens.append(Token("end", "", len(text)))
     return tokens

@@ -6,7 +6,8 @@ The levels, from loose to tight: or, and, not, is, comparison, between/in/like, 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from headrace.lang.condition import checker as check
 from headrace.lang.condition.checker import JsonPath, Operand
@@ -38,16 +39,29 @@ _COLUMNS: Final[dict[str, Node | JsonPath]] = {
 _RESERVED: Final = frozenset(_WORD_LEVELS) | {"not", "null", "distinct", "from", "unknown", "as", "cast"}
 
 
-def parse_tree(text: str) -> Node:
+class Names(Protocol):
+    """Names that a pattern adds to the language."""
+
+    @property
+    def values(self) -> Mapping[str, Node]:
+        """Values of the event with a name of their own."""
+        ...
+
+    def find_register(self, label: str, name: str, argument: str | None) -> Field | str:
+        """The register `label.name` or `label.name(argument)`; or else what is wrong with it."""
+        ...
+
+
+def parse_tree(text: str, names: Names | None = None) -> Node:
     """The checked tree of the text. Raises Diagnostic."""
-    tree = check.require_type(parse_operand(text), Type.BOOLEAN, "the condition")
+    tree = check.require_type(parse_operand(text, names), Type.BOOLEAN, "the condition")
     _check_size(tree)
     return tree
 
 
-def parse_operand(text: str) -> Operand:
+def parse_operand(text: str, names: Names | None = None) -> Operand:
     """The operand a text means, of whatever type. Raises Diagnostic."""
-    parser = _Parser(tokenize(text))
+    parser = _Parser(tokenize(text, dotted=names is not None), names)
     operand = parser.expression(0)
     if parser.token.kind != "end":
         raise Diagnostic(parser.token.at, f"{parser.describe()} does not belong here", "an operator, and, or, or the end")
@@ -68,8 +82,9 @@ def _check_size(tree: Node) -> None:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], names: Names | None) -> None:
         self.tokens = tokens
+        self.names = names
         self.index = 0
         self.depth = 0
 
@@ -140,6 +155,8 @@ class _Parser:
             return Operand(Constant(token.text, Type.TEXT, token.at), token.at)
         if token.kind == "name":
             return self.name_expression()
+        if token.kind == "dotted":
+            return self.register()
         if self.accept("("):
             inner = self.expression(0)
             self.expect(")")
@@ -168,10 +185,25 @@ class _Parser:
             return Operand(check.call(token.text, token.at, self.arguments()), token.at)
         if token.text in _COLUMNS:
             return Operand(_COLUMNS[token.text], token.at)
+        if self.names is not None and token.text in self.names.values:
+            return Operand(self.names.values[token.text], token.at)
         if token.text == "null":
             raise Diagnostic(token.at, "null as a value", "is null, is not null")
         kind = "function" if self.token.text == "(" and token.text not in _RESERVED else "name"
         raise Diagnostic(token.at, f"unknown {kind} {token.text[:60]}", _NAMES_ALLOWED)
+
+    def register(self) -> Operand:
+        token = self.advance()
+        assert self.names is not None
+        label, name = token.text.split(".")
+        argument: str | None = None
+        if self.accept("("):
+            argument = self.advance().text
+            self.expect(")")
+        register = self.names.find_register(label, name, argument)
+        if isinstance(register, str):
+            raise Diagnostic(token.at, register, "label.capture, and for a loop label.count or label.sum(capture)")
+        return Operand(register, token.at)
 
     def arguments(self) -> list[Operand]:
         operands: list[Operand] = []

@@ -48,6 +48,9 @@ def compile_node(node: Node) -> NodeFunction:
         case Constant():
             value = node.value
             return lambda subject: value
+        case tree.Slot():
+            # The subject is then the sequence of values itself.
+            return cast(NodeFunction, operator.itemgetter(node.number))
         case tree.Not():
             return _unary(compile_node(node.operand), operator.not_)
         case tree.Junction():

@@ -29,6 +29,8 @@ class SqlPrinter(ABC):
         match node:
             case tree.Field():
                 return self.columns.get(node) or self.field(node)
+            case tree.Slot():
+                raise AssertionError("slots are made for Python only")
             case tree.Constant(value=bool() as value):
                 return str(value).lower()
             case tree.Constant():

@@ -30,6 +30,8 @@ def _print(node: Node) -> tuple[str, int]:
             return _print_field(node)
         case Constant():
             return _print_constant(node)
+        case tree.Slot():
+            raise AssertionError("slots are made for evaluation only")
         case tree.Junction():
             level = OR if node.word == "or" else AND
             return f" {node.word} ".join(_print_at(operand, level + 1) for operand in node.operands), level
@@ -105,6 +107,8 @@ def _print_constant(node: Constant) -> tuple[str, int]:
 
 
 def _print_field(field: Field) -> tuple[str, int]:
+    if field.root == "register":
+        return _print_register(field), _ATOM
     if field.extraction is Extraction.TEXT:
         return _print_path(field, as_text=True)
     if field.extraction is Extraction.COLUMN:
@@ -133,3 +137,9 @@ def _print_path(field: Field, *, as_text: bool) -> tuple[str, int]:
             case int():
                 text += f" -{arrow} {step}"
     return text, OTHER
+
+
+def _print_register(field: Field) -> str:
+    """`t.amount`, `l.count`, or `l.sum(amount)`."""
+    label, name, *argument = map(str, field.path)
+    return f"{label}.{name}({argument[0]})" if argument else f"{label}.{name}"

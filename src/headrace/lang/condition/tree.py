@@ -7,8 +7,8 @@ whether it has a key), so that each engine extracts a field once and the rest is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 
@@ -76,6 +76,8 @@ Step = str | int | KeyOrIndex
 class Field:
     """A value extracted from the event: root (object, headers, type, key, emitted_at), path, and the extraction.
 
+    The root `register` is no part of the event: its path names what a pattern has kept of earlier ones.
+
     `key` is the key that HAS_KEY looks for. `places` are the characters of the text where the steps begin, that of `key` last; they
     are for messages, and no part of what the field is."""
 
@@ -88,6 +90,14 @@ class Field:
     @property
     def type(self) -> Type:
         return self.extraction.type
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value by its number among the values that a function is given; patterns read registers so."""
+
+    number: int
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +231,13 @@ class Call:
     type: Type
 
 
-Node = Field | Constant | Not | Junction | Compare | In | Between | Like | Match | Is | Arithmetic | Negate | Cast | Call
+Node = Field | Slot | Constant | Not | Junction | Compare | In | Between | Like | Match | Is | Arithmetic | Negate | Cast | Call
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The operands of a node, in the order of the text."""
     match node:
-        case Field() | Constant():
+        case Field() | Slot() | Constant():
             return ()
         case Junction():
             return node.operands
@@ -255,3 +265,24 @@ def walk(node: Node) -> Iterator[tuple[Node, int]]:
 def fields_of(node: Node) -> tuple[Field, ...]:
     """The distinct fields a node reads, in order of their first mention."""
     return tuple(dict.fromkeys(inner for inner, _ in walk(node) if isinstance(inner, Field)))
+
+
+def with_slots(node: Node, slots: Mapping[Field, int]) -> Node:
+    """The node with each field replaced by the slot that holds its value."""
+    if isinstance(node, Field):
+        return Slot(slots[node], node.type)
+    match node:
+        case Slot() | Constant():
+            return node
+        case Junction():
+            return replace(node, operands=tuple(with_slots(operand, slots) for operand in node.operands))
+        case In():
+            return In(with_slots(node.operand, slots), tuple(with_slots(item, slots) for item in node.items))
+        case Between():
+            return Between(*(with_slots(part, slots) for part in (node.operand, node.low, node.high)))
+        case Compare() | Arithmetic():
+            return replace(node, left=with_slots(node.left, slots), right=with_slots(node.right, slots))
+        case Call():
+            return replace(node, arguments=tuple(with_slots(argument, slots) for argument in node.arguments))
+        case Not() | Like() | Match() | Is() | Negate() | Cast():
+            return replace(node, operand=with_slots(node.operand, slots))

@@ -4,29 +4,33 @@ Owns the meaning of patterns. Promises: all engines give the same outputs at the
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
+from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
-from headrace.lang.ecl.comparison import Comparison, Relation, compare
+from headrace.lang.ecl.comparison import Comparison, Relation, compare, describe_relation
 from headrace.lang.ecl.compiler import compile
 from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
 from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
 from headrace.lang.ecl.drawing import draw_machine, draw_table
+from headrace.lang.ecl.each import table_engine
 from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
 from headrace.lang.ecl.events import Event, Output, Status
 from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
 from headrace.lang.ecl.machine_builder import build_machine
+from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.printer import print_pattern
 from headrace.lang.ecl.running import parse_events, run_events
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, SimpleTable
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
-from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
-from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, key_to_sql, symbols_to_sql
+from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
+from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
 from headrace.lang.ecl.table import (
     Table,
     TableState,
     advance_state,
     from_json,
     next_deadline,
+    run_step,
     start_state,
     status_of,
     table_hash,
@@ -43,9 +47,10 @@ __all__ = [
     "SPARK",
     "TICKS_MAX",
     "TO_START",
-    "Batch",
+    "AnyBatch",
     "Budget",
     "Case",
+    "Change",
     "Comparison",
     "CorpusError",
     "Correlation",
@@ -54,6 +59,7 @@ __all__ = [
     "Instance",
     "Interpreter",
     "InterpreterState",
+    "NearMiss",
     "Observation",
     "Output",
     "Pattern",
@@ -75,14 +81,18 @@ __all__ = [
     "compile",
     "condition_fields",
     "dependencies",
+    "describe_relation",
     "difference",
     "draw_machine",
     "draw_table",
     "equivalent_states",
+    "facts_to_sql",
+    "find_near_misses",
     "from_json",
     "key_to_sql",
     "liveness",
     "load_corpus",
+    "make_batch",
     "next_deadline",
     "outputs_by_event",
     "overlapping_guards",
@@ -92,10 +102,12 @@ __all__ = [
     "pushed_tokens",
     "run_case",
     "run_events",
+    "run_step",
     "shortest_to_output",
     "start_state",
     "status_of",
     "symbols_to_sql",
+    "table_engine",
     "table_hash",
     "to_json",
     "triviality",

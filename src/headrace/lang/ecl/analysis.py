@@ -186,7 +186,7 @@ def _tokens(part: Table) -> set[str]:
         elif isinstance(unit, Flat):
             used = {*unit.action, *(action for *_, action in unit.ticks)}
             tokens |= {token for action in used for token in part.actions[action][0]}
-    return {part.tokens[token] for token in tokens}
+    return set(part.pushed(sorted(tokens)))
 
 
 def _type_matters(table: Table, reacting: set[tuple[int, int]], type_: str | None) -> bool:

@@ -9,7 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from headrace.lang.ecl.compiler import compile
+from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space
 from headrace.lang.ecl.table import Table, TableState, status_of
 from headrace.lang.ecl.trace import Trace
@@ -41,9 +44,13 @@ class Comparison:
 
 
 def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIONS_MAX) -> Comparison:
-    """How the outputs of two patterns relate on all timed event sequences."""
+    """How the outputs of two patterns relate on all timed event sequences.
+
+    Conditions are compared by what they can answer together: `v > 10` without `v > 5` does not occur."""
     tables = [compile(pattern) if isinstance(pattern, Pattern) else pattern for pattern in (a, b)]
-    space = Space(tables, limit=limit)
+    if any(table.registers for table in tables):
+        return _compare_registers(*tables)
+    space = Space(tables, limit=limit, possible_only=True)
     edges: dict[str, tuple[int, Edge]] = {}
     for number, edge in space.walk():
         for name in _findings(space, edge):
@@ -89,3 +96,29 @@ def _relation(differ: bool, only_a: bool, only_b: bool) -> Relation:
         # Both or neither: in the latter case the same tokens go out in another order.
         return Relation.DIFFERENT
     return Relation.A_CONTAINS_B if only_a else Relation.B_CONTAINS_A
+
+
+def _compare_registers(a: Table, b: Table) -> Comparison:
+    """Patterns that keep values: the same table is the same pattern; more is not decided."""
+    if replace(a, pattern="") == replace(b, pattern=""):
+        return Comparison(Relation.EQUIVALENT)
+    hint = "run both over the same events: headrace backtest, or headrace ecl run"
+    raise PatternError(
+        "patterns that keep values (as, count, each) are compared only if they compile to the same table", hint=hint
+    )
+
+
+def describe_relation(comparison: Comparison) -> str:
+    """What it means to replace pattern a by pattern b, in one line."""
+    old, new = comparison.only_a, comparison.only_b
+    match comparison.relation:
+        case Relation.EQUIVALENT:
+            return "equivalent: the same outputs on every sequence of events"
+        case Relation.A_CONTAINS_B:
+            return f"stricter: no longer on {old}"
+        case Relation.B_CONTAINS_A:
+            return f"looser: also on {new}"
+        case Relation.DIFFERENT if old is None or new is None:
+            return f"different, first on {comparison.difference}"
+        case Relation.DIFFERENT:
+            return f"different: no longer on {old}; but on {new}"

@@ -29,6 +29,8 @@ from headrace.lang.ecl.parts import (
     widened,
 )
 from headrace.lang.ecl.printer import print_pattern, print_predicate
+from headrace.lang.ecl.register_layout import CountLowering, make_registers
+from headrace.lang.ecl.registers import Registers
 from headrace.lang.ecl.situations import Situations, TooWide
 from headrace.lang.ecl.table import Table
 
@@ -50,10 +52,10 @@ def compile(pattern: t.Pattern, *, state_limit: int = STATE_LIMIT, minimised: bo
     compiling takes more steps than the budget has.
 
     `minimised=False` keeps every reachable configuration apart; it is there to test the minimisation."""
-    compiler = _Compiler(
-        t.lower(pattern.expr), state_limit, minimised, budget or Budget(COMPILE_STEPS_MAX, what="compiling the pattern")
-    )
-    return compiler.table(print_pattern(pattern))
+    registers = make_registers(pattern)
+    expr = CountLowering().lower(t.lower(pattern.expr))
+    budget = budget or Budget(COMPILE_STEPS_MAX, what="compiling the pattern")
+    return _Compiler(expr, registers, state_limit, minimised, budget).table(print_pattern(pattern))
 
 
 @dataclass(slots=True)
@@ -68,12 +70,9 @@ class _Names:
 def _names(expr: t.Expr) -> _Names:
     names = _Names({}, {}, [])
     for node in t.walk(expr):
+        for predicate in t.predicates_of(node):
+            names.predicates.setdefault(predicate, len(names.predicates))
         match node:
-            case t.Match(predicate):
-                names.predicates.setdefault(predicate, len(names.predicates))
-            case t.Modes(modes):
-                for mode in modes:
-                    names.predicates.setdefault(mode.guard, len(names.predicates))
             case t.Push(token):
                 names.tokens.setdefault(token, len(names.tokens))
             case t.After(duration_us):
@@ -92,8 +91,10 @@ def _branches(expr: t.Expr) -> list[t.Expr]:
 
 
 class _Compiler:
-    def __init__(self, expr: t.Expr, state_limit: int, minimised: bool, budget: Budget) -> None:
+    def __init__(self, expr: t.Expr, registers: Registers | None, state_limit: int, minimised: bool, budget: Budget) -> None:
         self._expr = expr
+        self._registers = registers
+        self._labels = registers.labels if registers else ()
         self._names = _names(expr)
         self._state_limit = state_limit
         self._minimised = minimised
@@ -124,6 +125,7 @@ class _Compiler:
             units=units,
             components=roots,
             completes=branches == [self._expr],
+            registers=self._registers,
         )
 
     def _part(self, expr: t.Expr) -> Part:
@@ -132,16 +134,74 @@ class _Compiler:
                 return (self._match(self._names.predicates[predicate]),)
             case t.After():
                 return (self._after(),)
+            case t.Labelled(predicate, name):
+                return self._recorded((self._match(self._names.predicates[predicate]),), name)
+            case t.Chain(steps):
+                return (self._chain(steps),)
         parts = [self._part(child) for child in t.children(expr)]
+        label = expr.label if isinstance(expr, t.Bounded) else None
+        if label is not None:
+            parts = [self._recorded(parts[0], label)]
         if isinstance(expr, _Unary) and _never_completes(parts[0]):
             return parts[0]
         if isinstance(expr, t.Modes):
             parts.insert(0, (self._guard(expr, sum(len(part) for part in parts)),))
         times = expr.times or 0 if isinstance(expr, t.Repeat | t.Persist | t.Loop) else 0
         token = self._names.tokens[expr.token] if isinstance(expr, t.Push) else -1
-        part = under_node(_kind(expr), parts, times=times, token=token)
+        part = under_node(_kind(expr), parts, times=times, token=token, clears=0 if label is None else self._clearing(label))
         flat = None if isinstance(expr, t.Parallel) else self._flattened(part)
         return part if flat is None else (flat,)
+
+    def _recorded(self, part: Part, label: str) -> Part:
+        """A part whose success is recorded: to the table, one more token after those that are pushed."""
+        part = under_node(Kind.PUSH, [part], token=self._recording(label))
+        flat = self._flattened(part)
+        return part if flat is None else (flat,)
+
+    def _recording(self, label: str) -> int:
+        return len(self._names.tokens) + self._labels.index(label)
+
+    def _clearing(self, label: str) -> int:
+        """The bit that says a loop has started; to the table, one more timer after those that run."""
+        return 1 << len(self._names.timers) + self._labels.index(label)
+
+    def _chain(self, steps: tuple[t.Match | t.Labelled, ...]) -> Flat:
+        """Events in a row. A state is the set of beginnings that the latest events make, as a mask of their lengths."""
+        numbers = [self._names.predicates[step.predicate] for step in steps]
+        recordings = [self._recording(step.label) if isinstance(step, t.Labelled) else None for step in steps]
+        mask = 0
+        for number in numbers:
+            mask |= 1 << number
+        try:
+            situations = self._situations.of(mask)
+        except TooWide:
+            hint = "use fewer different conditions in events joined by `next`"
+            needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
+            raise StateLimitExceeded("distinguishing the events", needed=needed, allowed=allowed, hint=hint) from None
+        symbol_of: dict[int, int] = {}
+        for situation in situations:
+            symbol_of.setdefault(situation.vector, len(symbol_of))
+        states = {0: 0}
+        queue = [0]
+        rows: list[tuple[Cell, ...]] = []
+        for lengths in queue:
+            row: list[Cell] = []
+            for vector in symbol_of:
+                grown = [n for n in range(len(steps)) if (n == 0 or lengths >> n & 1) and vector >> numbers[n] & 1]
+                action = self._actions.number((tuple(recording for n in grown if (recording := recordings[n]) is not None), 0))
+                after = sum(1 << n + 1 for n in grown)
+                if after >> len(steps) & 1:
+                    row.append((SUCCEEDED, action))
+                    continue
+                if after not in states:
+                    states[after] = len(states)
+                    queue.append(after)
+                row.append((states[after], action))
+            rows.append(tuple(row))
+        automaton = Automaton(tuple(rows), ({},) * len(rows), (0,) * len(rows))
+        automaton, renamed = merge_columns(minimise(automaton, budget=self._budget))
+        symbol_of = {vector: renamed[symbol] for vector, symbol in symbol_of.items()}
+        return flat_of(automaton, self._alphabet(Classes(mask, symbol_of, len(automaton.rows[0]))), 0)
 
     def _alphabet(self, classes: Classes) -> int:
         key = (classes.mask, *(n for pair in sorted(classes.symbol_of.items()) for n in pair))
@@ -207,7 +267,8 @@ class _Compiler:
         automaton, renamed = merge_columns(automaton)
         symbol_of = {vector: renamed[symbol] for vector, symbol in classes.symbol_of.items()}
         alphabet = self._alphabet(Classes(classes.mask, symbol_of, len(automaton.rows[0])))
-        return flat_of(automaton, alphabet, root.timers)
+        # The timers among them run in state 0, which says so itself.
+        return flat_of(automaton, alphabet, root.timers, clears=root.starts >> len(self._names.timers) << len(self._names.timers))
 
     def _explored(self, part: Part, symbols: list[dict[int, int]]) -> Automaton | None:
         """Every configuration reachable from the start, numbered in the order of first visit."""

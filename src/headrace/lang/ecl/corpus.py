@@ -20,14 +20,13 @@ import msgspec
 from headrace.lang.condition import Json, Sample, moment_of
 from headrace.lang.corpus_file import load_cases
 from headrace.lang.ecl.compiler import compile
+from headrace.lang.ecl.each import interpreter_of, table_engine
 from headrace.lang.ecl.errors import CorpusError
 from headrace.lang.ecl.events import US_PER_S, Engine, Evaluator, Event, Output, Status
-from headrace.lang.ecl.interpreter import Interpreter
 from headrace.lang.ecl.machine import MachineEngine
 from headrace.lang.ecl.machine_builder import build_machine
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.predicate import evaluate_condition
-from headrace.lang.ecl.table import TableEngine
 from headrace.lang.ecl.tree import Pattern
 
 EngineName = Literal["interpreter", "machine", "table"]
@@ -87,11 +86,11 @@ def make_engine(pattern: Pattern, engine: EngineName, evaluator: Evaluator = eva
     """One of the engines by name."""
     match engine:
         case "interpreter":
-            return cast(Engine[object], Interpreter(pattern, evaluator=evaluator))
+            return interpreter_of(pattern, evaluator)
         case "machine":
             return cast(Engine[object], MachineEngine(build_machine(pattern), evaluator=evaluator))
         case "table":
-            return cast(Engine[object], TableEngine(compile(pattern), evaluator=evaluator))
+            return table_engine(compile(pattern), evaluator)
 
 
 def run_case(case: Case, engine: EngineName, *, evaluator: Evaluator = evaluate_condition) -> str | None:

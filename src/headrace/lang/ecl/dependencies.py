@@ -59,6 +59,11 @@ def types_read(table: Table, *, budget: Budget) -> dict[str, TypesRead]:
 
     Exact while the budget lasts. The exact answer takes exponentially many steps in the number of timers and of parts that run
     side by side; where the budget ends, each token of a component gets every type to which a part of it reacts."""
+    if table.registers is not None:
+        # What one part records, a condition of another may read.
+        read = every_type_read(table)
+        types = tuple(dict.fromkeys(name for token in read.values() for name in token.types))
+        return dict.fromkeys(read, TypesRead(types, any(token.any_type for token in read.values())))
     try:
         exact = dependencies(table, budget=budget)
     except StateLimitExceeded:

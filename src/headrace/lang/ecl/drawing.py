@@ -94,7 +94,7 @@ def _table_graph(table: Table) -> _Graph:
 
 
 def _node_label(table: Table, unit: Node) -> str:
-    bound = f"({unit.times})" if unit.times else f"({table.tokens[unit.token]})" if unit.token >= 0 else ""
+    bound = f"({unit.times})" if unit.times else f"({_token(table, unit.token)})" if unit.token >= 0 else ""
     return f"{unit.kind}{bound}"
 
 
@@ -115,7 +115,7 @@ def _draw_flat(graph: _Graph, table: Table, index: int, unit: Flat) -> None:
     graph.nodes.extend(_Dot(f"u{index}s{state}", str(state), "round", state == 0) for state in range(unit.states))
     graph.nodes.extend(_Dot(f"u{index}s{state}", name, "double") for state, name in finals.items() if state in reached)
     for (state, following, action), inputs in edges.items():
-        pushed = ",".join(table.tokens[token] for token in table.actions[action][0])
+        pushed = ",".join(_token(table, token) for token in table.actions[action][0])
         text = " | ".join(inputs) + (f" / {pushed}" if pushed else "")
         graph.edges.append((f"u{index}s{state}", f"u{index}s{following}", text))
 
@@ -174,3 +174,11 @@ def _svg(dot: str) -> str:
     if done.returncode != 0:
         raise DrawingError(f"`dot` ended with {done.returncode}: {done.stderr.strip()[:500]}")
     return done.stdout
+
+
+def _token(table: Table, number: int) -> str:
+    """A token, or the label that is recorded."""
+    if number < len(table.tokens):
+        return table.tokens[number]
+    assert table.registers is not None
+    return f"as {table.registers.labels[number - len(table.tokens)]}"

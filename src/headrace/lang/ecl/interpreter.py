@@ -10,11 +10,15 @@ do not see ticks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field, replace
 
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.predicate import evaluate_condition, holds
+from headrace.lang.ecl.register_layout import make_program
+from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED
+from headrace.lang.ecl.registers import Memory, RegisterProgram, evaluator_with_memory
 from headrace.lang.ecl.tree import Pattern, lower
 
 WAITING, SUCCESS, FAILURE = Status.WAITING, Status.SUCCESS, Status.FAILURE
@@ -25,10 +29,19 @@ _Result = tuple[Status, "Inner", tuple[Output, ...]]
 
 @dataclass(frozen=True, slots=True)
 class InterpreterState:
-    """The state of an instance; `inner` is None once it has completed."""
+    """The state of an instance; `inner` is None once it has completed. `memory` are its registers."""
 
     status: Status
     inner: Inner
+    memory: Memory = ()
+
+
+@dataclass(slots=True)
+class _Effects:
+    """What a step does to the registers: labels that matched, and labels of loops that started again."""
+
+    recorded: list[str] = field(default_factory=list)
+    cleared: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,7 @@ class _Input:
     now: int
     event: Event | None
     evaluator: Evaluator
+    effects: _Effects = field(default_factory=_Effects)
 
     def satisfies(self, predicate: t.Predicate) -> bool:
         return self.event is not None and holds(predicate, self.event, self.evaluator)
@@ -47,11 +61,13 @@ class Interpreter(Engine[InterpreterState]):
     """An engine that runs the tree itself."""
 
     def __init__(self, pattern: Pattern, *, evaluator: Evaluator = evaluate_condition) -> None:
-        self._expr = lower(pattern.expr)
+        self._program = make_program(pattern)
+        self._expr = _numbered(lower(pattern.expr))
         self._evaluator = evaluator
 
     def start(self, time: int) -> InterpreterState:
-        return InterpreterState(WAITING, _start(self._expr, time))
+        memory = self._program.empty if self._program else ()
+        return InterpreterState(WAITING, _start(self._expr, time, _Effects()), memory)
 
     def status(self, state: InterpreterState) -> Status:
         return state.status
@@ -62,29 +78,78 @@ class Interpreter(Engine[InterpreterState]):
     def take(self, state: InterpreterState, event: Event | None, now: int) -> tuple[InterpreterState, tuple[Output, ...]]:
         if state.inner is None:
             return state, ()
-        status, inner, outputs = _step(self._expr, state.inner, _Input(now, event, self._evaluator))
-        return InterpreterState(status, inner if status is WAITING else None), outputs
+        evaluator = self._evaluator
+        if self._program:
+            evaluator = evaluator_with_memory(self._program, evaluator, state.memory, now)
+        input_ = _Input(now, event, evaluator)
+        status, inner, outputs = _step(self._expr, state.inner, input_)
+        memory = _remember(self._program, state.memory, input_) if self._program else state.memory
+        return InterpreterState(status, inner if status is WAITING else None, memory), outputs
 
 
-def _start(expr: t.Expr, now: int) -> Inner:
+def _remember(program: RegisterProgram, memory: Memory, input_: _Input) -> Memory:
+    labels = program.registers.labels
+    fields = None if input_.event is None else program.read_fields(input_.event.subject)
+    memory = program.record(memory, [labels.index(label) for label in input_.effects.recorded], fields, input_.now)
+    return program.clear(memory, [labels.index(label) for label in input_.effects.cleared])
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted(t.Count):
+    """A count with its number in the text."""
+
+    number: int
+
+
+def _numbered(expr: t.Expr) -> t.Expr:
+    """The expression with its counts numbered."""
+    numbers = itertools.count(1)
+
+    def visit(node: t.Expr) -> t.Expr:
+        match node:
+            case t.Count(times, duration_us, predicate):
+                return _Counted(times, duration_us, predicate, next(numbers))
+            case t.Several(parts):
+                return replace(node, children=tuple(visit(part) for part in parts))
+            case t.Unless(body, stop):
+                return t.Unless(visit(body), visit(stop))
+            case t.Modes(modes):
+                return t.Modes(tuple(t.Mode(mode.guard, visit(mode.body)) for mode in modes))
+            case t.Fail(body) | t.Push(_, body) | t.Bounded(body):
+                return replace(node, body=visit(body))
+            case _:
+                return node
+
+    return visit(expr)
+
+
+def _start(expr: t.Expr, now: int, effects: _Effects) -> Inner:
     match expr:
-        case t.Match():
+        case t.Match() | t.Labelled():
+            return ()
+        case t.Chain():
+            # The lengths of the beginnings that the latest events make.
+            return frozenset[int]()
+        case _Counted(number=number):
+            effects.cleared.append(LABEL_OF_COUNT.format(number))
             return ()
         case t.After(duration_us):
             return now + duration_us
         case t.Accumulate(parts) | t.Select(parts) | t.SelectStar(parts) | t.Parallel(parts):
-            return tuple(_start(part, now) for part in parts)
+            return tuple(_start(part, now, effects) for part in parts)
         case t.Unless(body, stop):
-            return (_start(body, now), _start(stop, now))
+            return (_start(body, now, effects), _start(stop, now, effects))
         case t.Sequential(parts):
-            return (0, _start(parts[0], now))
-        case t.Bounded(body):
-            return (0, _start(body, now))
+            return (0, _start(parts[0], now, effects))
+        case t.Bounded(body, _, label):
+            if label is not None:
+                effects.cleared.append(label)
+            return (0, _start(body, now, effects))
         case t.Modes(modes):
-            return (0, _start(modes[0].body, now))
+            return (0, _start(modes[0].body, now, effects))
         case t.Fail(body) | t.Push(_, body):
-            return _start(body, now)
-        case t.Within():
+            return _start(body, now, effects)
+        case t.Within() | t.Count():
             raise AssertionError("lowered before")
 
 
@@ -92,6 +157,15 @@ def _step(expr: t.Expr, state: Inner, input_: _Input) -> _Result:
     match expr:
         case t.Match(predicate):
             return (SUCCESS if input_.satisfies(predicate) else WAITING), state, ()
+        case t.Labelled(predicate, label):
+            if not input_.satisfies(predicate):
+                return WAITING, state, ()
+            input_.effects.recorded.append(label)
+            return SUCCESS, state, ()
+        case t.Chain():
+            return _step_chain(expr, state, input_)
+        case _Counted():
+            return _step_count(expr, state, input_)
         case t.After():
             due = input_.event is None and state == input_.now
             return (SUCCESS if due else WAITING), state, ()
@@ -110,8 +184,31 @@ def _step(expr: t.Expr, state: Inner, input_: _Input) -> _Result:
             status, inner, outputs = _step(body, state, input_)
             own = (Output(token, input_.now),) if status is SUCCESS else ()
             return status, inner, outputs + own
-        case t.Within():
+        case t.Within() | t.Count():
             raise AssertionError("lowered before")
+
+
+def _step_chain(expr: t.Chain, state: Inner, input_: _Input) -> _Result:
+    """Every beginning that the event continues grows by one, all others end; the event may also be a new first step."""
+    if input_.event is None:
+        return WAITING, state, ()
+    assert isinstance(state, frozenset)
+    grown: set[int] = set()
+    for length in sorted({0, *state}):
+        step = expr.steps[length]
+        if input_.satisfies(step.predicate):
+            grown.add(length + 1)
+            if isinstance(step, t.Labelled):
+                input_.effects.recorded.append(step.label)
+    return (SUCCESS if len(expr.steps) in grown else WAITING), frozenset(grown), ()
+
+
+def _step_count(expr: _Counted, state: Inner, input_: _Input) -> _Result:
+    if not input_.satisfies(expr.predicate):
+        return WAITING, state, ()
+    is_reached = input_.satisfies(t.Condition(REACHED.format(expr.number)))
+    input_.effects.recorded.append(LABEL_OF_COUNT.format(expr.number))
+    return (SUCCESS if is_reached else WAITING), state, ()
 
 
 def _step_together(expr: t.Accumulate | t.Select | t.SelectStar | t.Parallel | t.Unless, state: Inner, input_: _Input) -> _Result:
@@ -162,7 +259,7 @@ def _step_sequential(expr: t.Sequential, state: Inner, input_: _Input) -> _Resul
     index, inner = state
     status, inner, outputs = _step(expr.children[index], inner, input_)
     if status is SUCCESS and index + 1 < len(expr.children):
-        return WAITING, (index + 1, _start(expr.children[index + 1], input_.now)), outputs
+        return WAITING, (index + 1, _start(expr.children[index + 1], input_.now, input_.effects)), outputs
     return status, (index, inner), outputs
 
 
@@ -172,6 +269,8 @@ def _step_rounds(expr: t.Repeat | t.Persist | t.Loop, state: Inner, input_: _Inp
     status, inner, outputs = _step(expr.body, inner, input_)
     if status is WAITING:
         return WAITING, (done, inner), outputs
+    if status is SUCCESS and expr.label is not None:
+        input_.effects.recorded.append(expr.label)
     match expr:
         case t.Persist() if status is SUCCESS:
             return SUCCESS, state, outputs
@@ -180,7 +279,7 @@ def _step_rounds(expr: t.Repeat | t.Persist | t.Loop, state: Inner, input_: _Inp
         case _ if done + 1 == expr.times:
             return (FAILURE if isinstance(expr, t.Persist) else SUCCESS), state, outputs
     # Without a bound nothing reads the count; at 0, equal situations are equal states.
-    return WAITING, (done + 1 if expr.times else 0, _start(expr.body, input_.now)), outputs
+    return WAITING, (done + 1 if expr.times else 0, _start(expr.body, input_.now, input_.effects)), outputs
 
 
 def _step_modes(expr: t.Modes, state: Inner, input_: _Input) -> _Result:
@@ -188,7 +287,7 @@ def _step_modes(expr: t.Modes, state: Inner, input_: _Input) -> _Result:
     active, inner = state
     for index, mode in enumerate(expr.modes):
         if index != active and input_.satisfies(mode.guard):
-            return WAITING, (index, _start(mode.body, input_.now)), ()
+            return WAITING, (index, _start(mode.body, input_.now, input_.effects)), ()
     if inner is None:
         return WAITING, state, ()
     status, inner, outputs = _step(expr.modes[active].body, inner, input_)
@@ -205,7 +304,7 @@ def _deadlines(expr: t.Expr, state: Inner) -> list[int]:
             return [state]
         case t.Fail(body) | t.Push(_, body):
             return _deadlines(body, state)
-        case t.Match() | t.Within():
+        case t.Match() | t.Labelled() | t.Chain() | t.Count() | t.Within():
             return []
     assert isinstance(state, tuple)
     match expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.lang.ecl.errors import PatternError
-from headrace.lang.ecl.tree import After, Expr, Match, Modes, Pattern, Predicate, Within, children, operands
+from headrace.lang.ecl.tree import After, Expr, Modes, Pattern, Predicate, Within, children, operands, predicates_of
 
 DAY_US = 86_400_000_000
 
@@ -23,6 +23,13 @@ class Limits:
     # Timers due together are a 63-bit mask in the table.
     timers_max: int = 60
     definitions_max: int = 100
+    # A state keeps a few values per label and capture, and the times of a count.
+    captures_max: int = 20
+    labels_max: int = 20
+    count_times_max: int = 1_000
+    # A chain has a state for every set of its beginnings.
+    chain_length_max: int = 8
+    instances_max: int = 1_000
     name_chars_max: int = 255
     # A shorter timer in a `repeat` would fire millions of times in one quiet hour.
     duration_us_min: int = 1_000
@@ -51,10 +58,8 @@ def check_size(pattern: Pattern, limits: Limits) -> None:
 
 
 def _parts(node: Expr | Predicate) -> tuple[Expr | Predicate, ...]:
-    if isinstance(node, Match):
-        return (node.predicate,)
     if isinstance(node, Modes):
         return tuple(part for mode in node.modes for part in (mode.guard, mode.body))
     if isinstance(node, Predicate):
         return operands(node)
-    return children(node)
+    return (*predicates_of(node), *children(node))

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.errors import StateLimitExceeded
+from headrace.lang.ecl.errors import PatternError, StateLimitExceeded
 from headrace.lang.ecl.machine import EPSILON, TIMER, Label, Machine, Transition
 from headrace.lang.ecl.printer import print_expr, print_predicate
+from headrace.lang.ecl.register_layout import make_registers
 
 PLACES_MAX = 50_000
 
@@ -28,6 +29,9 @@ class _Module:
 
 def build_machine(pattern: t.Pattern, *, places_max: int = PLACES_MAX) -> Machine:
     """The machine of a pattern. Counter places make it as large as its bounds: `loop(1000)` has a thousand."""
+    if not is_of_the_paper(pattern):
+        hint = "use the compiled table; the machine is the paper's, without `as`, `count`, `each` and `next`"
+        raise PatternError("the correlation machine has no registers", hint=hint)
     builder = _Builder(places_max)
     module = builder.module(t.lower(pattern.expr))
     return Machine(
@@ -38,6 +42,11 @@ def build_machine(pattern: t.Pattern, *, places_max: int = PLACES_MAX) -> Machin
         failure=module.failure,
         clocks=builder.clocks,
     )
+
+
+def is_of_the_paper(pattern: t.Pattern) -> bool:
+    """Whether a pattern uses only what the paper's machine has, and timers."""
+    return make_registers(pattern) is None and not any(isinstance(node, t.Chain) for node in t.walk(pattern.expr))
 
 
 class _Builder:

@@ -6,7 +6,10 @@ results of its children. A `Guard` comes before the expressions of its modes and
 
 State: one integer per unit. Flat: 0 … n-1 while waiting, n succeeded, n+1 failed. Node: ≥ 0 while waiting, -2 succeeded, -3
 failed. Any unit: -1 is off, it takes no input. There is no time here: `step_units` says which timers it started, and the caller
-keeps the deadlines."""
+keeps the deadlines.
+
+Registers are not here either: a label that matched is a token after those that are pushed, and a loop that starts is a bit after
+the timers; the caller keeps the values."""
 
 from __future__ import annotations
 
@@ -52,6 +55,8 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flat", 
     ticks: tuple[tuple[int, int, int, int], ...]
     timers: int
     first: int = 0
+    clears: int = 0
+    """Bits of the registers that start empty with it."""
 
     @cached_property
     def tick_cells(self) -> dict[tuple[int, int], tuple[int, int]]:
@@ -98,7 +103,7 @@ def initial_of(unit: Unit) -> tuple[int, ...]:
 
 def starts_of(unit: Unit) -> int:
     if isinstance(unit, Flat):
-        return unit.live[0]
+        return unit.live[0] | unit.clears
     return unit.starts if isinstance(unit, Node) else 0
 
 

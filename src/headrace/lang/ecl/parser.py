@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import LIMITS, Limits, check_size
 from headrace.lang.ecl.printer import CONSTRUCTS
+from headrace.lang.ecl.register_names import RegisterNames
 from headrace.lang.ecl.scanner import line_column, scan
 from headrace.lang.ecl.tree import Match, Pattern, Predicate
 
@@ -44,8 +45,16 @@ _CONSTRUCT_NAMES = frozenset(word.upper() for word in CONSTRUCTS) - {"UNLESS"} |
 _WORD_BEFORE = re.compile(r"([^\W\d]\w*)\s*$")
 
 
-def parse(text: str, *, predicates: Mapping[str, str] | None = None, limits: Limits = LIMITS) -> Pattern:
-    """The pattern a text means. `predicates` gives names their predicate texts, before the text's own definitions."""
+def parse(
+    text: str,
+    *,
+    predicates: Mapping[str, str] | None = None,
+    limits: Limits = LIMITS,
+    registers: RegisterNames | None = None,
+) -> Pattern:
+    """The pattern a text means. `predicates` gives names their predicate texts, before the text's own definitions.
+
+    `registers` are the names of a compiled pattern, for a predicate of its table."""
     from lark import UnexpectedInput
 
     from headrace.lang.ecl.tree_builder import Builder
@@ -58,14 +67,14 @@ def parse(text: str, *, predicates: Mapping[str, str] | None = None, limits: Lim
         tree = _grammar().parse(scanned.text)
     except UnexpectedInput as error:
         raise _explain(text, error) from None
-    pattern = Builder(text, scanned.conditions, names, limits).pattern(tree)
+    pattern = Builder(text, scanned.conditions, names, limits, registers).pattern(tree)
     check_size(pattern, limits)
     return pattern
 
 
-def parse_predicate(text: str, *, limits: Limits = LIMITS) -> Predicate:
-    """A predicate on its own."""
-    pattern = parse(text, limits=limits)
+def parse_predicate(text: str, *, limits: Limits = LIMITS, registers: RegisterNames | None = None) -> Predicate:
+    """A predicate on its own; `registers` are the names of the compiled pattern that it is from."""
+    pattern = parse(text, limits=limits, registers=registers)
     if not isinstance(pattern.expr, Match) or pattern.definitions:
         raise PatternError("expected a predicate, found an expression", text=text, hint="event types, <condition>, and/or/not")
     return pattern.expr.predicate

@@ -47,12 +47,14 @@ def concatenated(parts: Sequence[Part]) -> tuple[Part, tuple[int, ...]]:
     return tuple(units), tuple(roots)
 
 
-def under_node(kind: Kind, parts: Sequence[Part], *, times: int = 0, token: int = -1) -> Part:
-    """A node over its children's parts. Which of them run from the start follows from the kind."""
+def under_node(kind: Kind, parts: Sequence[Part], *, times: int = 0, token: int = -1, clears: int = 0) -> Part:
+    """A node over its children's parts. Which of them run from the start follows from the kind.
+
+    `clears` is the bit of the register that starts empty with it."""
     units, roots = concatenated(parts)
     runs = {Kind.SEQUENTIAL: roots[:1], Kind.MODES: roots[:2]}.get(kind, roots)
     initial = [OFF] * len(units)
-    starts = timers = 0
+    starts, timers = clears, 0
     for root in roots:
         timers |= units[root].timers
         if root in runs:
@@ -62,7 +64,7 @@ def under_node(kind: Kind, parts: Sequence[Part], *, times: int = 0, token: int 
     return (*units, Node(kind, roots, 0, (*initial, own), starts, timers, times, token))
 
 
-def flat_of(automaton: Automaton, alphabet: int, timers: int) -> Flat:
+def flat_of(automaton: Automaton, alphabet: int, timers: int, *, clears: int = 0) -> Flat:
     """An automaton as arrays: success is state n, failure n+1, both with rows of their own that stay."""
     states = len(automaton.rows)
     symbols = len(automaton.rows[0])
@@ -75,7 +77,7 @@ def flat_of(automaton: Automaton, alphabet: int, timers: int) -> Flat:
     action = [cell[1] for row in automaton.rows for cell in row] + [0] * (2 * symbols)
     ticks = tuple((state, due, code(cell), cell[1]) for state, row in enumerate(automaton.ticks) for due, cell in row.items())
     live = (*automaton.live, 0, 0)
-    return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers)
+    return Flat(alphabet, symbols, states, tuple(following), tuple(action), live, ticks, timers, clears=clears)
 
 
 def joined(

@@ -17,14 +17,22 @@ _PLAIN = re.compile(r"[^\W\d]\w*([.:/-]\w+)*")
 
 def print_pattern(pattern: t.Pattern) -> str:
     """The pattern on one line per definition and one for the expression."""
-    lines = [f"define {_name(d.name)} = {print_predicate(d.predicate)};" for d in pattern.definitions]
-    return "\n".join([*lines, print_expr(pattern.expr)])
+    lines = [f"capture {capture.name} = {capture.text};" for capture in pattern.captures]
+    lines += [f"define {_name(d.name)} = {print_predicate(d.predicate)};" for d in pattern.definitions]
+    expr = print_expr(pattern.expr)
+    return "\n".join([*lines, expr if pattern.each is None else f"each({pattern.each}) {{{expr}}}"])
 
 
 def print_expr(expr: t.Expr) -> str:
     match expr:
         case t.Match(predicate):
             return print_predicate(predicate)
+        case t.Labelled(predicate, label):
+            return f"{print_predicate(predicate)} as {label}"
+        case t.Chain(steps):
+            return ", next ".join(map(print_expr, steps))
+        case t.Count(times, duration_us, predicate):
+            return f"count({times}, {print_duration(duration_us)}) {{{print_predicate(predicate)}}}"
         case t.Several(parts):
             return f"{expr.word} {{{', '.join(map(print_expr, parts))}}}"
         case t.Unless(body, stop):
@@ -33,8 +41,9 @@ def print_expr(expr: t.Expr) -> str:
             return f"fail {{{print_expr(body)}}}"
         case t.Push(token, body):
             return f"push({_name(token)}) {{{print_expr(body)}}}"
-        case t.Bounded(body, times):
-            return f"{expr.word}{'' if times is None else f'({times})'} {{{print_expr(body)}}}"
+        case t.Bounded(body, times, label):
+            bound, name = "" if times is None else f"({times})", "" if label is None else f" as {label}"
+            return f"{expr.word}{bound}{name} {{{print_expr(body)}}}"
         case t.Modes(modes):
             return " ".join(f"in ({print_predicate(m.guard)}) do {{{print_expr(m.body)}}}" for m in modes)
         case t.After(duration_us):

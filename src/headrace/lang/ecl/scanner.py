@@ -12,8 +12,9 @@ from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import Limits
 
 # What may come after a condition in ECL; none of it can be the right side of a comparison.
-_AFTER_CONDITION = re.compile(r"(?:\s|--[^\n]*)*(?:$|[,;})]|(?:and|or)\b)")
+_AFTER_CONDITION = re.compile(r"(?:\s|--[^\n]*)*(?:$|[,;})]|(?:and|or|as)\b)")
 _STRING = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
+_CAPTURE = re.compile(r"capture\s+[A-Za-z_][A-Za-z0-9_]*\s*=\s*")
 _OPERATOR = re.compile(r"->>|->|#>>|#>|>=|<=|<>|@>|<@|=>")
 
 
@@ -39,6 +40,14 @@ def scan(text: str, limits: Limits) -> Scanned:
         if skipped > at:
             out.append(text[at:skipped])
             at = skipped
+            continue
+        if (capture := _CAPTURE.match(text, at)) and depth == 0 and _starts_definition(text, at):
+            begin, end = capture.end(), _capture_end(text, capture.end())
+            inside = text[begin:end]
+            conditions[begin] = inside
+            # A condition to the grammar, of the same length.
+            out.append(text[at:begin] + ("<" + re.sub(r"[^\n]", " ", inside[1:-1]) + ">" if len(inside) > 1 else inside))
+            at = end
             continue
         if char == "<":
             end = _condition_end(text, at)
@@ -66,6 +75,24 @@ def _skip(text: str, at: int) -> int:
         end = text.find('"', at + 1)
         return at if end < 0 else end + 1
     return at
+
+
+def _starts_definition(text: str, at: int) -> bool:
+    """Whether nothing, or the end of a definition, comes before."""
+    before = re.sub(r"--[^\n]*", "", text[:at]).rstrip()
+    return not before or before.endswith(";")
+
+
+def _capture_end(text: str, start: int) -> int:
+    """The end of a capture's value: the next semicolon outside strings."""
+    at = start
+    while at < len(text) and text[at] != ";":
+        string = _STRING.match(text, at)
+        at = string.end() if string else at + 1
+    if at == len(text):
+        line, column = line_column(text, start)
+        raise PatternError("this capture has no end", text=text, line=line, column=column, hint="a capture ends with `;`")
+    return start + len(text[start:at].rstrip())
 
 
 def _condition_end(text: str, start: int) -> int:

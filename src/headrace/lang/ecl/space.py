@@ -16,6 +16,7 @@ from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.events import Output
 from headrace.lang.ecl.network import live_timers, step_units
 from headrace.lang.ecl.parts import submasks
+from headrace.lang.ecl.possible import possible_situations
 from headrace.lang.ecl.situations import Situation, Situations, TooWide
 from headrace.lang.ecl.table import Table, TableState, start_state
 from headrace.lang.ecl.trace import Trace, TraceStep
@@ -65,6 +66,7 @@ class Space:
         now: int = 0,
         limit: int = CONFIGURATIONS_MAX,
         budget: Budget | None = None,
+        possible_only: bool = False,
     ) -> None:
         self.tables = tuple(tables)
         self._budget = budget or Budget(ANALYSIS_STEPS_MAX)
@@ -73,7 +75,7 @@ class Space:
         self._fresh = states is None
         self._offsets = [sum(len(table.timers) for table in tables[:number]) for number in range(len(tables))]
         self._durations = [duration for table in tables for duration in table.timers]
-        self.events = joint_inputs(self.tables, budget=self._budget)
+        self.events = joint_inputs(self.tables, budget=self._budget, possible_only=possible_only)
         started_timers = [start_state(table, 0) for table in tables] if states is None else list(states)
         self._initial = {
             offset + timer: deadline - (0 if states is None else now)
@@ -156,8 +158,9 @@ class Space:
             due = input_.due >> offset & (1 << len(table.timers)) - 1
             after, pushed, fresh = step_units(table.units, table.actions, self.configurations[number].units[index], symbols, due)
             units.append(after)
-            tokens.append(tuple(table.tokens[token] for token in pushed))
-            started_timers |= fresh << offset
+            tokens.append(table.pushed(pushed))
+            # Bits after the timers are registers.
+            started_timers |= (fresh & (1 << len(table.timers)) - 1) << offset
             running |= live_timers(table.units, after) << offset
         zone = started(zone, self._remaining(started_timers), running)
         target = Configuration(tuple(units), zone)
@@ -190,19 +193,21 @@ class Space:
         return next(name for name in ("other", *(f"other_{n}" for n in range(len(named) + 1))) if name not in named)
 
 
-def joint_inputs(tables: Sequence[Table], *, budget: Budget | None = None) -> tuple[Input, ...]:
-    """The classes of events that the tables together tell apart, plainest examples first."""
-    if len(tables) == 1 and len(tables[0].alphabets) == 1:
+def joint_inputs(tables: Sequence[Table], *, budget: Budget | None = None, possible_only: bool = False) -> tuple[Input, ...]:
+    """The classes of events that the tables together tell apart, plainest examples first.
+
+    `possible_only`: without answers of conditions that exclude each other, such as `v > 10` and not `v > 5`."""
+    if not possible_only and len(tables) == 1 and len(tables[0].alphabets) == 1:
         (alphabet,) = tables[0].alphabets
         return tuple(Input(((symbol,),), example) for symbol, example in enumerate(alphabet.examples))
     inputs: dict[tuple[tuple[int, ...], ...], Input] = {}
-    for situation, symbols in situations_of(tables, budget=budget):
+    for situation, symbols in situations_of(tables, budget=budget, possible_only=possible_only):
         inputs.setdefault(symbols, Input(symbols, Example(situation.type, situation.truths)))
     return tuple(inputs.values())
 
 
 def situations_of(
-    tables: Sequence[Table], *, budget: Budget | None = None
+    tables: Sequence[Table], *, budget: Budget | None = None, possible_only: bool = False
 ) -> list[tuple[Situation, tuple[tuple[int, ...], ...]]]:
     """Every situation of the tables' predicates together, plainest first, and its symbols in each table."""
     numbers: dict[Predicate, int] = {}
@@ -214,6 +219,8 @@ def situations_of(
     except TooWide:
         needed, allowed = SITUATIONS_MAX + 1, SITUATIONS_MAX
         raise StateLimitExceeded("telling events apart", needed=needed, allowed=allowed, hint=_HINT) from None
+    if possible_only:
+        situations = possible_situations(situations, list(numbers))
     plainest = sorted(situations, key=attrgetter("unknowns"))
     return [(s, tuple(_symbols(table, numbers, s.type, s.vector) for table in tables)) for s in plainest]
 

@@ -74,7 +74,7 @@ class _Both:
     def automaton(self) -> Automaton:
         for side, table in enumerate(self._tables):
             self._number(side, table.start_units)
-        inputs = joint_inputs(self._tables, budget=self._budget)
+        inputs = joint_inputs(self._tables, budget=self._budget, possible_only=True)
         rows: list[tuple[Cell, ...]] = []
         ticks: list[dict[int, Cell]] = []
         lives: list[int] = []
@@ -95,7 +95,7 @@ class _Both:
         table = self._tables[side]
         self._budget.spend(4 + len(table.units))
         after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
-        action = self._action((tuple(table.tokens[token] for token in pushed), self._renamed(side, started)))
+        action = self._action((table.pushed(pushed), self._renamed(side, started)))
         return self._number(side, after), action
 
     def _number(self, side: int, units: tuple[int, ...]) -> int:

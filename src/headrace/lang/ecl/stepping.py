@@ -33,6 +33,8 @@ class Instance:
     evidence: list[int] = field(default_factory=list)
     evidence_total: int = 0
     is_changed: bool = False
+    memory: str | None = None
+    """The machines and registers of a table with registers, as JSON."""
     deadline: int | None = field(init=False)
     """The earliest of the deadlines."""
 
@@ -55,6 +57,8 @@ class Correlation(NamedTuple):
     place: int
     evidence: tuple[int, ...]
     evidence_total: int
+    values: str | None = None
+    """What the registers held, as JSON."""
 
 
 class Batch:
@@ -85,7 +89,7 @@ class Batch:
         """The instances to write back."""
         return [instance for instance in self._instances.values() if instance.is_changed]
 
-    def step(self, key: str, position: int, symbols: tuple[int, ...], time: int) -> bool:
+    def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: object = None) -> bool:
         """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
         instance = self._instances.get(key)
         if instance is None:

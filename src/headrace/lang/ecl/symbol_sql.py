@@ -26,6 +26,7 @@ from headrace.lang.condition import (
 )
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Alphabet, Decision
+from headrace.lang.ecl.registers import RegisterProgram
 from headrace.lang.ecl.table import Table
 
 KEY_BYTES_MAX = 1024
@@ -42,16 +43,31 @@ class Dialect:
     field: Callable[[Field], str]
     key: Callable[[Node, Columns], str]
     checksum: str
+    micros: str
+    """A timestamp as microseconds since 1970."""
+    text: str
+    """The type of texts."""
 
 
 _POSTGRES_CHECKSUM = "'sha256:' || encode(sha256(convert_to({0}, 'UTF8')), 'hex')"
 _SPARK_CHECKSUM = "concat('sha256:', sha2(cast({0} as binary), 256))"
-POSTGRES = Dialect(postgres_literal, to_postgres, field_to_postgres, text_to_postgres, _POSTGRES_CHECKSUM)
-SPARK = Dialect(spark_literal, to_spark, field_to_spark, text_to_spark, _SPARK_CHECKSUM)
+POSTGRES = Dialect(
+    postgres_literal,
+    to_postgres,
+    field_to_postgres,
+    text_to_postgres,
+    _POSTGRES_CHECKSUM,
+    "(extract(epoch from {0}) * 1000000)::bigint",
+    "text",
+)
+SPARK = Dialect(spark_literal, to_spark, field_to_spark, text_to_spark, _SPARK_CHECKSUM, "unix_micros({0})", "string")
 
 
 def condition_fields(table: Table) -> list[Field]:
-    """The distinct fields that the conditions of a table read."""
+    """The distinct fields that the conditions and captures of a table read."""
+    if table.program:
+        static = [field for text in table.program.static for field in parse(text).fields]
+        return list(dict.fromkeys([*static, *table.program.fields]))
     atoms = [atom for predicate in table.predicates for atom in t.atoms(predicate)]
     texts = [atom.text for atom in atoms if isinstance(atom, t.Condition)]
     return list(dict.fromkeys(field for text in texts for field in parse(text).fields))
@@ -71,6 +87,18 @@ def symbols_to_sql(table: Table, dialect: Dialect, columns: Columns, *, owner: s
     """The symbol of an event in each alphabet. `owner` is the prefix of the column `type`."""
     printer = _Printer(table, dialect, columns, f"{owner}type")
     return tuple(printer.symbol(alphabet) for alphabet in table.alphabets)
+
+
+def facts_to_sql(program: RegisterProgram, dialect: Dialect, columns: Columns, *, owner: str = "") -> list[str]:
+    """The facts of an event, as text: its type, the truths of the conditions that read it alone, and the fields that registers need."""
+    facts = [f"{owner}type"]
+    facts += [f"cast(({dialect.condition(parse(text), columns)}) as {dialect.text})" for text in program.static]
+    for field in program.fields:
+        value = columns.get(field) or dialect.field(field)
+        if field.type is Type.TIMESTAMPTZ:
+            value = dialect.micros.format(value)
+        facts.append(f"cast({value} as {dialect.text})")
+    return facts
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,22 @@ tables; `run_step` is pure."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import msgspec
 
+from headrace.lang.condition import Value
 from headrace.lang.ecl.alphabet import Alphabet
 from headrace.lang.ecl.errors import TableError
 from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
 from headrace.lang.ecl.network import starts_of as _starts_of
 from headrace.lang.ecl.predicate import evaluate_condition, holds
-from headrace.lang.ecl.tree import Predicate
+from headrace.lang.ecl.registers import Memory, RegisterProgram, Registers, evaluator_with_memory
+from headrace.lang.ecl.tree import Condition, Predicate, atoms
 
 
 class Table(
@@ -44,17 +47,50 @@ class Table(
     units: tuple[Unit, ...]
     components: tuple[int, ...]
     completes: bool
+    registers: Registers | None = None
 
     @cached_property
     def predicates(self) -> tuple[Predicate, ...]:
         from headrace.lang.ecl.parser import parse_predicate
 
-        return tuple(parse_predicate(text) for text in self.predicate_texts)
+        names = RegisterProgram(self.registers, ()).names if self.registers else None
+        return tuple(parse_predicate(text, registers=names) for text in self.predicate_texts)
+
+    @cached_property
+    def start_predicate(self) -> Predicate | None:
+        """What starts an instance of `each`."""
+        from headrace.lang.ecl.parser import parse_predicate
+
+        if self.registers is None or not self.registers.each:
+            return None
+        return parse_predicate(self.registers.start, registers=RegisterProgram(self.registers, ()).names)
 
     @cached_property
     def simple(self) -> bool:
         """Whether the state is one integer and a step one look-up."""
-        return len(self.units) == 1 and not self.timers
+        return len(self.units) == 1 and not self.timers and self.registers is None
+
+    @cached_property
+    def program(self) -> RegisterProgram | None:
+        """The registers, ready to run."""
+        if self.registers is None:
+            return None
+        predicates = [*self.predicates, *([self.start_predicate] if self.start_predicate else [])]
+        texts = [atom.text for predicate in predicates for atom in atoms(predicate) if isinstance(atom, Condition)]
+        return RegisterProgram(self.registers, tuple(dict.fromkeys(texts)))
+
+    def pushed(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """The tokens that a transition pushes, without the labels that it records."""
+        return tuple(self.tokens[number] for number in numbers if number < len(self.tokens))
+
+    def recorded(self, numbers: Sequence[int]) -> list[int]:
+        """The labels that a transition records."""
+        return [number - len(self.tokens) for number in numbers if number >= len(self.tokens)]
+
+    def cleared(self, started: int) -> list[int]:
+        """The labels of the loops that a transition starts."""
+        started >>= len(self.timers)
+        return [label for label in range(started.bit_length()) if started >> label & 1]
 
     @cached_property
     def start_units(self) -> tuple[int, ...]:
@@ -86,10 +122,11 @@ def table_hash(table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """One integer per unit, and one deadline per timer (µs; None: it does not run)."""
+    """One integer per unit, one deadline per timer (µs; None: it does not run), and the registers."""
 
     units: tuple[int, ...]
     deadlines: tuple[int | None, ...] = ()
+    memory: Memory = ()
 
 
 def start_state(table: Table, time: int) -> TableState:
@@ -97,7 +134,8 @@ def start_state(table: Table, time: int) -> TableState:
     started = 0
     for root in table.components:
         started |= _starts_of(table.units[root])
-    return TableState(table.start_units, next_deadlines(table, (None,) * len(table.timers), started, started, time))
+    deadlines = next_deadlines(table, (None,) * len(table.timers), started, started, time)
+    return TableState(table.start_units, deadlines, table.program.empty if table.program else ())
 
 
 def classify(table: Table, event: Event, evaluator: Evaluator = evaluate_condition) -> tuple[int, ...]:
@@ -154,12 +192,23 @@ def changes(table: Table, state: TableState, symbols: Symbols) -> bool:
     return after != state.units or bool(tokens) or started != 0
 
 
-def _take(table: Table, state: TableState, symbols: Symbols | None, due: int, now: int) -> tuple[TableState, tuple[Output, ...]]:
+def _take(
+    table: Table,
+    state: TableState,
+    symbols: Symbols | None,
+    due: int,
+    now: int,
+    fields: Sequence[Value | None] | None = None,
+) -> tuple[TableState, tuple[Output, ...]]:
     after, tokens, started = step_units(table.units, table.actions, state.units, symbols, due)
     deadlines = state.deadlines
     if table.timers:
         deadlines = next_deadlines(table, deadlines, live_timers(table.units, after), started, now)
-    return TableState(after, deadlines), tuple(Output(table.tokens[token], now) for token in tokens)
+    memory = state.memory
+    if table.program:
+        memory = table.program.record(memory, table.recorded(tokens), fields, now)
+        memory = table.program.clear(memory, table.cleared(started))
+    return TableState(after, deadlines, memory), tuple(Output(token, now) for token in table.pushed(tokens))
 
 
 def next_deadlines(table: Table, before: tuple[int | None, ...], live: int, started: int, now: int) -> tuple[int | None, ...]:
@@ -188,6 +237,10 @@ class TableEngine(Engine[TableState]):
 
     def take(self, state: TableState, event: Event | None, now: int) -> tuple[TableState, tuple[Output, ...]]:
         if event is not None:
-            return _take(self._table, state, classify(self._table, event, self._evaluator), 0, now)
+            evaluator, fields = self._evaluator, None
+            if self._table.program:
+                evaluator = evaluator_with_memory(self._table.program, evaluator, state.memory, now)
+                fields = self._table.program.read_fields(event.subject)
+            return _take(self._table, state, classify(self._table, event, evaluator), 0, now, fields)
         due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
         return _take(self._table, state, None, due, now)

@@ -54,6 +54,30 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """A predicate whose matching event is kept: its captures can be read as `label.capture`."""
+
+    predicate: Predicate
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Events that follow one another directly: `a, next b, next c`. Each is a predicate, perhaps with a label."""
+
+    steps: tuple[Match | Labelled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """At least `times` events that satisfy the predicate, less than a duration apart."""
+
+    times: int
+    duration_us: int
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
 class Several:
     """A construct over several expressions; `word` is its keyword."""
 
@@ -105,6 +129,8 @@ class Bounded:
     word: ClassVar[str]
     body: Expr
     times: int | None = None
+    label: str | None = None
+    """Of a loop that counts and sums its rounds."""
 
 
 class Repeat(Bounded):
@@ -142,7 +168,7 @@ class Within:
 
 
 Expr = (
-    Match | Accumulate | Select | SelectStar | Sequential | Parallel | Unless | Fail | Push
+    Match | Labelled | Chain | Count | Accumulate | Select | SelectStar | Sequential | Parallel | Unless | Fail | Push
     | Repeat | Persist | Loop | Modes | After | Within
 )  # fmt: skip
 
@@ -154,11 +180,23 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """A value of an event with a name; `text` is canonical."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    """A whole pattern: the expression and the predicates defined for it, in the order they were defined."""
+    """A whole pattern: the expression, and the predicates and captures defined for it, in the order they were defined.
+
+    `each` is the number of instances of the expression that may run at the same time, one per start; None: one, from the start."""
 
     expr: Expr
     definitions: tuple[Definition, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    each: int | None = None
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -172,6 +210,19 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (body,)
         case Modes(modes):
             return tuple(mode.body for mode in modes)
+        case _:
+            return ()
+
+
+def predicates_of(expr: Expr) -> tuple[Predicate, ...]:
+    """The predicates that stand in an expression itself, not in its parts."""
+    match expr:
+        case Match(predicate) | Labelled(predicate) | Count(predicate=predicate):
+            return (predicate,)
+        case Chain(steps):
+            return tuple(step.predicate for step in steps)
+        case Modes(modes):
+            return tuple(mode.guard for mode in modes)
         case _:
             return ()
 
@@ -224,6 +275,10 @@ def lower(expr: Expr) -> Expr:
             return Unless(lower(body), lower(stop))
         case After():
             return expr
+        case Labelled(predicate) | Count(predicate=predicate):
+            return replace(expr, predicate=lower_predicate(predicate))
+        case Chain(steps):
+            return Chain(tuple(replace(step, predicate=lower_predicate(step.predicate)) for step in steps))
         case Several():
             return replace(expr, children=tuple(lower(child) for child in expr.children))
         case Fail() | Push() | Bounded():

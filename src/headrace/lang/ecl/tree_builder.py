@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import cast
 
 from lark import Token, Tree
 
-from headrace.lang.condition import ConditionError, parse
+from headrace.lang.condition import ConditionError, canonical_text, fields_of, parse, parse_value, parse_with_names
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.duration import parse_duration, print_duration
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import Limits
+from headrace.lang.ecl.register_names import COUNT_REACHED, RegisterNames
 
 _SEVERAL: dict[str, Callable[[tuple[t.Expr, ...]], t.Expr]] = {
     "ACCUMULATE": t.Accumulate,
@@ -20,25 +22,109 @@ _SEVERAL: dict[str, Callable[[tuple[t.Expr, ...]], t.Expr]] = {
     "SEQUENTIAL": t.Sequential,
     "PARALLEL": t.Parallel,
 }
-_BOUNDED: dict[str, Callable[[t.Expr, int | None], t.Expr]] = {"REPEAT": t.Repeat, "PERSIST": t.Persist, "LOOP": t.Loop}
-_Built = t.Expr | t.Predicate | t.Mode | tuple[t.Expr, ...] | int | str
+_BOUNDED: dict[str, Callable[[t.Expr, int | None, str | None], t.Expr]] = {
+    "REPEAT": t.Repeat,
+    "PERSIST": t.Persist,
+    "LOOP": t.Loop,
+}
+_NAMES_TAKEN = frozenset({"object", "headers", "type", "key", "emitted_at", "true", "false", "not", "and", "or", "is", "in"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """A step that must follow the one before it directly."""
+
+    step: t.Match | t.Labelled
+    token: Token
+
+
+_Built = _Next | t.Expr | t.Predicate | t.Mode | tuple[t.Expr, ...] | int | str
 
 
 class Builder:
     """Builds one pattern: knows its conditions by position and the names defined so far."""
 
-    def __init__(self, text: str, conditions: Mapping[int, str], names: Mapping[str, t.Predicate], limits: Limits) -> None:
+    def __init__(
+        self,
+        text: str,
+        conditions: Mapping[int, str],
+        names: Mapping[str, t.Predicate],
+        limits: Limits,
+        registers: RegisterNames | None = None,
+    ) -> None:
         self._text = text
         self._conditions = conditions
         self._names = dict(names)
         self._limits = limits
+        self._captures: dict[str, t.Capture] = {}
+        self._is_compiled = registers is not None
+        self._registers = registers or RegisterNames({}, frozenset(), frozenset())
 
     def pattern(self, root: Tree[Token]) -> t.Pattern:
         *definitions, expr = cast(list[Tree[Token]], root.children)
+        # Captures and labels first: a condition may read a label that comes later in the text.
         for tree in definitions:
-            self._define(tree)
+            if tree.data == "capture":
+                self._capture(tree)
+        self._collect_labels(root)
+        for tree in definitions:
+            if tree.data == "definition":
+                self._define(tree)
+        each: int | None = None
+        if expr.data == "each":
+            each, expr = self._each(expr)
         built = cast(t.Expr, self._build(expr))
-        return t.Pattern(built, tuple(t.Definition(name, body) for name, body in self._names.items()))
+        names = tuple(t.Definition(name, body) for name, body in self._names.items())
+        return t.Pattern(built, names, tuple(self._captures.values()), each)
+
+    def _each(self, tree: Tree[Token]) -> tuple[int, Tree[Token]]:
+        *times, body = (child for child in tree.children if isinstance(child, Tree))
+        limit = self._limits.instances_max
+        if not times:
+            return min(100, limit), body
+        token = cast(Token, times[0].children[0])
+        number = self._times(token)
+        if number > limit:
+            raise self._error(token, f"each({number}) runs up to {number} instances per key, allowed are {limit}")
+        return number, body
+
+    def _capture(self, tree: Tree[Token]) -> None:
+        _, name_token, value_token = cast(list[Token], tree.children)
+        name = name_token.lower()
+        if name in self._captures or name in _NAMES_TAKEN:
+            problem = f"the capture {name} is declared twice" if name in self._captures else f"{name} has a meaning of its own"
+            raise self._error(name_token, problem)
+        if len(self._captures) >= self._limits.captures_max:
+            raise self._error(name_token, f"more than {self._limits.captures_max} captures")
+        try:
+            node = parse_value(self._conditions[value_token.start_pos or 0])
+        except ConditionError as error:
+            raise self._condition_error(value_token, error, offset=-1) from error
+        if not fields_of(node):
+            raise self._error(value_token, "the capture reads nothing of the event", hint="such as (object -> 'amount')::numeric")
+        self._captures[name] = t.Capture(name, canonical_text(node))
+        self._registers = replace(self._registers, captures={**self._registers.captures, name: node})
+
+    def _collect_labels(self, root: Tree[Token]) -> None:
+        if self._is_compiled:
+            return
+        labels: dict[str, Token] = {}
+        loops: set[str] = set()
+        for tree in root.iter_subtrees():
+            if tree.data == "capture":
+                continue
+            for token in tree.children:
+                if isinstance(token, Token) and token.type == "LABEL":
+                    name = token.lower()
+                    if name in labels:
+                        raise self._error(token, f"the label {name} is used twice", hint="give each its own name")
+                    labels[name] = token
+            if tree.data == "bounded":
+                loops |= {_label_of(child) for child in tree.children if isinstance(child, Tree) and child.data == "as_label"}
+        if len(labels) > self._limits.labels_max:
+            raise PatternError(f"the pattern has {len(labels)} labels, allowed are {self._limits.labels_max}", text=self._text)
+        matches = frozenset(labels) - loops
+        self._registers = replace(self._registers, matches=matches, loops=frozenset(loops))
 
     def _define(self, tree: Tree[Token]) -> None:
         keyword, name_tree, body = tree.children
@@ -67,8 +153,20 @@ class Builder:
         match rule:
             case "match":
                 return t.Match(cast(t.Predicate, parts[0]))
+            case "labelled":
+                return t.Labelled(cast(t.Predicate, parts[0]), tokens[-1].lower())
+            case "as_label":
+                return tokens[-1].lower()
+            case "next":
+                return _Next(
+                    _step(cast(t.Predicate, parts[0]), cast("str | None", parts[1] if len(parts) == 2 else None)), tokens[0]
+                )
+            case "count":
+                return self._count(tokens, cast(t.Predicate, parts[0]))
             case "exprs":
                 return tuple(exprs)
+            case "steps":
+                return self._chained(cast("list[t.Expr | _Next]", parts))
             case "several":
                 return self._several(tokens[0], cast(tuple[t.Expr, ...], parts[0]))
             case "unless":
@@ -80,8 +178,9 @@ class Builder:
             case "times":
                 return self._times(tokens[0])
             case "bounded":
-                times = cast(int, parts[0]) if len(parts) == 2 else None
-                return _BOUNDED[tokens[0].type](exprs[-1], times)
+                times = next((part for part in parts if isinstance(part, int)), None)
+                label = next((part for part in parts if isinstance(part, str)), None)
+                return _BOUNDED[tokens[0].type](exprs[-1], times, label)
             case "mode":
                 return t.Mode(cast(t.Predicate, parts[0]), exprs[1])
             case "modes":
@@ -110,6 +209,53 @@ class Builder:
             case _:
                 name = cast(str, parts[0])
                 return t.Named(name, self._names[name]) if name in self._names else t.EventType(name)
+
+    def _chained(self, parts: list[t.Expr | _Next]) -> tuple[t.Expr, ...]:
+        """The steps of a sequence, those joined by `next` as one chain."""
+        steps: list[t.Expr] = []
+        for part in parts:
+            if not isinstance(part, _Next):
+                steps.append(part)
+                continue
+            before = steps.pop() if steps else None
+            chain = before.steps if isinstance(before, t.Chain) else (before,)
+            if not all(isinstance(step, t.Match | t.Labelled) for step in chain):
+                raise self._error(part.token, "`next` needs a predicate before it", hint="such as sequential {a, next b}")
+            if len(chain) >= self._limits.chain_length_max:
+                raise self._error(part.token, f"more than {self._limits.chain_length_max} events in a row")
+            steps.append(t.Chain((*cast("tuple[t.Match | t.Labelled, ...]", chain), part.step)))
+        for step in steps:
+            if isinstance(step, t.Chain):
+                self._check_chain(step)
+        return tuple(steps)
+
+    def _check_chain(self, chain: t.Chain) -> None:
+        """A label of a chain holds the latest event that could be its step, so only the step right after it may read it."""
+        labels = [step.label if isinstance(step, t.Labelled) else None for step in chain.steps]
+        for number, step in enumerate(chain.steps):
+            read = {
+                label
+                for atom in t.atoms(step.predicate)
+                if isinstance(atom, t.Condition)
+                for label in self._labels_read(atom.text)
+            }
+            for label in read & {label for label in labels if label is not None}:
+                if labels.index(label) != number - 1:
+                    problem = f"in a row of events joined by `next`, only the step right after `as {label}` can read {label}"
+                    raise PatternError(problem, text=self._text, hint="give the steps between labels of their own")
+
+    def _labels_read(self, text: str) -> set[str]:
+        fields = parse_with_names(text, self._registers).fields
+        return {str(field.path[0]) for field in fields if field.root == "register"}
+
+    def _count(self, tokens: list[Token], predicate: t.Predicate) -> t.Expr:
+        number, duration = (token for token in tokens if token.type in ("INT", "DURATION"))
+        times = self._times(number)
+        if times > self._limits.count_times_max:
+            raise self._error(
+                number, f"count({times}, …) keeps {times} times per key, allowed are {self._limits.count_times_max}"
+            )
+        return t.Count(times, self._duration(duration), predicate)
 
     def _several(self, keyword: Token, parts: tuple[t.Expr, ...]) -> t.Expr:
         if len(parts) > self._limits.list_length_max:
@@ -147,17 +293,29 @@ class Builder:
         inside = self._conditions[token.start_pos or 0]
         if not inside.strip():
             raise self._error(token, "the condition is empty")
+        if self._is_compiled and COUNT_REACHED.fullmatch(inside):
+            return t.Condition(inside)
         try:
-            return t.Condition(parse(inside).text)
+            names = self._registers
+            plain = not (names.captures or names.matches or names.loops)
+            return t.Condition(parse(inside).text if plain else parse_with_names(inside, self._registers).text)
         except ConditionError as error:
             raise self._condition_error(token, error) from error
 
-    def _condition_error(self, token: Token, error: ConditionError) -> PatternError:
+    def _condition_error(self, token: Token, error: ConditionError, *, offset: int = 0) -> PatternError:
         """The error with its place in the pattern: its own counts from the character after `<`."""
-        line, column = token.line or 1, token.column or 1
+        line, column = token.line or 1, (token.column or 1) + offset
         place = (line, column + error.column) if error.line == 1 else (line + error.line - 1, error.column)
         problem = f"the condition is not valid: {error.reason}"
         return PatternError(problem, text=self._text, line=place[0], column=place[1], hint=error.allowed)
 
     def _error(self, token: Token, problem: str, *, hint: str = "") -> PatternError:
         return PatternError(problem, text=self._text, line=token.line or 1, column=token.column or 1, hint=hint)
+
+
+def _label_of(tree: Tree[Token]) -> str:
+    return cast(Token, tree.children[-1]).lower()
+
+
+def _step(predicate: t.Predicate, label: str | None) -> t.Match | t.Labelled:
+    return t.Match(predicate) if label is None else t.Labelled(predicate, label)

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.lang.ecl.tree import And, Condition, EventType, Match, Modes, Pattern, Predicate, lower_predicate, operands, walk
+from headrace.lang.ecl.register_layout import make_program
+from headrace.lang.ecl.tree import And, Condition, EventType, Pattern, Predicate, lower_predicate, operands, predicates_of, walk
 
 
 def typed_conditions(pattern: Pattern) -> tuple[tuple[str, str], ...]:
-    """Pairs of an event type and the canonical text of a condition on it, each once, in textual order."""
-    pairs = [pair for predicate in _predicates(pattern) for pair in _pairs(lower_predicate(predicate))]
-    return tuple(dict.fromkeys(pairs))
-
-
-def _predicates(pattern: Pattern) -> Iterator[Predicate]:
-    for expr in walk(pattern.expr):
-        match expr:
-            case Match(predicate):
-                yield predicate
-            case Modes(modes):
-                yield from (mode.guard for mode in modes)
-            case _:
-                pass
+    """Pairs of an event type and the canonical text of a condition on that event alone, each once, in textual order."""
+    predicates = [predicate for expr in walk(pattern.expr) for predicate in predicates_of(expr)]
+    pairs = dict.fromkeys(pair for predicate in predicates for pair in _pairs(lower_predicate(predicate)))
+    program = make_program(pattern)
+    # A condition that reads registers is not about one event.
+    return tuple(pair for pair in pairs if program is None or pair[1] in program.static)
 
 
 def _pairs(predicate: Predicate) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ STATE_CHECKS: Checks = {
     "correlators": "all are compiled",
     "actions": check_actions,
     "schedules": "no schedule fails",
+    "relays": "all are run by a node",
     "nodes": None,
     "indexes": "all are valid",
     "failures": "nothing fails in the loops of the nodes",

@@ -115,6 +115,7 @@ _ALL = (
         "sink-writes-once",
         edits=(Edit("commit_spark_batch", "v_fresh := found;", "v_fresh := true;"),),
     ),
+    Bug("no-relay-ledger", "a relay's target does not know what was delivered", "consumed-once"),
     Bug(
         "cursor-before-batch",
         "a pipeline advances its cursors in one transaction and writes the batch in the next",

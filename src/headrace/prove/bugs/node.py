@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from psycopg.pq.abc import PGresult
 
 from headrace.actions import ActionWorker, Queue
+from headrace.core import DeliveryError
 from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
 from headrace.db import AsyncConnection, Exchange
+from headrace.relays import Message
+from headrace.relays.targets import postgres
 
 CLAIM_RETRIED = "headrace.claim_retried_action("
 
@@ -64,8 +68,26 @@ def _state_after_output(_node: str) -> None:
     CorrelatorEngine.step_once = step_once  # type: ignore[method-assign]
 
 
+def _no_relay_ledger(_node: str) -> None:
+    """Confirmations of a relay's target get lost, which does no harm by itself; but its ledger says that nothing was delivered."""
+    original_deliver, original_statement = postgres.PostgresTarget.deliver, vars(postgres)["_statement"]
+    deliveries = count(1)
+
+    async def deliver(self: postgres.PostgresTarget, messages: Sequence[Message]) -> None:
+        await original_deliver(self, messages)
+        if next(deliveries) % 20 == 0:
+            raise DeliveryError("the confirmation was lost")
+
+    def statement(name: str, names: Any) -> Any:
+        return "select 0" if name == "relays/postgres/lock_ledger" else original_statement(name, names)
+
+    postgres.PostgresTarget.deliver = deliver  # type: ignore[method-assign]
+    vars(postgres)["_statement"] = statement
+
+
 NODE_BUGS: dict[str, Callable[[str], None]] = {
     "ack-before-commit": _ack_before_commit,
     "local-lease": _local_lease,
+    "no-relay-ledger": _no_relay_ledger,
     "state-after-output": _state_after_output,
 }

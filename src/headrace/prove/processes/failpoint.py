@@ -31,6 +31,7 @@ STATEMENTS = {
     "fail-action": "headrace.fail_action(",
     "effect": "headrace_prove.effect",
     "consumed": "headrace_prove.consumed",
+    "relay": '"headrace_prove"."headrace_relay"',
     "claim-schedule": "headrace_internal.claim_schedule(",
     "run-schedule": "headrace.run_schedule(",
 }

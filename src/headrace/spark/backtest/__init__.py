@@ -6,7 +6,7 @@ so it sends no action, publishes no event and moves no cursor."""
 from headrace.spark.backtest.connections import read_only
 from headrace.spark.backtest.page import html_report
 from headrace.spark.backtest.run import backtest
-from headrace.spark.backtest.subjects import BacktestSubject, correlator_subject, rule_subjects
+from headrace.spark.backtest.subjects import BacktestSubject, correlator_subject, file_subjects, rule_subjects
 from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Report, Result, Sample, TokenCounts
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "TokenCounts",
     "backtest",
     "correlator_subject",
+    "file_subjects",
     "html_report",
     "read_only",
     "rule_subjects",

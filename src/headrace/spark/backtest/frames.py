@@ -1,26 +1,28 @@
 """The frames of a backtest: what would fire, what did fire, and both compared.
 
-A row is one output: name, shard, token, key, position, time, event_id, evidence, evidence_total, would, live."""
+A row is one output: kind (rule or correlator), name, shard, token, key, position, time, event_id, evidence, evidence_total, would, live."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from headrace.archive import StoredRange
 from headrace.db import Connection, map_database_errors, query
-from headrace.lang.condition import spark_literal
-from headrace.spark import CorrelatorSpec, RuleSpec, correlate, match
+from headrace.lang.condition import micros_of, spark_literal
+from headrace.spark import CorrelatorSpec, RuleSpec, match
+from headrace.spark.correlate import build_classifier, correlate_log
+from headrace.spark.match import COLUMN_OF, cached_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-IDENTITY = ("name", "shard", "token", "key", "position", "time")
+IDENTITY = ("kind", "name", "shard", "token", "key", "position", "time")
 _COLUMNS = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
 
 
@@ -65,39 +67,65 @@ class Source:
         return self.spark.read.format("headrace").options(**all_options).load()
 
 
-def would_fire(source: Source, part: TopicRange, specs: Sequence[RuleSpec]) -> DataFrame:
-    """The firings of the tested rules."""
-    types = sorted({spec.event_type for spec in specs})
-    firings = match(source.events(part, types=json.dumps(types)), specs)
-    columns = ("rule as name", "key", "`offset` as position", "timestamp as time", "event_id")
-    return _rule_outputs(firings.selectExpr(*columns), part, live=False)
+class EventFrame:
+    """The events of a range with the columns that rules and correlators read: one read for all of them."""
 
+    def __init__(
+        self, source: Source, part: TopicRange, rules: Sequence[RuleSpec], correlators: Sequence[CorrelatorSpec]
+    ) -> None:
+        self._source, self._part = source, part
+        self._rules, self._correlators = tuple(rules), tuple(correlators)
 
-def did_fire(source: Source, part: TopicRange, names: Sequence[str], namespace: str | None) -> DataFrame | None:
-    """The firings of the live rules, with key and time of the events; None if there are none."""
-    rows = _read_live("spark/backtest/firings", part, names, namespace)
-    if not rows:
-        return None
-    firings = source.spark.createDataFrame(_table(rows, ("name", "position", "event_id")))
-    events = source.events(part, columns="offset,key,timestamp").selectExpr("`offset` as position", "key", "timestamp as time")
-    return _rule_outputs(firings.join(events, "position"), part, live=True)
+    @cached_property
+    def _columns(self) -> str:
+        roots = set(cached_plan(self._rules).reads) if self._rules else set()
+        roots = roots.union(*(build_classifier(spec).roots for spec in self._correlators))
+        names = {COLUMN_OF.get(root, root) for root in roots} | {"type", "topic", "offset", "event_id"}
+        names |= {"key", "timestamp"} if self._rules else set()
+        return ",".join(sorted(names | ({"appended_at"} if self._correlators else set())))
+
+    def outputs(self, namespace: str | None, keep: Callable[[DataFrame], DataFrame]) -> list[DataFrame]:
+        """What would fire and what did. `keep`: keeps a frame that is read more than once, until the backtest ends."""
+        rules = [spec.name for spec in self._rules]
+        correlators = [spec.name for spec in self._correlators]
+        firings = _read_live("spark/backtest/firings", self._part, rules, namespace) if rules else []
+        pushed = _read_live("spark/backtest/correlations", self._part, correlators, namespace) if correlators else []
+        readers = bool(self._rules) + bool(self._correlators) + bool(firings)
+        types = {} if correlators or firings else {"types": json.dumps(sorted({spec.event_type for spec in self._rules}))}
+        events = self._source.events(self._part, columns=self._columns, **types)
+        if readers > 1:
+            events = keep(events)
+        frames = [self._would_fire(events)] if rules else []
+        frames += [self._did_fire(events, firings)] if firings else []
+        frames += [self._would_push(events)] if correlators else []
+        return frames + ([self._did_push(pushed)] if pushed else [])
+
+    def _would_fire(self, events: DataFrame) -> DataFrame:
+        columns = ("rule as name", "key", "`offset` as position", "timestamp as time", "event_id")
+        return _rule_outputs(match(events, self._rules).selectExpr(*columns), self._part, live=False)
+
+    def _did_fire(self, events: DataFrame, rows: Sequence[Sequence[object]]) -> DataFrame:
+        """The firings of the live rules, with key and time of the events."""
+        firings = self._source.spark.createDataFrame(_table(rows, ("name", "position", "event_id")))
+        times = events.selectExpr("`offset` as position", "key", "timestamp as time")
+        return _rule_outputs(firings.join(times, "position"), self._part, live=True)
+
+    def _would_push(self, events: DataFrame) -> DataFrame:
+        """The outputs of the tested correlators; every key starts with its first event in the range."""
+        untils = [micros_of(self._part.to_at)] * len(self._correlators)
+        outputs = correlate_log(events, self._correlators, untils)
+        return _outputs(
+            outputs.withColumnsRenamed({"correlator": "name", "offset": "position"}), self._part, "correlator", live=False
+        )
+
+    def _did_push(self, rows: Sequence[Sequence[object]]) -> DataFrame:
+        outputs = self._source.spark.createDataFrame(_table(rows, _COLUMNS))
+        return _outputs(outputs, self._part, "correlator", live=True)
 
 
 def _rule_outputs(firings: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
     outputs = firings.selectExpr("*", "string(null) as token", "array(position) as evidence", "1 as evidence_total")
-    return _outputs(outputs, part, live=live)
-
-
-def would_push(source: Source, part: TopicRange, spec: CorrelatorSpec) -> DataFrame:
-    """The outputs of the tested correlator; every key starts with its first event in the range."""
-    outputs = correlate(source.events(part), spec, until=part.to_at)
-    return _outputs(outputs.withColumnsRenamed({"correlator": "name", "offset": "position"}), part, live=False)
-
-
-def did_push(source: Source, part: TopicRange, name: str, namespace: str | None) -> DataFrame | None:
-    """The outputs of the live correlator; None if there are none."""
-    rows = _read_live("spark/backtest/correlations", part, [name], namespace)
-    return _outputs(source.spark.createDataFrame(_table(rows, _COLUMNS)), part, live=True) if rows else None
+    return _outputs(outputs, part, "rule", live=live)
 
 
 def compare(frames: Sequence[DataFrame]) -> DataFrame:
@@ -110,8 +138,8 @@ def compare(frames: Sequence[DataFrame]) -> DataFrame:
     )
 
 
-def _outputs(frame: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
-    origin = (f"{spark_literal(part.shard)} as shard", f"{int(not live)} as would", f"{int(live)} as live")
+def _outputs(frame: DataFrame, part: TopicRange, kind: str, *, live: bool) -> DataFrame:
+    origin = (f"'{kind}' as kind", f"{spark_literal(part.shard)} as shard", f"{int(not live)} as would", f"{int(live)} as live")
     return frame.selectExpr(*_COLUMNS, *origin)
 
 

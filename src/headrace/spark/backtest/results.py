@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.archive import StoredRange, read_stored_events_at
 from headrace.db import Connection
-from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.spark import CorrelatorSpec
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Result, Sample, TokenCounts
 
@@ -51,19 +51,24 @@ def build_results(
     by_day = (
         _count_by(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").sort("day").collect()
     )
-    by_key = _top_rows(_count_by(compared, "key"), "name", "greatest(would, live) desc, key", keys)
+    by_key = _top_rows(_count_by(compared, "key"), "kind, name", "greatest(would, live) desc, key", keys)
     by_token = _count_by(compared.where("token is not null"), "token").sort("token").collect()
     sample_rows = _top_rows(
         compared.selectExpr("*", f"{_STATUS} as status", "unix_micros(time) as micros"),
-        "name, status",
+        "kind, name, status",
         "time desc, position desc",
         samples,
     )
-    topics = {subject.topic: {other.name for other in subjects if other.topic == subject.topic} for subject in subjects}
-    evidence = {topic: reader.events([row for row in sample_rows if row.name in names], topic) for topic, names in topics.items()}
+    topics = {
+        subject.topic: {(other.kind, other.name) for other in subjects if other.topic == subject.topic} for subject in subjects
+    }
+    evidence = {
+        topic: reader.events([row for row in sample_rows if (row.kind, row.name) in names], topic)
+        for topic, names in topics.items()
+    }
     return tuple(
         Result(
-            kind="rule" if isinstance(subject.spec, RuleSpec) else "correlator",
+            kind=subject.kind,
             name=subject.name,
             topic=subject.topic,
             definition=subject.definition,
@@ -80,16 +85,18 @@ def build_results(
 def _count_by(frame: DataFrame, column: str) -> DataFrame:
     from pyspark.sql import functions
 
-    return frame.groupBy("name", column).agg(*(functions.expr(count) for count in _COUNTS))
+    return frame.groupBy("kind", "name", column).agg(*(functions.expr(count) for count in _COUNTS))
 
 
 def _top_rows(frame: DataFrame, within: str, order: str, limit: int) -> list[Row]:
+    if not limit:
+        return []
     ranked = frame.selectExpr("*", f"row_number() over (partition by {within} order by {order}) as place")
     return ranked.where(f"place <= {limit}").orderBy(*within.split(", "), "place").collect()
 
 
 def _of(rows: Iterable[Row], subject: BacktestSubject) -> list[Row]:
-    return [row for row in rows if row.name == subject.name]
+    return [row for row in rows if (row.kind, row.name) == (subject.kind, subject.name)]
 
 
 def _counts(row: Row) -> tuple[int, int, int]:

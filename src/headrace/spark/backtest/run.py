@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from headrace.archive import StoredRange, find_stored_range, read_stored_events_at
 from headrace.core import Invalid
 from headrace.db import Connection, Target, connect
-from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.spark import CorrelatorSpec, RuleSpec, map_spark_errors
 from headrace.spark.backtest.connections import read_only, secret_file
-from headrace.spark.backtest.frames import Source, TopicRange, compare, did_fire, did_push, would_fire, would_push
+from headrace.spark.backtest.frames import EventFrame, Source, TopicRange, compare
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import Report
@@ -36,13 +36,16 @@ def backtest(
     folder: str | None = None,
     namespace: str | None = None,
 ) -> Report:
-    """Runs rules or correlators over archive and log, and compares them with the live ones of the same names.
+    """Runs rules and correlators over archive and log, which are read once, and compares them with the live ones of the same names.
 
     The range is from `start` to before `end`: earliest, latest, a position or a time of the log. Spark's processes find the
     databases by a secret: a file written here that only this user can read, or the named one, which a cluster needs.
     Raises Invalid, PositionOutOfRange, UnknownTopic."""
     if not subjects:
         raise Invalid("nothing to test; give at least one rule or correlator")
+    names = [(subject.kind, subject.name) for subject in subjects]
+    if duplicates := sorted({f"{kind} {name}" for kind, name in names if names.count((kind, name)) > 1}):
+        raise Invalid(f"given twice: {', '.join(duplicates)}; give each rule and correlator once")
     started = time.monotonic()
     with ExitStack() as stack:
         read_only_targets = [read_only(target) for target in targets]
@@ -54,12 +57,16 @@ def backtest(
         }
         source = Source(spark, {name: value for name, value in options.items() if value})
         ranges = _ranges(conns, subjects, start, end, folder, namespace)
-        compared = compare(_frames(source, ranges, subjects, namespace)).persist()
-        try:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            frame.persist()
+            stack.callback(frame.unpersist)
+            return frame
+
+        with map_spark_errors():
+            compared = keep(compare(_frames(source, ranges, subjects, namespace, keep)))
             reader = EvidenceReader({(part.shard, part.topic): (part.conn, part.stored) for part in ranges}, folder)
             results = build_results(compared, subjects, reader, samples=samples, keys=keys)
-        finally:
-            compared.unpersist()
     stored = [part.stored for part in ranges]
     return Report(
         start=start,
@@ -103,16 +110,16 @@ def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str |
 
 
 def _frames(
-    source: Source, ranges: Sequence[TopicRange], subjects: Sequence[BacktestSubject], namespace: str | None
+    source: Source,
+    ranges: Sequence[TopicRange],
+    subjects: Sequence[BacktestSubject],
+    namespace: str | None,
+    keep: Callable[[DataFrame], DataFrame],
 ) -> list[DataFrame]:
-    frames: list[DataFrame | None] = []
+    frames: list[DataFrame] = []
     for part in ranges:
         specs = [subject.spec for subject in subjects if subject.topic == part.topic]
-        if rules := [spec for spec in specs if isinstance(spec, RuleSpec)]:
-            frames.append(would_fire(source, part, rules))
-            frames.append(did_fire(source, part, [rule.name for rule in rules], namespace))
-        for spec in specs:
-            if isinstance(spec, CorrelatorSpec):
-                frames.append(would_push(source, part, spec))
-                frames.append(did_push(source, part, spec.name, namespace))
-    return [frame for frame in frames if frame is not None]
+        rules = [spec for spec in specs if isinstance(spec, RuleSpec)]
+        correlators = [spec for spec in specs if isinstance(spec, CorrelatorSpec)]
+        frames += EventFrame(source, part, rules, correlators).outputs(namespace, keep)
+    return frames

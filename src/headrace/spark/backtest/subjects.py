@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core import Invalid, UnknownCorrelator, UnknownRule
-from headrace.correlators import Correlator, get_correlator
+from headrace.correlators import CORRELATORS, Correlator, get_correlator
 from headrace.db import Connection
-from headrace.rules import Rule, get_rule, load_rules
+from headrace.definitions import load_definitions
+from headrace.rules import RULES, Rule, get_rule, load_rules
 from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.spark.correlate import correlator_specs
+from headrace.spark.match import rule_specs
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,15 @@ class BacktestSubject:
         return self.spec.name
 
     @property
+    def kind(self) -> str:
+        return "rule" if isinstance(self.spec, RuleSpec) else "correlator"
+
+    @property
     def definition(self) -> str:
         if isinstance(self.spec, RuleSpec):
-            return f"on {self.spec.event_type} if {self.spec.condition}"
+            event_type = self.spec.event_type
+            name = f'"{event_type}"' if " " in event_type else event_type
+            return f"on {name} if {self.spec.condition}"
         return self.spec.pattern
 
 
@@ -40,8 +49,20 @@ def rule_subjects(conn: Connection, name_or_file: str, *, namespace: str | None 
     return [_rule_subject(get_rule(conn, name_or_file, namespace=namespace).rule, live=True)]
 
 
+def file_subjects(conn: Connection, file: str | Path, *, namespace: str | None = None) -> list[BacktestSubject]:
+    """The rules and correlators of a file (.yaml, .yml, .py). Raises InvalidDefinitionFile, ConditionError, PatternError."""
+    subjects: list[BacktestSubject] = []
+    for definition in load_definitions(file, (RULES, CORRELATORS)):
+        if isinstance(definition, Rule):
+            subjects.append(_rule_subject(definition, live=_is_live(conn, definition.name, namespace)))
+        elif isinstance(definition, Correlator):
+            live, notes = _live_correlator(conn, definition.name, definition.topic, namespace)
+            subjects.append(_correlator_subject(definition, live=live is not None, notes=notes))
+    return subjects
+
+
 def _rule_subject(rule: Rule, *, live: bool) -> BacktestSubject:
-    spec = RuleSpec(name=rule.name, event_type=rule.event_type, action=rule.action, condition=rule.condition, topic=rule.topic)
+    (spec,) = rule_specs(rule)
     return BacktestSubject(rule.topic, spec, live)
 
 
@@ -68,10 +89,7 @@ def correlator_subject(
     if not path.is_file():
         return _correlator_subject(get_correlator(conn, name_or_file, namespace=namespace).correlator, live=True)
     name = name or path.stem
-    try:
-        live = get_correlator(conn, name, namespace=namespace).correlator
-    except UnknownCorrelator:
-        live = None
+    live, notes = _live_correlator(conn, name, topic, namespace)
     topic = topic or (live.topic if live else None)
     if topic is None:
         raise Invalid(f"there is no live correlator {name!r} to take the topic from; give --topic, or --name of the live one")
@@ -82,16 +100,24 @@ def correlator_subject(
         key=key if key is not None or live is None else live.key,
         evidence_max=live.evidence_max if live else 100,
     )
-    return _correlator_subject(correlator, live=live is not None)
+    return _correlator_subject(correlator, live=live is not None, notes=notes)
 
 
-def _correlator_subject(correlator: Correlator, *, live: bool) -> BacktestSubject:
-    spec = CorrelatorSpec(
-        name=correlator.name,
-        pattern=correlator.pattern,
-        key=correlator.key,
-        topic=correlator.topic,
-        evidence_max=correlator.evidence_max,
-    )
-    notes = (f"{correlator.name}: forget_after is ignored; no key is forgotten",) if correlator.forget_after else ()
+def _live_correlator(
+    conn: Connection, name: str, topic: str | None, namespace: str | None
+) -> tuple[Correlator | None, tuple[str, ...]]:
+    """The live correlator to compare a pattern with: None, with a note, if it runs on another topic, whose positions are others."""
+    try:
+        live = get_correlator(conn, name, namespace=namespace).correlator
+    except UnknownCorrelator:
+        return None, ()
+    if topic is not None and live.topic != topic:
+        return None, (f"{name}: the live correlator of this name runs on {live.topic}, not on {topic}; it is not compared",)
+    return live, ()
+
+
+def _correlator_subject(correlator: Correlator, *, live: bool, notes: tuple[str, ...] = ()) -> BacktestSubject:
+    if correlator.forget_after:
+        notes = (*notes, f"{correlator.name}: forget_after is ignored; no key is forgotten")
+    (spec,) = correlator_specs(correlator)
     return BacktestSubject(correlator.topic, spec, live, notes)

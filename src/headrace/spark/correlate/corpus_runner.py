@@ -49,8 +49,9 @@ class _Corpus:
         classifiers = [build_classifier(CorrelatorSpec(name=case.name, pattern=case.pattern), self._columns) for case in cases]
         self._tables = {str(number): classifier.table for number, classifier in enumerate(classifiers)}
         # Many patterns classify events alike, so each row names one of the distinct classifications.
-        self._distinct = list(dict.fromkeys(classifier.symbols for classifier in classifiers))
-        self._classifiers = [self._distinct.index(classifier.symbols) for classifier in classifiers]
+        kinds = [(classifier.symbols, classifier.facts) for classifier in classifiers]
+        self._distinct = list(dict.fromkeys(kinds))
+        self._classifiers = [self._distinct.index(kind) for kind in kinds]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         for number, case in enumerate(self._cases):
@@ -65,10 +66,16 @@ class _Corpus:
         """The events, each classified for the table of its own case."""
         roots = {field.root for field in self._columns}
         extracted = with_emitted_at(frame, roots).selectExpr("*", *extractions(self._columns))
-        whens = " ".join(f"when {number} then array({', '.join(symbols)})" for number, symbols in enumerate(self._distinct))
+        whens = " ".join(f"when {number} then array({', '.join(symbols)})" for number, (symbols, _) in enumerate(self._distinct))
         # The lambda adds nothing; it keeps the branches out of one Java method, which would take long to compile.
         symbols = f"concat(case classifier {whens} end, filter(array(0), x -> x > `offset`)) as symbols"
-        return extracted.selectExpr("machine as key", symbols, "`offset`", "unix_micros(appended_at) as time", "event_id")
+        facts = " ".join(f"when {number} then array({', '.join(f)})" for number, (_, f) in enumerate(self._distinct) if f)
+        facts = (
+            f"case classifier {facts} else cast(null as array<string>) end as facts"
+            if facts
+            else "cast(null as array<string>) as facts"
+        )
+        return extracted.selectExpr("machine as key", symbols, facts, "`offset`", "unix_micros(appended_at) as time", "event_id")
 
     def run_batch(self, frame: DataFrame) -> Stepped:
         tables = self._tables
@@ -123,14 +130,15 @@ def _step_cases(batches: list[pa.RecordBatch], tables: Mapping[str, Table], stat
         return
     events = pa.Table.from_batches(batches)
     for key in events["key"].unique().to_pylist():
-        rows = _symbol_columns(events.filter(pc.equal(events["key"], key)), len(tables[key].alphabets))
+        width = 1 if tables[key].registers else len(tables[key].alphabets)
+        rows = _symbol_columns(events.filter(pc.equal(events["key"], key)), width)
         yield step(rows, states.get(key, STATE_SCHEMA.empty_table()), tables[key], evidence_max=EVIDENCE_MAX)
 
 
 def _symbol_columns(events: pa.Table, width: int) -> pa.Table:
     """The rows of one case, with a column per alphabet instead of a list of symbols."""
     values = events["symbols"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
-    columns = {name: events[name] for name in ("key", "offset", "time", "event_id")}
+    columns = {name: events[name] for name in ("key", "offset", "time", "event_id", "facts")}
     for number in range(width):
         columns["symbol" + (str(number) if number else "")] = pa.array(np.ascontiguousarray(values[:, number]))
     return pa.table(columns)

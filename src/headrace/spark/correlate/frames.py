@@ -4,15 +4,21 @@ Promises: outputs, evidence and order of the database. The outputs of a key are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.lang.condition import micros_of, spark_literal
-from headrace.lang.ecl import SimpleTable, Table
+from headrace.core import Invalid
+from headrace.db import Connection
+from headrace.lang.condition import Field, micros_of, spark_literal
+from headrace.lang.ecl import SimpleTable
+from headrace.spark.correlate.definitions import AnyCorrelator, correlator_specs
+from headrace.spark.correlate.frame_logs import find_frame_logs
+from headrace.spark.correlate.shared_pass import TIME, Group, build_groups, classify_groups, run_groups
 from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
-from headrace.spark.match import check_columns, with_emitted_at
+from headrace.spark.errors import map_spark_errors
+from headrace.spark.match import COLUMN_OF, check_columns, check_types, with_emitted_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.spark.correlate.rows import Stepped
 
-NEEDED = ("type", "payload", "offset", "event_id")
+NEEDED = ("type", "offset", "event_id", "appended_at")
 
 
 @dataclass(frozen=True)
@@ -57,25 +63,77 @@ def take_micro_batch(df: DataFrame, spec: CorrelatorSpec) -> MicroBatch:
     return MicroBatch(spec, classify_events(df, spec, build_classifier(spec)).toArrow())
 
 
-def correlate(df: DataFrame, spec: CorrelatorSpec, *, until: datetime | None = None) -> DataFrame:
-    """The outputs of a correlator over a whole frame of one topic and shard: correlator, version, key, token, offset, time,
-    place, evidence, evidence_total, event_id.
+def correlate(
+    df: DataFrame,
+    correlators: AnyCorrelator | Sequence[AnyCorrelator],
+    *,
+    key: str | None = None,
+    until: datetime | None = None,
+    conn: Connection | None = None,
+    namespace: str | None = None,
+) -> DataFrame:
+    """The outputs of one or many correlators over a frame: correlator, version, key, token, offset, time, place, evidence,
+    evidence_total, event_id, captured (what the registers held, as JSON). The frame is read once for all of them.
 
-    Every key starts at its first event; timers fire up to the last event of their key, or up to `until`. A pattern without key
-    runs in parallel where its table is simple; its first pass runs at once. Raises PatternError, ConditionError, Invalid."""
-    classifier = build_classifier(spec)
-    rows = classify_events(df, spec, classifier)
-    if spec.key is not None or not classifier.table.simple:
-        return present_outputs(run_rows(rows, spec, classifier.table, until=until), spec)
+    A correlator is a `Correlator`, a `CorrelatorSpec`, a file of correlators, with `conn` the name of a live one, and otherwise the
+    text of a pattern, whose key is `key`. Every key starts at its first event. Timers fire up to the end of the log, which is the last event of
+    the frame, or up to `until`. One pattern without key runs in parallel where its table is simple; its first pass runs at once.
+    Raises PatternError, ConditionError, and Invalid for a frame that lacks a column or has events of several logs."""
+    specs = correlator_specs(correlators, key=key, conn=conn, namespace=namespace)
+    groups, fields = build_groups(specs)
+    columns = check_event_columns(df.columns, specs, {field.root for field in fields})
+    check_types(df)
+    with map_spark_errors():
+        logs = find_frame_logs(df, specs, columns, until)
+        ends = [logs.end_of(spec) for spec in specs]
+        untils = [micros_of(until) if until is not None else end for end in ends]
+        return correlate_log(logs.frame, specs, untils, (groups, fields))
+
+
+def correlate_log(
+    df: DataFrame,
+    specs: Sequence[CorrelatorSpec],
+    untils: Sequence[int | None],
+    plan: tuple[Sequence[Group], Mapping[Field, str]] | None = None,
+) -> DataFrame:
+    """The outputs of correlators over a frame whose logs have been checked; timers fire up to `untils`, in microseconds."""
+    groups, fields = plan or build_groups(specs)
+    rows = classify_groups(df, groups, fields)
+    if len(specs) > 1 or specs[0].key is not None or not specs[0].table.simple:
+        return present_outputs(run_groups(rows, groups, specs, untils), specs)
     from headrace.spark.correlate.chunks.driver import correlate_chunks
 
-    return present_outputs(correlate_chunks(df, rows, spec, time=_time_column(df.columns)), spec)
+    return present_outputs(correlate_chunks(df, rows.withColumnRenamed("s0", "symbol"), specs[0]), specs)
+
+
+def check_event_columns(columns: Sequence[str], specs: Sequence[CorrelatorSpec], roots: Collection[str]) -> list[str]:
+    """The columns of a frame that the correlators read. Raises Invalid if one is missing."""
+    if "appended_at" not in columns:
+        raise Invalid(
+            "the frame has no column appended_at, the log's time, by which patterns run; read it from the log, or add it: "
+            'withColumn("appended_at", col("timestamp")) runs by the events\' own time, with other timers than in the database'
+        )
+    needed = [*NEEDED, *(["topic"] if any(spec.topic is not None for spec in specs) else [])]
+    check_columns(columns, needed, roots)
+    wanted = {*needed, *(COLUMN_OF.get(root, root) for root in roots), "topic", "shard"}
+    return [column for column in columns if column in wanted]
+
+
+def present_outputs(outputs: DataFrame, specs: Sequence[CorrelatorSpec]) -> DataFrame:
+    """Output rows as the caller sees them."""
+    names = ", ".join(spark_literal(spec.name) for spec in specs)
+    versions = ", ".join(str(spec.version) for spec in specs)
+    number = "number" if len(specs) > 1 else "0"
+    labels = (f"array({names})[{number}] as correlator", f"array({versions})[{number}] as version")
+    time = "timestamp_micros(time) as time"
+    return outputs.selectExpr(
+        *labels, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id", "captured"
+    )
 
 
 def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier) -> DataFrame:
     """The events that can matter, classified: key, symbol (symbol1, … for more alphabets), offset, time, event_id."""
-    time = _time_column(df.columns)
-    check_columns(df.columns, [*NEEDED, time, *(["topic"] if spec.topic is not None else [])], classifier.roots)
+    check_event_columns(df.columns, [spec], classifier.roots)
     # Few steps: Spark analyses the frame again at each, and a micro-batch must not wait for that.
     filters = [f"topic = {spark_literal(spec.topic)}"] if spec.topic is not None else []
     filters += [f"`offset` >= {spec.since_offset}"] if spec.since_offset else []
@@ -83,37 +141,10 @@ def classify_events(df: DataFrame, spec: CorrelatorSpec, classifier: Classifier)
     fields = extractions(classifier.fields)
     extracted = with_emitted_at(events, classifier.roots).selectExpr("*", *fields) if fields else events
     symbols = [f"{sql} as {name}" for sql, name in zip(classifier.symbols, classifier.symbol_names, strict=True)]
-    rows = extracted.selectExpr(f"{classifier.key} as key", *symbols, "`offset`", f"unix_micros({time}) as time", "event_id")
+    symbols += [f"array({', '.join(classifier.facts)}) as facts"] if classifier.facts else []
+    rows = extracted.selectExpr(f"{classifier.key} as key", *symbols, "`offset`", TIME, "event_id")
     filters = ["key is not null"] if spec.key is not None else []
     # Idle symbols change nothing in any state. With timers every event counts, since an instance starts with its first.
     if not spec.forgets and classifier.table.simple and (idle := SimpleTable.of(classifier.table).idle):
         filters.append(f"symbol not in ({', '.join(map(str, idle))})")
     return rows.where(" and ".join(filters)) if filters else rows
-
-
-def _time_column(columns: Sequence[str]) -> str:
-    return "appended_at" if "appended_at" in columns else "timestamp"
-
-
-def run_rows(rows: DataFrame, spec: CorrelatorSpec, table: Table, *, until: datetime | None) -> DataFrame:
-    """Steps classified rows by a table; returns the outputs."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from headrace.spark.correlate.order import by_key
-    from headrace.spark.correlate.rows import OUTPUT_SCHEMA
-    from headrace.spark.correlate.stepping import step_batches
-
-    last = None if until is None else micros_of(until)
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return step_batches(batches, table, evidence_max=spec.evidence_max, until=last, forgets=spec.forgets)
-
-    ordered = rows.repartition(1).sortWithinPartitions("offset") if spec.key is None else by_key(rows)
-    return ordered.mapInArrow(step, from_arrow_schema(OUTPUT_SCHEMA))
-
-
-def present_outputs(outputs: DataFrame, spec: CorrelatorSpec) -> DataFrame:
-    """Output rows as the caller sees them."""
-    names = (f"{spark_literal(spec.name)} as correlator", f"{spec.version} as version")
-    time = "timestamp_micros(time) as time"
-    return outputs.selectExpr(*names, "key", "token", "`offset`", time, "place", "evidence", "evidence_total", "event_id")

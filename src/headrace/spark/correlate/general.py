@@ -5,10 +5,11 @@ Promises the same as SimpleRun, and timers: those due by an event's time fire be
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import pyarrow as pa
 
-from headrace.lang.ecl import Batch, Correlation, Instance, Table, TimerFlood
+from headrace.lang.ecl import Correlation, Instance, Table, TimerFlood, make_batch
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, Stepped
 
 FIRINGS_MAX = 100_000
@@ -19,7 +20,7 @@ class GeneralRun:
     """Steps pieces of rows, key by key; a key may continue in the next piece."""
 
     def __init__(self, table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False) -> None:
-        self._batch = Batch(table, evidence_max, forgets)
+        self._batch = make_batch(table, evidence_max, forgets)
         self._until = until
         self._key: str | None = None
         self._event_ids: list[str | None] = []
@@ -31,8 +32,9 @@ class GeneralRun:
         batch, outputs = self._batch, self._batch.outputs
         states = _instances(rows.states)
         symbols = zip(rows.symbol.tolist(), *(other.tolist() for other in rows.others), strict=True)
-        columns = (rows.key.to_pylist(), symbols, rows.offset.tolist(), rows.time.tolist(), rows.event_id.to_pylist())
-        for key, symbol, offset, time, event_id in zip(*columns, strict=True):
+        facts = repeat(None, len(rows.key)) if rows.facts is None else rows.facts.to_pylist()
+        columns = (rows.key.to_pylist(), symbols, rows.offset.tolist(), rows.time.tolist(), rows.event_id.to_pylist(), facts)
+        for key, symbol, offset, time, event_id, fact in zip(*columns, strict=True):
             if key != self._key:
                 self._end_key()
                 self._key = key
@@ -41,7 +43,7 @@ class GeneralRun:
                 continue
             before = len(outputs)
             batch.ticks_left = FIRINGS_MAX
-            if not batch.step(key, offset, symbol, time):
+            if not batch.step(key, offset, symbol, time, fact):
                 raise _flood(key, time)
             if len(outputs) > before:
                 self._event_ids += [None if output.position is None else event_id for output in outputs[before:]]
@@ -80,20 +82,22 @@ def _flood(key: str, time: int) -> TimerFlood:
 def _output_table(outputs: list[Correlation], event_ids: list[str | None]) -> pa.Table:
     if not outputs:
         return OUTPUT_SCHEMA.empty_table()
-    keys, positions, times, tokens, places, evidence, totals = zip(*outputs, strict=True)
-    return pa.table([keys, tokens, positions, times, places, evidence, totals, event_ids], schema=OUTPUT_SCHEMA)
+    keys, positions, times, tokens, places, evidence, totals, captured = zip(*outputs, strict=True)
+    return pa.table([keys, tokens, positions, times, places, evidence, totals, event_ids, captured], schema=OUTPUT_SCHEMA)
 
 
 def _state_table(instances: list[Instance]) -> pa.Table:
     if not instances:
         return STATE_SCHEMA.empty_table()
-    rows = [(i.key, i.units, i.deadlines, i.evidence, i.evidence_total, i.started_at, i.seen_at) for i in instances]
+    rows = [(i.key, i.units, i.deadlines, i.evidence, i.evidence_total, i.started_at, i.seen_at, i.memory) for i in instances]
     return pa.table(list(zip(*rows, strict=True)), schema=STATE_SCHEMA)
 
 
 def _instances(states: pa.Table | None) -> Iterator[Instance]:
     if states is None:
         return
-    names = ("key", "units", "deadlines", "started_at", "seen_at", "evidence", "evidence_total")
-    for key, units, deadlines, *rest in zip(*(states[name].to_pylist() for name in names), strict=True):
-        yield Instance(key, tuple(units), tuple(deadlines), *rest)
+    names = ("key", "units", "deadlines", "memory", "started_at", "seen_at", "evidence", "evidence_total")
+    for key, units, deadlines, memory, *rest in zip(*(states[name].to_pylist() for name in names), strict=True):
+        instance = Instance(key, tuple(units), tuple(deadlines), *rest)
+        instance.memory = memory
+        yield instance

@@ -27,7 +27,7 @@ FINE_BELOW, FINE_BITS = 1 << 51, 14
 COARSE_BITS = 26
 PIECE_ROWS = 65_536
 """Spark sends 10 000 rows at a time; with six times as many, the fixed cost per row is a third."""
-_BUCKET = f"int(shiftrightunsigned(xxhash64(key), {OFFSET_BITS + 1}))"
+_BUCKET = f"int(shiftrightunsigned(xxhash64({{names}}), {OFFSET_BITS + 1}))"
 # A state row has offset -1 and comes first.
 _STEP = f"""(case when `offset` < 0 then 0L when `offset` < {EXACT_BELOW}L then `offset` + 1L
     when `offset` < {FINE_BELOW}L then {EXACT_BELOW}L + 1L + shiftright(`offset`, {FINE_BITS})
@@ -35,9 +35,10 @@ _STEP = f"""(case when `offset` < 0 then 0L when `offset` < {EXACT_BELOW}L then 
 
 
 def by_key(rows: DataFrame) -> DataFrame:
-    """The rows of a key in one task, with a column `bucket`, sorted by bucket and step."""
+    """The rows of a key (and group, where the rows have several) in one task, with a column `bucket`, sorted by bucket and step."""
+    names = "key, group_number" if "group_number" in rows.columns else "key"
     # Computed together with the other columns: after the shuffle it would copy every row once more.
-    hashed = rows.selectExpr("*", f"{_BUCKET} as bucket").repartition("bucket")
+    hashed = rows.selectExpr("*", f"{_BUCKET.format(names=names)} as bucket").repartition("bucket")
     return hashed.sortWithinPartitions(functions.expr(f"shiftleft(bigint(bucket), {OFFSET_BITS}) | {_STEP}"))
 
 

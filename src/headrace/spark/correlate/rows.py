@@ -22,6 +22,7 @@ STATE_SCHEMA = pa.schema(
         ("evidence_total", pa.int64()),
         ("started_at", pa.int64()),
         ("seen_at", pa.int64()),
+        ("memory", pa.string()),
     ]
 )
 """The instance state of a key, as in the rows of headrace.correlator_instance; times in microseconds."""
@@ -35,6 +36,7 @@ OUTPUT_SCHEMA = pa.schema(
         ("evidence", pa.list_(pa.int64())),
         ("evidence_total", pa.int64()),
         ("event_id", pa.string()),
+        ("captured", pa.string()),
     ]
 )
 """An output: of an event, or of a timer (offset and event_id are null). `place` counts from 1 among the outputs
@@ -57,6 +59,8 @@ class Rows:
     """One row of STATE_SCHEMA per state row, in their order; None where there is no state row."""
     others: tuple[np.ndarray, ...] = ()
     """The symbols in the other alphabets, where the table has more than one."""
+    facts: pa.Array | None = None
+    """Lists of texts, where the table has registers."""
 
     @classmethod
     def of(cls, table: pa.Table | pa.RecordBatch) -> Rows:
@@ -68,7 +72,8 @@ class Rows:
             states = columns.filter(pa.array(symbol == STATE_ROW))
         others = tuple(numbers(table[name]) for name in table.schema.names if name.startswith("symbol") and name != "symbol")
         offset, time = numbers(table["offset"]), numbers(table["time"])
-        return cls(_whole(table["key"]), symbol, offset, time, _whole(table["event_id"]), states, others)
+        facts = _whole(table["facts"]) if "facts" in table.schema.names else None
+        return cls(_whole(table["key"]), symbol, offset, time, _whole(table["event_id"]), states, others, facts)
 
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -108,6 +108,7 @@ class SimpleRun:
                 "evidence": slices(trail.positions, low, high),
                 "evidence_total": total,
                 "event_id": rows.event_id.take(pa.array(at)),
+                "captured": pa.nulls(at.size, pa.string()),
             },
             schema=OUTPUT_SCHEMA,
         )
@@ -126,6 +127,7 @@ class SimpleRun:
                 "evidence_total": np.where(at_start, 0, total),
                 "started_at": rows.time[begins],
                 "seen_at": rows.time[ends],
+                "memory": pa.nulls(state.size, pa.string()),
             },
             schema=STATE_SCHEMA,
         )

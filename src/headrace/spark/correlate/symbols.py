@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from headrace.lang.condition import Field, fields_of, parse_scalar
-from headrace.lang.ecl import SPARK, Table, compile, condition_fields, key_to_sql, parse, symbols_to_sql
+from headrace.lang.ecl import SPARK, Table, compile, condition_fields, facts_to_sql, key_to_sql, parse, symbols_to_sql
 
 PREFIX = "_headrace_"
 
@@ -41,6 +41,8 @@ class Classifier:
     fields: Mapping[Field, str]
     key: str
     symbols: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    """Of a table with registers, whose symbols follow from them and from the registers."""
 
     @cached_property
     def roots(self) -> frozenset[str]:
@@ -69,4 +71,6 @@ def build_classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = No
     for field in (*condition_fields(table), *(fields_of(parse_scalar(spec.key)) if spec.key is not None else ())):
         columns.setdefault(field, f"{PREFIX}f{len(columns)}")
     key = "''" if spec.key is None else key_to_sql(spec.key, SPARK, columns)
+    if table.program:
+        return Classifier(table, columns, key, ("0",), tuple(facts_to_sql(table.program, SPARK, columns)))
     return Classifier(table, columns, key, symbols_to_sql(table, SPARK, columns))

@@ -7,7 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
+from headrace.db import Connection
 from headrace.lang.condition import NUMERIC_SCALE
+from headrace.spark.match.definitions import AnyRule, rule_specs
 from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
 
 if TYPE_CHECKING:
@@ -18,27 +20,37 @@ HIT_COLUMNS = (
     "topic", "partition", "offset", "event_id", "type", "key", "payload", "headers", "timestamp", "shard", "appended_at",
 )  # fmt: skip
 """The columns of the event in a hit, after rule, version and action; those that the frame has."""
-_REQUIRED = ("type", "payload", "topic", "offset")
+_TEXT = ("string",)
+_TYPES = dict.fromkeys(("key", "type", "payload", "topic", "event_id", "headers", "shard"), _TEXT) | {
+    "offset": ("bigint", "int", "smallint"),
+    "timestamp": ("timestamp",),
+    "appended_at": ("timestamp",),
+}
+_REQUIRED = ("type", "topic", "offset")
 # `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
 COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 
 
-def match(df: DataFrame, rules: Sequence[RuleSpec]) -> DataFrame:
+def match(
+    df: DataFrame, rules: AnyRule | Sequence[AnyRule], *, conn: Connection | None = None, namespace: str | None = None
+) -> DataFrame:
     """One row per event and rule that fires on it: rule, version, action, and the event's own columns.
 
+    A rule is a `Rule`, a `RuleSpec`, a file of rules, with `conn` the name of a live one, and otherwise a text:
+    `on order.paid if (object -> 'amount')::int > 100`.
     An event that no rule fires on has no row; unknown is not true. Each field is extracted once. Raises Invalid if the
     frame lacks a column that a condition reads, ConditionError for a condition that does not parse."""
     from pyspark.sql import functions
 
-    if not rules:
-        raise Invalid("match needs at least one rule")
-    match_plan = cached_plan(tuple(rules))
+    specs = rule_specs(rules, conn=conn, namespace=namespace)
+    match_plan = cached_plan(specs)
     columns = df.columns
     check_columns(columns, _REQUIRED, match_plan.reads)
+    check_types(df)
     event_columns = [column for column in HIT_COLUMNS if column in columns]
     rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     # Before any field is extracted: events of other types cost nothing more.
-    relevant = df.where(functions.col("type").isin(sorted({rule.event_type for rule in rules})))
+    relevant = df.where(functions.col("type").isin(sorted({spec.event_type for spec in specs})))
     extracted = with_emitted_at(relevant, match_plan.reads).selectExpr(
         "*", *(f"{sql} as {name}" for name, sql in match_plan.columns)
     )
@@ -72,6 +84,16 @@ def check_columns(columns: Sequence[str], needed: Iterable[str], roots: Iterable
     required = dict.fromkeys([*needed, *sorted(COLUMN_OF.get(root, root) for root in roots)])
     if missing := [column for column in required if column not in columns]:
         raise Invalid(f"the frame has no column {', '.join(missing)}, which is needed; it has {', '.join(columns)}")
+
+
+def check_types(df: DataFrame) -> None:
+    """Raises Invalid for a frame whose columns of events have other types than events have."""
+    for field in df.schema.fields:
+        allowed = _TYPES.get(field.name)
+        type_ = field.dataType.simpleString()
+        if allowed is not None and type_ not in allowed:
+            advice = "to_json(payload) makes a text of it" if field.name == "payload" else "cast it"
+            raise Invalid(f"column {field.name!r} of the frame is {type_}, not {allowed[0]}; {advice}")
 
 
 def _rules_table(entries: Sequence[Entry]) -> pa.Table:

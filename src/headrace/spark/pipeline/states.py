@@ -24,6 +24,8 @@ def read_states(conn: Connection, correlator_id: int, keys: pa.StringArray) -> p
         return STATE_SCHEMA.empty_table()
     # The keys do not travel back: their numbers say which of them have a state.
     columns = {"key": keys.take(pc.subtract(_numbers(row[0]), 1))}
+    # Tables with registers are stepped row by row; the states of all others have no memory.
+    columns["memory"] = pa.nulls(len(columns["key"]), pa.string())
     for name, text in zip(_COLUMNS, row[1:], strict=True):
         columns[name] = _parse_lists(_split(text, ";")) if name in LISTS else _numbers(text)
     return pa.table({name: columns[name].cast(STATE_SCHEMA.field(name).type) for name in STATE_SCHEMA.names}, schema=STATE_SCHEMA)
@@ -34,7 +36,7 @@ def write_states(conn: Connection, correlator_id: int, states: pa.Table) -> None
     if not states.num_rows:
         return
     parameters: dict[str, object] = {"correlator_id": correlator_id}
-    for name in STATE_SCHEMA.names:
+    for name in ("key", *_COLUMNS):
         column = states[name].combine_chunks()
         parameters[name] = array_literal(_list_literals(column) if name in LISTS else column)
     conn.execute(query("spark/pipeline/write_states"), parameters)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.correlators import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.db import Connection, query
 from headrace.lang.condition import micros_of
-from headrace.lang.ecl import Batch, Correlation, TimerFlood
+from headrace.lang.ecl import Correlation, TimerFlood, make_batch
 from headrace.spark.correlate import CorrelatorSpec, MicroBatch
 from headrace.spark.pipeline.states import read_states, write_states
 
@@ -25,6 +25,8 @@ def step_micro_batch(conn: Connection, correlator_id: int, version_id: int, micr
     events = micro_batch.events
     if not events.num_rows:
         return 0, None
+    if micro_batch.spec.table.registers:
+        return _step_event_by_event(conn, correlator_id, version_id, micro_batch)
     states = read_states(conn, correlator_id, events["key"].combine_chunks().unique())
     try:
         stepped = micro_batch.step(states)
@@ -53,7 +55,7 @@ def fire_timers(
         return 0, 0
     parameters = {"correlator_id": correlator_id, "settled": settled, "max": KEYS_MAX}
     due = [instance_of(row) for row in conn.execute(query("correlators/due_instances"), parameters).fetchall()]
-    batch = Batch(spec.table, spec.evidence_max, spec.forgets)
+    batch = make_batch(spec.table, spec.evidence_max, spec.forgets)
     batch.load(due)
     for instance in due:
         if not batch.tick(instance.key, micros_of(settled)):
@@ -67,12 +69,12 @@ def _step_event_by_event(
 ) -> tuple[int, int | None]:
     """With the limit on timers per batch that the database's engine has."""
     spec = micro_batch.spec
-    batch = Batch(spec.table, spec.evidence_max, spec.forgets)
+    batch = make_batch(spec.table, spec.evidence_max, spec.forgets)
     batch.load(read_instances(conn, correlator_id, micro_batch.keys))
     symbols = [name for name in micro_batch.events.column_names if name.startswith("symbol")]
     upto = None
     for row in micro_batch.events.sort_by("offset").to_pylist():
-        if not batch.step(row["key"], row["offset"], tuple(row[name] for name in symbols), row["time"]):
+        if not batch.step(row["key"], row["offset"], tuple(row[name] for name in symbols), row["time"], row.get("facts")):
             upto = row["offset"] - 1
             break
     write_instances(conn, correlator_id, batch.changed)

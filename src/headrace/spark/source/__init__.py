@@ -5,26 +5,45 @@ Promises: a split that is read again gives the same rows; events that retention 
 
 from typing import TYPE_CHECKING
 
-from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
-from headrace.spark.source.offsets import Range
-from headrace.spark.source.options import SourceOptions
+from headrace.spark.source.offsets import Range, Split
+from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
+from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation
 from headrace.spark.source.typed_payloads import with_payload_type
 
 if TYPE_CHECKING:
     from headrace.spark.source.readers import EventReader, EventStreamReader
 
 __all__ = [
+    "OPTIONS_METADATA",
     "SHORT_MAX",
     "EventReader",
     "EventStreamReader",
+    "LogRead",
     "Range",
     "SourceOptions",
+    "Split",
+    "check_read",
+    "class_name",
+    "find_log_read",
+    "is_log_relation",
     "map_numbers",
-    "read_batches",
     "read_range",
+    "read_split",
     "with_payload_type",
+    "with_table_options",
+    "without_table_properties",
 ]
+
+
+def check_read(options: SourceOptions) -> None:
+    """Raises what planning a batch with these options would raise: of topics, addresses, rights, positions and columns."""
+    from headrace.spark.schema import event_schema
+    from headrace.spark.source.readers import EventReader
+
+    schema = event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
+    EventReader(options, schema).partitions()
 
 
 def __getattr__(name: str) -> object:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from headrace.archive import FileRange, read_archive_file
+from headrace.lang.condition import Condition, Sample, decode_json, parse, to_python
 from headrace.spark.source.offsets import Range
 from headrace.spark.source.options import Extract, SourceOptions
 from headrace.spark.source.typed_payloads import typed_array
 
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _ARCHIVE_NAMES = {"offset": "position", "timestamp": "emitted_at"}
 
 
@@ -23,13 +27,41 @@ def read_archived(options: SourceOptions, schema: pa.Schema, range_: Range) -> I
     names = {name: _ARCHIVE_NAMES.get(name, name) for name in schema.names if name not in range_.constants}
     for extract in extracts:
         names[extract.name] = "payload"
+    condition = None if options.where is None else parse(options.where)
+    read_columns = [*names.values(), *(_column_of(field.root) for field in (condition.fields if condition else ()))]
     # A read of constant columns alone still counts rows.
-    columns = list(dict.fromkeys(names.values())) or ["position"]
+    columns = list(dict.fromkeys(read_columns)) or ["position"]
     for batch in read_archive_file(FileRange(range_.file, range_.first, range_.until), columns, options.rows):
+        if condition is not None:
+            batch = _filter(batch, condition)
         arrays = {name: batch.column(column) for name, column in names.items()}
         for extract in extracts:
             arrays[extract.name] = pa.array(extract_values(batch.column("payload").to_pylist(), extract), pa.string())
         yield to_spark_batch(arrays, batch.num_rows, schema, range_)
+
+
+def _column_of(root: str) -> str:
+    return "payload" if root == "object" else root
+
+
+def _filter(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
+    """The rows for which the condition is true, by the Python printer, which agrees with PostgreSQL's."""
+    evaluate = to_python(condition)
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    absent = [None] * batch.num_rows
+    subjects = zip(
+        *(columns.get(name, absent) for name in ("payload", "type", "key", "headers", "emitted_at")),
+        strict=True,
+    )
+    mask = [
+        evaluate(Sample(_decode(payload), type_ or "", key, _decode(headers) or {}, emitted_at or _NO_TIME)) is True
+        for payload, type_, key, headers, emitted_at in subjects
+    ]
+    return batch.filter(pa.array(mask, pa.bool_()))
+
+
+def _decode(text: str | None) -> Any:
+    return None if text is None else decode_json(text)
 
 
 def to_spark_batch(columns: dict[str, pa.Array], rows: int, schema: pa.Schema, range_: Range) -> pa.RecordBatch:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from headrace.archive import FileRange, literal_query
+from headrace.core import NotFound
 from headrace.db import connect_arrow, map_connection_errors, map_database_errors
+from headrace.lang.condition import parse, to_postgres
 from headrace.spark.credentials import Access
-from headrace.spark.source.offsets import Range, data_loss
+from headrace.spark.source.offsets import Range, Split, data_loss
 from headrace.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -23,9 +25,29 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
     from pyspark.sql.types import StructType
 
+BATCH_ROWS_MIN = 8192
+# In a scope of its own, where the names of the condition language are the only ones.
+_CONDITION = "(select {} from (select l.payload as object, l.type, l.key, l.headers, l.emitted_at) c)"
 _Key = tuple[int, int, Access, str]
 """Process, thread, access and shard: forked processes, and the threads of a driver, do not share a connection."""
 _open: dict[_Key, Connection] = {}
+
+
+def read_split(options: SourceOptions, schema: StructType, split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. Those of small files come together, in batches that are worth sending."""
+    import pyarrow as pa
+
+    pending: list[pa.RecordBatch] = []
+    count = 0
+    for range_ in split.ranges:
+        for batch in read_batches(options, schema, range_):
+            pending.append(batch)
+            count += batch.num_rows
+            if count >= BATCH_ROWS_MIN or range_.file is None:
+                yield pa.concat_batches(pending) if len(pending) > 1 else batch
+                pending, count = [], 0
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def read_batches(options: SourceOptions, schema: StructType, range_: Range) -> Iterator[pa.RecordBatch]:
@@ -36,7 +58,14 @@ def read_batches(options: SourceOptions, schema: StructType, range_: Range) -> I
 
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     if range_.file is not None:
-        yield from read_archived(options, arrow_schema, range_)
+        try:
+            yield from read_archived(options, arrow_schema, range_)
+            return
+        except NotFound:
+            # Small files are put together from time to time: the catalog knows where the events are now.
+            parts = _find_files_again(options, range_)
+        for part in parts:
+            yield from read_archived(options, arrow_schema, part)
         return
     with map_database_errors(), _locked(options, range_) as (conn, archived), conn.cursor() as cursor:
         for part in archived:
@@ -45,6 +74,12 @@ def read_batches(options: SourceOptions, schema: StructType, range_: Range) -> I
         for batch in cursor.fetch_record_batch():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             yield to_spark_batch(columns, batch.num_rows, arrow_schema, range_)
+
+
+def _find_files_again(options: SourceOptions, range_: Range) -> list[Range]:
+    logged = replace(range_, file=None)
+    with map_database_errors(), _locked(options, logged) as (_, archived):
+        return archived
 
 
 def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range) -> str:
@@ -70,6 +105,7 @@ def read_statement(options: SourceOptions, columns: Sequence[str], range_: Range
         keys=None if rows.keys is None else list(rows.keys),
         from_time=rows.from_time and rows.from_time.isoformat(),
         to_time=rows.to_time and rows.to_time.isoformat(),
+        condition=sql.SQL("true" if options.where is None else _CONDITION.replace("{}", to_postgres(parse(options.where)))),
     )
 
 

@@ -1,7 +1,8 @@
 """Continuity: is a log still the one that an offset was read from?
 
-An offset holds, for every log, the id of the last event before its position, and the epoch of the server. Positions alone are not
-enough: after a failover that lost the newest events, or a restore, the same positions come again with other events."""
+An offset holds, for every log, the id of its topic, that of the last event before its position, and the epoch of the server.
+Positions alone are not enough: after a failover that lost the newest events, or a restore, the same positions come again with other
+events; and a topic that was dropped and created again begins at position 1."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LastEvent:
-    """The event before a position: None if the log does not have it, with the epoch of its server."""
+    """The event before a position: None if the log does not have it, with the id of its topic and the epoch of its server."""
 
+    topic_id: int
     event_id: str | None
     epoch: str
     is_replica: bool = False
@@ -33,10 +35,11 @@ LastEvents = Mapping[tuple[str, str], LastEvent]
 def build_offset(positions: Positions, events: LastEvents, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The offset for these positions. `before` is the offset that the stream comes from: if a log did not move and retention has
     dropped its last event since, the event's id is kept."""
-    offset: dict[str, Any] = {"next": to_offset(positions), "last": {}, "epoch": {}}
+    offset: dict[str, Any] = {"next": to_offset(positions), "last": {}, "epoch": {}, "topic_id": {}}
     for log, event in sorted(events.items()):
         shard, topic = log
         offset["epoch"][shard] = event.epoch
+        offset["topic_id"].setdefault(shard, {})[topic] = event.topic_id
         event_id = event.event_id
         if event_id is None and before and before["next"].get(shard, {}).get(topic) == positions[log]:
             event_id = _event_id(before, log)
@@ -65,10 +68,21 @@ def continue_from(offset: Mapping[str, Any], logs: Sequence[Range], now: LastEve
     return positions
 
 
+def _recreated(log: Range, position: int) -> str:
+    return (
+        f"topic {log.topic!r} on shard {log.shard!r} was dropped and created again since it was read up to position {position - 1}: "
+        f"the positions from 1 on have other events now, up to {log.until - 1}. Start with a new checkpoint at earliest to read them. "
+        f"With failOnDataLoss=false the stream goes on at position {min(position, log.until)}, and skips those before it"
+    )
+
+
 def _problem(offset: Mapping[str, Any], log: Range, position: int | None, now: LastEvent | None) -> str | None:
     if position is None or now is None:
         return None
     event_id = _event_id(offset, log.log)
+    topic_id = offset.get("topic_id", {}).get(log.shard, {}).get(log.topic)
+    if topic_id not in (None, now.topic_id):
+        return _recreated(log, position) if position > 1 else None
     if position > log.until:
         # A replica may lag behind the server that was read before; and a stream may begin at a position that is yet to come, so
         # that no event was read before it. (An offset of an older release does not say.)

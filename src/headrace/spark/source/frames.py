@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spark.credentials import Access
 from headrace.spark.schema import EVENT_COLUMNS, event_schema
-from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.arrow_reader import read_batches, read_split
 from headrace.spark.source.offsets import Range, split_ranges
 from headrace.spark.source.options import SourceOptions
 
@@ -38,7 +38,7 @@ def read_range(session: SparkSession, access: Access, range_: Range, columns: Se
         # Through Spark Connect there is no context to ask for the number of cores.
         context = getattr(session, "_sc", None)
         parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
-        frame = map_numbers(session, len(parts), lambda number: read_batches(options, schema, parts[number]), schema)
+        frame = map_numbers(session, len(parts), lambda number: read_split(options, schema, parts[number]), schema)
     missing = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
     return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in missing))
 

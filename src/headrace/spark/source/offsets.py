@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from headrace.archive import FileRange, StoredRange
-from headrace.core import Invalid, PositionOutOfRange
+from headrace.core import Invalid, PositionOutOfRange, UnknownTopic
 from headrace.spark.source.bounds import EARLIEST, LATEST, Bound, Positions
 from headrace.spark.source.options import SourceOptions
 
+SPLIT_POSITIONS_MIN = 50_000
+"""A task in Python costs a tenth of a second, in which it could read this many events."""
 SPLIT_POSITIONS_MAX = 1_000_000
 """A task holds one connection and is repeated as a whole: long enough to hide its start, short enough to spread."""
 _ADVICE = "begin at earliest with a new checkpoint, or set failOnDataLoss to false to continue with what is there"
@@ -81,6 +83,23 @@ def ranges_between(logs: Sequence[Range], start: Positions, end: Positions, opti
     return [range_ for range_ in ranges if len(range_)]
 
 
+def check_batch(logs: Sequence[Range], start: Positions, options: SourceOptions) -> None:
+    """Raises for a batch that could only be empty by mistake. A stream may wait for topics and positions that are yet to come."""
+    if not logs:
+        raise UnknownTopic(
+            f"no topic of the namespace matches subscribePattern {options.pattern!r}, which must match the whole name; "
+            "headrace topic list shows the topics"
+        )
+    past = [log for log in logs if start[log.log] > log.until] if options.fail_on_data_loss else []
+    if past:
+        places = ", ".join(
+            f"{start[log.log]} of topic {log.topic!r} on shard {log.shard!r}, which ends at {log.until - 1}" for log in past
+        )
+        raise PositionOutOfRange(
+            f"reading starts past the end: position {places}; give a position up to {past[0].until}, earliest or latest"
+        )
+
+
 def _check_complete(log: Range, first: int, until: int) -> None:
     if first < log.first:
         raise data_loss(log.shard, log.topic, first, log.first)
@@ -99,16 +118,50 @@ def data_loss(shard: str, topic: str, first: int, until: int) -> PositionOutOfRa
     )
 
 
-def split_ranges(ranges: Sequence[Range], *, partitions_min: int) -> list[Range]:
-    """Cuts ranges into parts of about one size: at least `partitions_min` in total, none longer than the limit."""
+@dataclass(frozen=True)
+class Split:
+    """What one task reads: a part of a log, or several parts that follow each other, such as small files of its archive."""
+
+    ranges: tuple[Range, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+    @property
+    def shard(self) -> str:
+        return self.ranges[0].shard
+
+    @property
+    def first(self) -> int:
+        return self.ranges[0].first
+
+    @property
+    def until(self) -> int:
+        return self.ranges[-1].until
+
+    def with_range(self, range_: Range) -> Split:
+        return Split((*self.ranges, range_))
+
+
+def split_ranges(ranges: Sequence[Range], *, partitions_min: int, cores: int = 1) -> list[Split]:
+    """The tasks that read these ranges: of about one size, at least `partitions_min`, and as many as there are cores where each
+    still has enough to do. Long ranges are cut; short ones of one log are put together."""
     total = sum(map(len, ranges))
-    size = max(1, min(SPLIT_POSITIONS_MAX, -(-total // partitions_min)))
-    parts = []
+    waves = -(-total // (SPLIT_POSITIONS_MAX * cores))
+    wanted = min(max(1, waves) * cores, -(-total // SPLIT_POSITIONS_MIN))
+    size = max(1, -(-total // max(partitions_min, wanted)))
+    splits: list[Split] = []
     for range_ in ranges:
         count = -(-len(range_) // size)
         edges = [range_.first + len(range_) * number // count for number in range(count + 1)]
-        parts += [replace(range_, first=first, until=until) for first, until in pairwise(edges)]
-    return parts
+        for first, until in pairwise(edges):
+            part = replace(range_, first=first, until=until)
+            last = splits[-1] if splits else None
+            if last is not None and last.ranges[-1].log == part.log and len(last) + len(part) <= size:
+                splits[-1] = last.with_range(part)
+            else:
+                splits.append(Split((part,)))
+    return splits
 
 
 def limit_positions(start: Positions, heads: Positions, limit: int | None) -> Positions:

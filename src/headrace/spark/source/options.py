@@ -5,23 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from headrace.archive import RowFilter
 from headrace.core import Invalid
+from headrace.lang.condition import parse
 from headrace.spark.credentials import OPTIONS, Access
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source.bounds import Bound, parse_bound, parse_moment
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 KNOWN = OPTIONS | {
     *("subscribe", "subscribepattern", "namespace", "startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
     *("maxoffsetspertrigger", "minpartitions", "failondataloss", "archive", "columns", "extract", "path", "schema"),
+    "where",
     *("types", "keys", "fromtime", "totime", "fromposition", "toposition"),
 }
 """Names in lower case."""
+OPTIONS_METADATA = "headrace.options"
+"""The metadata of a field of the schema in which a table keeps its options."""
 _ADVICE = 'write {"city": "address.city"}, {"city": ["address", "city"]} or {"city": {"path": ["address", "city"], "as": "json"}}'
+
+
+def without_table_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with names in lower case, without what Spark adds for a table of its catalog."""
+    lowered = {name.lower(): value for name, value in options.items()}
+    if "provider" not in lowered:
+        return lowered
+    own = {name: value for name, value in lowered.items() if f"option.{name}" in lowered}
+    return own or {name: value for name, value in lowered.items() if name in KNOWN}
+
+
+def with_table_options(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
+    """The options of a read, and below them those of its table, which the schema remembers."""
+    remembered = [field.metadata[OPTIONS_METADATA] for field in schema.fields if OPTIONS_METADATA in (field.metadata or {})]
+    return {**(remembered[0] if remembered else {}), **{name.lower(): value for name, value in options.items()}}
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,8 @@ class SourceOptions:
     starting: Bound | None
     ending: Bound
     rows: RowFilter
+    where: str | None
+    """A condition of the rules' language; only events for which it is true are read."""
     from_position: int
     to_position: int | None
     columns: tuple[str, ...]
@@ -67,10 +91,15 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
-        options = {name.lower(): value for name, value in options.items()}
+        options = without_table_properties(options)
         access = Access.of(options)
         if unknown := sorted(set(options) - KNOWN):
             raise Invalid(f"the source has no option {', '.join(unknown)}; docs/spark.md lists the options")
+        if not options:
+            raise Invalid(
+                "the source got no option. Of a table with columns of its own, Spark passes none: create it without columns "
+                "(create table orders using headrace options (…)), or create a temporary view"
+            )
         topics = _list(options.get("subscribe") or options.get("path"), "subscribe") or ()
         pattern = options.get("subscribepattern")
         if bool(topics) == bool(pattern):
@@ -89,6 +118,7 @@ class SourceOptions:
                 parse_moment(options.get("fromtime"), "fromTime"),
                 parse_moment(options.get("totime"), "toTime"),
             ),
+            where=_check_condition(options.get("where")),
             from_position=_number(options, "fromPosition", least=0) or 0,
             to_position=_number(options, "toPosition", least=0),
             columns=_list(options.get("columns"), "columns") or (),
@@ -137,6 +167,12 @@ def _asks_registry(text: str | None) -> bool:
     if text is not None and text.strip().lower() != "registry":
         raise Invalid(f"option schema is registry, not {text!r}; without it, payload is JSON text")
     return text is not None
+
+
+def _check_condition(text: str | None) -> str | None:
+    if text is not None:
+        parse(text)
+    return text
 
 
 def _check_pattern(text: str | None) -> str | None:

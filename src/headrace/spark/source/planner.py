@@ -4,6 +4,7 @@ Promises: a split is a range of positions that all exist when it is planned, so 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import TypeVar, cast
 import psycopg
 from pyspark.sql.datasource import InputPartition
 
-from headrace.archive import find_file_ranges, find_position_at
+from headrace.archive import StoredEvent, find_file_ranges, find_position_at, read_stored_events_at
 from headrace.core import HeadraceError, UnknownTopic
 from headrace.db import Connection, Target, map_database_errors, query
 from headrace.spark.source.bounds import Bound, Positions
@@ -54,14 +55,28 @@ class Planner:
             known = {log.topic_id: log for log in logs if log.shard == shard and log.log in positions}
             places = {"topic_ids": list(known), "positions": [positions[log.log] - 1 for log in known.values()]}
             rows = self._run(shard, lambda conn, p=places: conn.execute(query("spark/continuity"), p).fetchall())  # type: ignore[misc]
-            events |= {known[row[0]].log: LastEvent(*row[1:]) for row in rows}
+            events |= {known[row[0]].log: LastEvent(*row) for row in rows}
         return events
 
+    def last_times(self, logs: list[Range], end: Positions) -> dict[tuple[str, str], datetime]:
+        """The log's time of the last event before each position; logs without one are left out."""
+        times: dict[tuple[str, str], datetime] = {}
+        for log in logs:
+            last = min(end.get(log.log, log.until), log.until) - 1
+            if last >= log.first:
+                events = self._run(log.shard, lambda conn, log=log, last=last: self._events_at(conn, log, last))  # type: ignore[misc]
+                if last in events:
+                    times[log.log] = events[last].appended_at
+        return times
+
     def splits(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """The tasks that read from start to end: a range of positions each, without any address."""
+        """The tasks that read from start to end: ranges of positions, without any address."""
         ranges = ranges_between(self.logs(), start, end, self._options)
         parts = [part for range_ in ranges for part in self._locate(range_)]
-        return [InputPartition(part) for part in split_ranges(parts, partitions_min=self._options.partitions_min)]
+        # Of this machine: the process that plans does not know the cluster, for which there is minPartitions.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        splits = split_ranges(parts, partitions_min=self._options.partitions_min, cores=cores)
+        return [InputPartition(split) for split in splits]
 
     def close(self) -> None:
         while self._open:
@@ -75,6 +90,9 @@ class Planner:
         files = self._run(range_.shard, lambda conn: find_file_ranges(conn, archived, folder=folder))
         logged = replace(range_, first=archived.until)
         return range_.in_files(files) + ([logged] if len(logged) else [])
+
+    def _events_at(self, conn: Connection, log: Range, position: int) -> dict[int, StoredEvent]:
+        return read_stored_events_at(conn, log, {position}, folder=self._options.archive_folder)
 
     def _position_at(self, log: Range, at: datetime) -> int:
         folder = self._options.archive_folder

@@ -13,10 +13,10 @@ from pyspark.sql.types import StructType
 
 from headrace.core import Invalid
 from headrace.spark.schema import check_schema
-from headrace.spark.source.arrow_reader import read_batches
+from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.bounds import Bound, Positions, from_offset, to_offset
 from headrace.spark.source.continuity import build_offset, continue_from
-from headrace.spark.source.offsets import Range, limit_positions, positions_of
+from headrace.spark.source.offsets import Range, check_batch, limit_positions, positions_of
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.planner import Planner
 
@@ -38,13 +38,14 @@ class EventReader(DataSourceReader):
         try:
             logs = planner.logs()
             start = planner.positions(logs, self._options.starting or Bound("earliest"))
+            check_batch(logs, start, self._options)
             return planner.splits(start, planner.positions(logs, self._options.ending)) or [InputPartition(None)]
         finally:
             planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # An empty read is a task too, with nothing to do.
-        return iter(()) if partition.value is None else read_batches(self._options, self._schema, partition.value)
+        return iter(()) if partition.value is None else read_split(self._options, self._schema, partition.value)
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -109,7 +110,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.splits(first_offsets, from_offset(end["next"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_batches(self._options, self._schema, partition.value)
+        return read_split(self._options, self._schema, partition.value)
 
     def stop(self) -> None:
         if "_planner" in vars(self):

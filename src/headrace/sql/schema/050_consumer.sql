@@ -76,3 +76,7 @@ create index dead_letter_held on headrace_internal.dead_letter (consumer_id, key
 
 -- Dead letters to be handled again, in order.
 create index dead_letter_redrive on headrace_internal.dead_letter (consumer_id, partition, position) where state = 'redrive';
+
+-- Dead letters by what they have in common, to count and page them.
+create index dead_letter_group on headrace_internal.dead_letter (consumer_id, reason, (coalesce(headrace_internal.error_group(error), '')), position)
+    where state in ('dead', 'behind', 'redrive');

@@ -6,7 +6,7 @@ create table headrace_internal.event_type (
     created_at  timestamptz not null default headrace.clock(),
     constraint event_type_pkey primary key (namespace, event_type),
     constraint event_type_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade,
-    constraint event_type_name_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
+    constraint event_type_name_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$' and length(event_type) <= 200)
 );
 
 create table headrace_internal.action (
@@ -46,7 +46,7 @@ create table headrace_internal.rule (
     constraint rule_name_unique unique (namespace, rule),
     constraint rule_topic_exists foreign key (topic_id) references headrace_internal.topic (topic_id) on delete cascade,
     constraint rule_name_rule check (rule ~ '^[A-Za-z_][A-Za-z0-9_.:/ -]{0,199}$'),
-    constraint rule_event_type_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
+    constraint rule_event_type_rule check (event_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$' and length(event_type) <= 200),
     constraint rule_action_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'),
     -- The condition language rejects more than 10 000 characters; this only limits what is stored.
     constraint rule_condition_100000_bytes check (octet_length(condition) <= 100000),

@@ -135,6 +135,8 @@ create table headrace_internal.correlator_instance (
     -- The newest positions that moved it since it was last at its start, and how many there were.
     evidence    bigint[]   not null default '{}',
     evidence_total integer not null default 0,
+    -- The machines and registers of a table with registers, as JSON that only the engines read.
+    memory      text,
     constraint correlator_instance_pkey primary key (correlator_id, key),
     constraint correlator_instance_correlator_exists foreign key (correlator_id)
         references headrace_internal.correlator (correlator_id) on delete cascade
@@ -163,6 +165,8 @@ create table headrace_internal.correlation (
     becomes     text,
     name        text,
     output_id   uuid       not null,
+    -- What the registers held: {"t.amount": 5, "l.count": 3}; null for a pattern without registers.
+    captured    jsonb,
     fired_at    timestamptz not null default headrace.clock(),
     constraint correlation_pkey primary key (correlation_id),
     -- Exactly once.

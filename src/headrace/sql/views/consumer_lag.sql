@@ -1,11 +1,13 @@
--- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled); and how many
--- live nodes run it. Rules and correlators run on any node with a sequencer; on Spark, where nodes is null.
+-- The lag of every consumer, per partition: in events and in seconds (the age of the oldest event not yet handled, in the topic's own
+-- time: if that is the events', the age at its newest event); and how many live nodes run it. Rules and correlators run on any node with a sequencer; on Spark, where nodes is null.
 -- Indexes: log_partition, log_position.
 create or replace view headrace.consumer_lag with (security_barrier) as
 select t.namespace, t.topic, c.consumer, u.partition, u.position,
     case when p.consumer_id is null then u.state else 'paused' end as state, u.attempts, u.retry_at, u.error, u.traceback,
     behind.events as lag_events,
-    coalesce(greatest(extract(epoch from headrace.clock() - behind.oldest_at), 0), 0)::double precision as lag_s,
+    coalesce(greatest(extract(epoch from case when t.clock = 'server' then headrace.clock() else (
+            select l.appended_at from headrace_internal.log l where l.topic_id = t.topic_id order by l.position desc limit 1) end
+        - behind.oldest_at), 0), 0)::double precision as lag_s,
     case when c.consumer not like 'headrace.%' or t.engine = 'database' then (
         select count(*) from headrace_internal.node n
         where n.stopped_at is null and n.heartbeat_at > headrace.clock() - interval '90 seconds'

@@ -1,4 +1,4 @@
--- What is paused: consumers (also the rules of a topic), rules, correlators, actions, queues and schedules.
+-- What is paused: consumers (also the rules of a topic), rules, correlators, relays, actions, queues and schedules.
 create or replace view headrace.pause with (security_barrier) as
 select p.namespace, p.kind, p.name, p.reason, p.paused_at, p.paused_by
 from (

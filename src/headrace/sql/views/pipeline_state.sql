@@ -1,4 +1,5 @@
--- Pipelines with their progress: rate and batch time of the last twenty batches, lag of the topic's slowest internal consumer.
+-- Pipelines with their progress: rate and batch time of the last twenty batches, lag of the topic's slowest internal consumer,
+-- in seconds of the topic's own time.
 -- Indexes: pipeline_batch_pkey, cursor_pkey, log_position.
 create or replace view headrace.pipeline_state with (security_barrier) as
 select t.namespace, t.topic, t.engine, p.process, p.master,
@@ -6,12 +7,13 @@ select t.namespace, t.topic, t.engine, p.process, p.master,
         when p.heartbeat_at < headrace.clock() - interval '30 seconds' then 'lost' else 'running' end as state,
     p.started_at, p.heartbeat_at, p.batches, p.events, p.firings, p.outputs, u.position,
     greatest(coalesce(h.position, t.dropped_to) - u.position, 0) as lag_events,
-    coalesce(greatest(extract(epoch from headrace.clock() - o.appended_at), 0), 0)::double precision as lag_s,
+    coalesce(greatest(extract(epoch from case when t.clock = 'server' then headrace.clock() else h.appended_at end
+        - o.appended_at), 0), 0)::double precision as lag_s,
     b.rate, b.batch_ms, p.error
 from headrace_internal.pipeline p
 join headrace_internal.topic t on t.topic_id = p.topic_id
 left join lateral (
-    select l.position from headrace_internal.log l where l.topic_id = t.topic_id order by l.position desc limit 1
+    select l.position, l.appended_at from headrace_internal.log l where l.topic_id = t.topic_id order by l.position desc limit 1
 ) h on true
 left join lateral (
     select min(u.position) as position

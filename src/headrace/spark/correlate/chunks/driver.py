@@ -43,12 +43,12 @@ class ChunkSummary:
     whole: bool
 
 
-def correlate_chunks(df: DataFrame, rows: DataFrame, spec: CorrelatorSpec, *, time: str) -> DataFrame:
+def correlate_chunks(df: DataFrame, rows: DataFrame, spec: CorrelatorSpec) -> DataFrame:
     """The outputs of a simple table over one stream: a frame, or where tasks cannot read it in order, its classified rows. Runs
     its first pass at once."""
     by_range = rows.repartitionByRange("offset").sortWithinPartitions("offset")
     sources: list[RowSource] = [partial(map_rows, rows), partial(map_rows, by_range)]
-    if (stream := stream_of(df, spec, time)) is not None:
+    if (stream := stream_of(df, spec)) is not None:
         sources.insert(0, partial(map_pieces, df, stream))
     for source in sources:
         result = _run_pass(source, spec, None)

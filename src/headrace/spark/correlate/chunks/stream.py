@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.schema import event_schema
-from headrace.spark.source import EventReader, Range, SourceOptions, read_batches
+from headrace.spark.source import EventReader, SourceOptions, Split, class_name, is_log_relation, read_split, with_table_options
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # There may be none with Spark Connect.
@@ -31,7 +31,8 @@ PIECE_BYTES_MAX = 256 << 20
 FILE_BYTES = 1 << 20
 """The cost of opening a file, as bytes that could be read meanwhile."""
 BATCH_ROWS = 1 << 17
-_TYPES = {"type": "string", "offset": "bigint", "event_id": "string", "topic": "string"}
+TEXT_EXACT_MAX = 60
+_TYPES = {"type": "string", "offset": "bigint", "event_id": "string", "topic": "string", "appended_at": "timestamp"}
 # Written by a release of Spark that counted old days by another calendar; only Spark itself knows how to read them.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
@@ -59,13 +60,13 @@ class Files:
 
 @dataclass(frozen=True)
 class Positions:
-    """A range of positions of a log or of its archive, as the source `headrace` reads it."""
+    """A part of a log or of its archive, as the source `headrace` reads it."""
 
     options: SourceOptions
-    span: Range
+    split: Split
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return read_batches(self.options, event_schema(columns), self.span)
+        return read_split(self.options, event_schema(columns), self.split)
 
 
 Piece = Files | Positions
@@ -77,7 +78,6 @@ class Stream:
     """The events of a frame, in pieces, and the symbol of each event type."""
 
     pieces: tuple[Piece, ...]
-    time: str
     symbols: Mapping[str, int]
     other: int
     topic: str | None = None
@@ -85,14 +85,14 @@ class Stream:
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that the correlator reads: symbol, offset, time in microseconds, event_id."""
-        columns = ["type", "offset", self.time, "event_id", *(["topic"] if self.topic is not None else [])]
+        columns = ["type", "offset", "appended_at", "event_id", *(["topic"] if self.topic is not None else [])]
         for batch in self.pieces[number].batches(columns):
             if self.topic is not None:
                 batch = batch.filter(pc.equal(batch["topic"], self.topic))
             if self.since_offset:
                 batch = batch.filter(pc.greater_equal(batch["offset"], self.since_offset))
             if batch.num_rows:
-                time = batch[self.time].cast(pa.timestamp("us")).cast(pa.int64())
+                time = batch["appended_at"].cast(pa.timestamp("us")).cast(pa.int64())
                 arrays = [self._symbols_of(batch["type"]), batch["offset"], time, batch["event_id"]]
                 yield pa.RecordBatch.from_arrays(arrays, ["symbol", "offset", "time", "event_id"])
 
@@ -113,18 +113,17 @@ def symbols_of(table: Table) -> tuple[Mapping[str, int], int] | None:
     return (symbols, alphabet.other) if len(symbols) == len(alphabet.types) else None
 
 
-def stream_of(df: DataFrame, spec: CorrelatorSpec, time: str) -> Stream | None:
+def stream_of(df: DataFrame, spec: CorrelatorSpec) -> Stream | None:
     """The frame as a stream that tasks can read; None where only Spark can."""
     symbols = symbols_of(spec.table)
-    if symbols is None or not _has_usual_types(df, time):
+    if symbols is None or not _has_usual_types(df):
         return None
     pieces = _pieces(df)
-    return Stream(tuple(pieces), time, *symbols, spec.topic, spec.since_offset) if pieces else None
+    return Stream(tuple(pieces), *symbols, spec.topic, spec.since_offset) if pieces else None
 
 
-def _has_usual_types(df: DataFrame, time: str) -> bool:
-    types = {**_TYPES, time: "timestamp"}
-    return all(field.dataType.simpleString() == types.get(field.name, field.dataType.simpleString()) for field in df.schema)
+def _has_usual_types(df: DataFrame) -> bool:
+    return all(field.dataType.simpleString() == _TYPES.get(field.name, field.dataType.simpleString()) for field in df.schema)
 
 
 def _pieces(df: DataFrame) -> Sequence[Piece]:
@@ -134,26 +133,56 @@ def _pieces(df: DataFrame) -> Sequence[Piece]:
         return ()
     plan = java.queryExecution().analyzed()
     # The whole plan must be one of these: then nothing filters, samples or changes what is read.
-    match _name(plan):
-        case "LogicalRelation" if _name(plan.relation()) == "HadoopFsRelation":
-            return _files(df, plan.relation())
-        case "DataSourceV2Relation" if _name(plan.table()) == "PythonTable" and plan.table().name() == "headrace":
-            return _positions(df, dict(plan.options().asCaseSensitiveMap()))
+    if class_name(plan) == "LogicalRelation" and class_name(plan.relation()) == "HadoopFsRelation":
+        return _files(df, plan.relation())
+    if is_log_relation(plan):
+        return _positions(df, dict(plan.options().asCaseSensitiveMap()))
     return ()
 
 
-def _name(java: JavaObject) -> str:
-    return str(java.getClass().getSimpleName())
+def has_one_log(df: DataFrame) -> bool:
+    """By the statistics of Parquet files: all events are of one topic and shard. False where that is not certain."""
+    java = getattr(df, "_jdf", None)
+    plan = java.queryExecution().analyzed() if java is not None else None
+    if plan is None or class_name(plan) != "LogicalRelation" or class_name(plan.relation()) != "HadoopFsRelation":
+        return False
+    names = [name for name in ("topic", "shard") if name in df.columns]
+    values: dict[str, set[str | None]] = {name: set() for name in names}
+    for path in _paths(df, plan.relation()) or ():
+        try:
+            metadata = pq.read_metadata(path)
+        except (OSError, pa.ArrowException):
+            return False
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+            for name in names:
+                values[name].add(_only_value(columns.get(name)))
+    return all(len(texts) == 1 and None not in texts for texts in values.values())
+
+
+def _only_value(column: pq.ColumnChunkMetaData | None) -> str | None:
+    """The one text of a column of a row group; None if it has several, or if the statistics do not tell."""
+    statistics = column.statistics if column is not None else None
+    if statistics is None or not statistics.has_min_max or statistics.null_count or statistics.min != statistics.max:
+        return None
+    # Long texts are shortened in statistics.
+    return str(statistics.max) if len(str(statistics.max)) < TEXT_EXACT_MAX else None
+
+
+def _paths(df: DataFrame, relation: JavaObject) -> list[str] | None:
+    """The local Parquet files of a read; None where there are others."""
+    if class_name(relation.fileFormat()) != "ParquetFileFormat" or relation.partitionSchema().length():
+        return None
+    places = [urlsplit(file) for file in df.inputFiles()]
+    if any(place.scheme != "file" or place.netloc for place in places):
+        return None
+    paths = [unquote(place.path) for place in places]
+    return paths if all(Path(path).is_file() for path in paths) else None
 
 
 def _files(df: DataFrame, relation: JavaObject) -> Sequence[Files]:
-    if _name(relation.fileFormat()) != "ParquetFileFormat" or relation.partitionSchema().length():
-        return ()
-    places = [urlsplit(file) for file in df.inputFiles()]
-    if any(place.scheme != "file" or place.netloc for place in places):
-        return ()
-    paths = [unquote(place.path) for place in places]
-    if not all(Path(path).is_file() for path in paths):
+    paths = _paths(df, relation)
+    if paths is None:
         return ()
     return packed({path: Path(path).stat().st_size for path in sorted(paths)}, df.sparkSession.sparkContext.defaultParallelism)
 
@@ -176,7 +205,7 @@ def packed(sizes: Mapping[str, int], cores: int) -> list[Files]:
 
 
 def _positions(df: DataFrame, read_options: Mapping[str, str]) -> Sequence[Positions]:
-    options = SourceOptions.of(read_options)
+    options = SourceOptions.of(with_table_options(read_options, df.schema))
     # Planned once: events appended from now on are not part of the frame, however often it is read.
     splits = EventReader(options, df.schema).partitions()
     return [Positions(options, split.value) for split in splits if split.value is not None]
@@ -204,7 +233,7 @@ def _check(path: str, file: pq.ParquetFile, name: str) -> None:
     type_ = file.schema_arrow.field(place).type
     if name == "offset":
         fits = pa.types.is_int64(type_)
-    elif name in _TYPES:
+    elif name != "appended_at":
         fits = pa.types.is_string(type_.value_type if pa.types.is_dictionary(type_) else type_)
     else:
         int96 = next(c for c in map(file.schema.column, range(len(file.schema))) if c.path == name).physical_type == "INT96"

@@ -1,4 +1,4 @@
--- Raises 42501 when the caller does not hold the level in the namespace of a topic, consumer, dead letter or schedule. An id that
+-- Raises 42501 when the caller does not hold the level in the namespace of a topic, consumer, dead letter, relay or schedule. An id that
 -- does not exist gives the same error. The first statement of functions that run as the owner and take an id.
 create or replace function headrace_internal.authorize_id(p_caller name, p_level text, p_kind text, p_id bigint) returns void
 language plpgsql stable
@@ -11,6 +11,7 @@ begin
     end if;
     v_namespace := case p_kind
         when 'topic' then (select t.namespace from headrace_internal.topic t where t.topic_id = p_id)
+        when 'relay' then (select r.namespace from headrace_internal.relay r where r.relay_id = p_id)
         when 'schedule' then (select s.namespace from headrace_internal.schedule s where s.schedule_id = p_id)
         when 'consumer' then (
             select t.namespace from headrace_internal.consumer c join headrace_internal.topic t on t.topic_id = c.topic_id where c.consumer_id = p_id)

@@ -1,11 +1,13 @@
--- The dead letters of a namespace's actions, oldest first: by id, by action, by error group; with p_redriven those that were
--- redriven. "payload" is what a redrive would send: the edited or the original one. Index: q_hrd_<namespace>_pkey.
+-- The dead letters of a namespace's actions, oldest first: by id, by action, by error group, by the ids of the actions; with p_redriven
+-- those that were redriven. "payload" is what a redrive would send: the edited or the original one.
+-- Indexes: q_hrd_<namespace>_pkey, q_hrd_<namespace>_action, a_hrd_<namespace>_action.
 create or replace function headrace.action_dead_letters(
     p_ids       bigint[] default null,
     p_action    text default null,
     p_error     text default null,
     p_redriven  boolean default false,
     p_limit     integer default null,
+    p_actions   uuid[] default null,
     p_namespace text default null,
     p_caller    headrace_internal.caller default current_user
 ) returns table (
@@ -27,9 +29,10 @@ begin
         from pgmq.%I d
         where ($1 is null or d.msg_id = any ($1)) and ($2 is null or d.message -> 'action' ->> 'action' = $2)
             and ($3 is null or headrace_internal.error_group(d.message ->> 'error') = headrace_internal.error_group($3))
+            and ($5 is null or d.message -> 'action' ->> 'id' = any ($5))
         order by d.msg_id
         limit $4
         $sql$, case when p_redriven then 'a_' else 'q_' end || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))
-    using p_ids, p_action, p_error, p_limit;
+    using p_ids, p_action, p_error, p_limit, p_actions::text[];
 end
 $$;

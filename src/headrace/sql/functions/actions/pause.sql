@@ -1,4 +1,4 @@
--- Pauses a consumer (topic/consumer), rule, correlator, schedule, action (all handlers of that name) or the queue of a namespace,
+-- Pauses a consumer (topic/consumer), rule, correlator, relay, schedule, action (all handlers of that name) or the queue of a namespace,
 -- until headrace.resume. False: it was paused already. What runs now finishes; nodes start nothing new within a second.
 -- Nothing is lost: cursors stay where they are, and actions stay in the queue. A paused rule is still evaluated and recorded, and its
 -- actions are held in the queue. A paused schedule skips its ticks. Locks: nothing that others wait for.
@@ -23,7 +23,8 @@ begin
     select s.consumer_id, s.rule_id into v_subject from headrace_internal.pause_subject(p_kind, p_name, v_namespace) s;
     insert into headrace_internal.pause (namespace, kind, name, consumer_id, rule_id, reason, paused_by)
     values (v_namespace, p_kind, coalesce(p_name, ''), v_subject.consumer_id, v_subject.rule_id, p_reason, p_caller)
-    on conflict on constraint pause_pkey do nothing;
+    -- Also by the consumer: a relay is a consumer, too, and may be paused under either name.
+    on conflict do nothing;
     return found;
 end
 $$;

@@ -3,9 +3,9 @@ create or replace function headrace_internal.pause_level(p_kind text, p_name tex
 language plpgsql immutable
 as $$
 begin
-    if p_kind is null or p_kind not in ('consumer', 'rule', 'correlator', 'schedule', 'action', 'queue') then
+    if p_kind is null or p_kind not in ('consumer', 'rule', 'correlator', 'relay', 'schedule', 'action', 'queue') then
         raise exception '% cannot be paused', coalesce(quote_literal(p_kind), 'null')
-            using errcode = 'HR300', hint = 'Choose consumer, rule, correlator, schedule, action or queue.';
+            using errcode = 'HR300', hint = 'Choose consumer, rule, correlator, relay, schedule, action or queue.';
     end if;
     if (p_kind = 'queue') <> (coalesce(p_name, '') = '') then
         raise exception 'pausing or resuming a % takes %', p_kind, case p_kind when 'queue' then 'no name' else 'its name' end
@@ -13,6 +13,6 @@ begin
     end if;
     -- The consumers of rules belong to these.
     return case when p_kind in ('action', 'queue') then 'work'
-        when p_kind = 'consumer' and p_name not like '%/headrace.%' then 'consume' else 'admin' end;
+        when p_kind = 'relay' or (p_kind = 'consumer' and p_name not like '%/headrace.%') then 'consume' else 'admin' end;
 end
 $$;

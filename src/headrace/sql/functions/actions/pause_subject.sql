@@ -1,5 +1,5 @@
--- What a pause is about, by kind and name: the consumer that a pause of a consumer or correlator stops, or the rule. Raises HR102,
--- HR120, HR122 or HR100 if there is none. Anything an action's name is known by will do: a node, a rule, the registry, the queue.
+-- What a pause is about, by kind and name: the consumer that a pause of a consumer, correlator or relay stops, or the rule. Raises HR102,
+-- HR120, HR122, HR123 or HR100 if there is none. Anything an action's name is known by will do: a node, a rule, the registry, the queue.
 create or replace function headrace_internal.pause_subject(
     p_kind text, p_name text, p_namespace text, out consumer_id integer, out rule_id integer
 )
@@ -33,6 +33,15 @@ begin
         if consumer_id is null then
             raise exception 'correlator "%" is not active', p_name
                 using errcode = 'HR200', hint = 'It reads no events. Activate it: headrace correlator alter NAME --active.';
+        end if;
+    elsif p_kind = 'relay' then
+        select c.consumer_id into consumer_id
+        from headrace_internal.relay r
+        join headrace_internal.consumer c on c.topic_id = r.topic_id and c.consumer = 'relay.' || r.relay
+        where r.namespace = p_namespace and r.relay = p_name;
+        if consumer_id is null then
+            raise exception 'there is no relay "%" in namespace "%"', p_name, p_namespace
+                using errcode = 'HR123', hint = 'See: select relay from headrace.relay.';
         end if;
     elsif p_kind = 'action' then
         execute format($sql$

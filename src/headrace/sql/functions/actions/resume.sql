@@ -22,14 +22,19 @@ begin
     end if;
     -- An unknown name is an error, not an idle resume.
     select s.consumer_id into v_consumer_id from headrace_internal.pause_subject(p_kind, p_name, v_namespace) s;
-    delete from headrace_internal.pause p where p.namespace = v_namespace and p.kind = p_kind and p.name = coalesce(p_name, '');
+    delete from headrace_internal.pause p
+    where (p.namespace = v_namespace and p.kind = p_kind and p.name = coalesce(p_name, '')) or p.consumer_id = v_consumer_id;
     v_was_paused := found;
     if v_consumer_id is not null then
+        -- A disabled relay is checked and tried again.
+        update headrace_internal.relay r set status = 'pending', error = null
+        from headrace_internal.consumer c
+        where c.consumer_id = v_consumer_id and r.topic_id = c.topic_id and c.consumer = 'relay.' || r.relay and r.status = 'disabled';
         select count(*) into v_count from headrace_internal.cursor c
         where c.consumer_id = v_consumer_id and (v_was_paused or c.state = 'stopped' or c.retry_at is not null);
         update headrace_internal.cursor c set state = 'running', attempts = 0, retry_at = null, error = null, traceback = null
         where c.consumer_id = v_consumer_id and (c.state = 'stopped' or c.retry_at is not null);
-        perform pg_notify('headrace_log', c.topic_id::text) from headrace_internal.consumer c where c.consumer_id = v_consumer_id;
+        perform pg_notify('headrace_log', c.topic_id::text), pg_notify('headrace_relay', '') from headrace_internal.consumer c where c.consumer_id = v_consumer_id;
         return v_count;
     end if;
     if v_was_paused and p_kind in ('rule', 'action') then

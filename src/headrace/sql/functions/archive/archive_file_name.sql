@@ -1,4 +1,4 @@
--- The name of an archive file within the folder of its day. headrace.archive writes the same names: see archive/files.py.
+-- The name of an archive file within the folder of its month. headrace.archive writes the same names: see archive/files.py.
 create or replace function headrace_internal.archive_file_name(p_first bigint, p_last bigint, p_checksum numeric) returns text
 language sql immutable
 return format('%s-%s-%s.parquet',

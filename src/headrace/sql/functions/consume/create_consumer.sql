@@ -1,6 +1,6 @@
 -- Creates a consumer, or changes the policy of an existing one; returns its id. The cursors of a new one start at p_start:
 -- 'earliest' or 'latest'. An existing one keeps its positions; another order (partition, topic) is rejected (HR202),
--- and so is a name that starts with "headrace." (HR223).
+-- and so is a name that starts with "headrace." or "relay." (HR223).
 -- Locks: the topic row, so that 'latest' is a definite position.
 create or replace function headrace.create_consumer(
     p_topic          text,

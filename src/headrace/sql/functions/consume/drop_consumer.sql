@@ -1,4 +1,4 @@
--- Drops a consumer with its cursors and dead letters. A consumer of rules or of a correlator is rejected (HR223).
+-- Drops a consumer with its cursors and dead letters. A consumer of rules, of a correlator or of a relay is rejected (HR223).
 create or replace function headrace.drop_consumer(
     p_topic text, p_consumer text, p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns void

@@ -4,8 +4,8 @@
 -- 'dead_letter'  the event was moved to the dead letters and the cursor has passed it;
 -- 'stopped' the partition waits for `headrace consumer resume`;
 -- 'discarded'  the handler gave the event up: it is kept among the ended dead letters, and the cursor has passed it.
--- The handler may choose for a single event: p_verdict 'bury' or 'discard', whatever the policy says; or p_after_s, the pause before
--- the next attempt.
+-- The handler may choose for a single event: p_verdict 'bury', 'discard' or 'retry', whatever the policy says; 'refuse', after which no
+-- attempt is left; or p_after_s, the pause before the next attempt.
 -- Locks: the cursor row. Index: log_position. Call it in the transaction that holds the claim, after a rollback to a savepoint before
 -- the handler: so no other worker repeats the batch before the failure is recorded. If that transaction is gone, call it in one of
 -- its own. Null, and nothing changes, if the cursor has moved meanwhile (p_position differs): another node has handled the batch.
@@ -45,14 +45,14 @@ begin
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'single';
     end if;
-    if p_verdict is null and (v_policy.attempts_max is null or v_attempts < v_policy.attempts_max) then
+    if p_verdict = 'retry' or (p_verdict is null and (v_policy.attempts_max is null or v_attempts < v_policy.attempts_max)) then
         update headrace_internal.cursor c
         set retry_at = headrace.clock() + make_interval(secs => coalesce(p_after_s, (0.5 + random() / 2)
             * least(v_policy.backoff_max_s, v_policy.backoff_s * 2 ^ least(v_attempts - 1, 30))))
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'retry';
     end if;
-    if p_verdict is null and v_policy.when_exhausted = 'stop' then
+    if coalesce(p_verdict, 'refuse') = 'refuse' and v_policy.when_exhausted = 'stop' then
         update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
@@ -60,7 +60,8 @@ begin
         (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, traceback, attempts, ended_at)
     select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
         case p_verdict when 'discard' then 'discarded' else 'dead' end,
-        case p_verdict when 'discard' then 'handler discarded it' when 'bury' then 'handler buried it' else 'handler failed' end,
+        case p_verdict when 'discard' then 'handler discarded it' when 'bury' then 'handler buried it' when 'refuse' then 'target refused it'
+            else 'handler failed' end,
         left(p_error, 2000), left(p_traceback, 20000), v_attempts, case p_verdict when 'discard' then headrace.clock() end
     from headrace_internal.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
     on conflict on constraint dead_letter_once do update

@@ -22,7 +22,7 @@ declare
     v_to          bigint := headrace.seek_position(v_topic_id, p_target);
 begin
     if not p_preview then
-        perform headrace_internal.refuse_reserved_consumer(p_consumer);
+        perform headrace_internal.refuse_reserved_consumer(p_consumer, p_is_seek => true);
         perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;
     return query

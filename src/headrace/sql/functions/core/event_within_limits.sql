@@ -31,9 +31,9 @@ begin
         raise exception 'payload has a number beyond 1.8e308, which JSON readers reject'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
-    if octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$' then
+    if octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$' then
         raise exception 'event type "%" is not a name', left(p_type, 200)
-            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits and _ . : / - and start with a letter or _.';
+            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits, single spaces and _ . : / - and start with a letter or _.';
     end if;
     if octet_length(p_key) not between 1 and 1024 then
         raise exception 'key has % bytes, 1 to 1024 are allowed', octet_length(p_key)

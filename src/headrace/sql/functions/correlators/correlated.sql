@@ -16,13 +16,14 @@ begin
             -- The payload of the event, unless the quotation would exceed the limits of an event.
             'evidence', f.evidence, 'type', l.type, 'payload', case when pg_column_size(l.payload) < 256
                 or octet_length(l.payload::text) <= 1000000 and headrace.json_depth(l.payload, 128) < 128 then l.payload end)
+            || case when f.captured is null then '{}' else jsonb_build_object('captured', f.captured) end
             || case when f.position is null then jsonb_build_object('evidence_ids', coalesce(e.ids, '[]')) else '{}' end,
         jsonb_build_object('kind', 'correlator', 'correlator', v.correlator, 'version', v.version, 'topic', t.topic,
             'position', f.position, 'event_id', f.event_id, 'correlation_id', f.correlation_id, 'token', f.token),
         l.type, f.output_at, l.trace || coalesce(k.links, '{}')
     from unnest(p_ids) with ordinality i (correlation_id, n)
     cross join lateral (
-        select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id,
+        select f.correlation_id, f.key, f.position, f.event_id, f.token, f.output_at, f.evidence, f.becomes, f.output_id, f.topic_id, f.captured,
             coalesce(f.position, case when f.evidence_total = cardinality(f.evidence) then f.evidence[1] end) as quoted
         from headrace_internal.correlation f where f.correlation_id = i.correlation_id offset 0
     ) f

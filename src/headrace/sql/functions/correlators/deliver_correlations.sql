@@ -3,7 +3,8 @@
 -- Returns the number of new outputs.
 -- Every engine delivers through this function. One entry per output in each array, in the order of the outputs: key; position of
 -- the completing event (null: a timer); time (null: the event's own; for a timer, its deadline); token; place among the outputs of
--- that event or deadline of that key, from 1; evidence as '{1,2}'; number of evidence positions before it was cut.
+-- that event or deadline of that key, from 1; evidence as '{1,2}'; number of evidence positions before it was cut; what the
+-- registers held, as JSON.
 -- Indexes: correlation_once, log_position.
 create or replace function headrace_internal.deliver_correlations(
     p_version_id bigint,
@@ -13,7 +14,8 @@ create or replace function headrace_internal.deliver_correlations(
     p_tokens     text[],
     p_places     integer[],
     p_evidence   text[],
-    p_totals     integer[]
+    p_totals     integer[],
+    p_captured   text[] default null
 ) returns integer
 language plpgsql volatile
 security definer
@@ -28,13 +30,13 @@ begin
     select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
     with fired as (
         insert into headrace_internal.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
-            evidence_total, becomes, name, output_id)
+            evidence_total, becomes, name, output_id, captured)
         select v_version.topic_id, p_version_id, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
             o.evidence::bigint[], o.total, case when w.wanted ? 'action' then 'action' when w.wanted ? 'event' then 'event' end,
             coalesce(w.wanted ->> 'action', w.wanted ->> 'event'),
-            headrace_internal.output_id(p_version_id, o.key, o.position, coalesce(o.at, l.appended_at), o.place)
-        from unnest(p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals)
-            with ordinality o (key, position, at, token, place, evidence, total, n)
+            headrace_internal.output_id(p_version_id, o.key, o.position, coalesce(o.at, l.appended_at), o.place), o.captured::jsonb
+        from unnest(p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals, p_captured)
+            with ordinality o (key, position, at, token, place, evidence, total, captured, n)
         left join lateral (
             select l.event_id, l.appended_at from headrace_internal.log l
             where l.topic_id = v_version.topic_id and l.position = o.position limit 1

@@ -1,4 +1,4 @@
--- Inserts, updates or deletes one row of a definition: rule, correlator, schedule, event_type or action. Returns the row as it is
+-- Inserts, updates or deletes one row of a definition: rule, correlator, relay, schedule, event_type or action. Returns the row as it is
 -- then. The triggers of the public views call it. Takes the level admin in the namespace of the old and of the new row.
 -- Only the columns listed here are the user's; the rest belongs to headrace and is not written, whatever the row says. A column
 -- that is null in a new row gets its default. Locks: the row.
@@ -13,6 +13,8 @@ declare
     v_names   text[] := case p_kind
         when 'rule' then '{namespace,rule,topic,event_type,condition,action,priority,delay_s,timing,active,source}'
         when 'correlator' then '{namespace,correlator,topic,key,pattern,outputs,forget_after,evidence_max,active,allow_feedback,restart,source}'
+        when 'relay' then '{namespace,relay,topic,condition,target,options,format,mapping,start,attempts,backoff_s,backoff_max_s,
+            when_exhausted,key_order,batch,concurrency,active,source}'
         when 'schedule' then '{namespace,schedule,cron,zone,topic_id,type,payload,key,headers,active,source,missed,missed_max,grace_s}'
         when 'event_type' then '{namespace,event_type,description}'
         when 'action' then '{namespace,action,description}' end;
@@ -22,7 +24,7 @@ declare
 begin
     if v_names is null then
         raise exception '% is not a kind of definition', coalesce(quote_literal(p_kind), 'null')
-            using errcode = 'HR300', hint = 'Choose rule, correlator, schedule, event_type or action.';
+            using errcode = 'HR300', hint = 'Choose rule, correlator, relay, schedule, event_type or action.';
     end if;
     if p_old is not null then
         perform headrace_internal.authorize(p_caller, 'admin', coalesce(p_old ->> 'namespace', ''));
@@ -42,7 +44,7 @@ begin
         into v_row using p_new;
         if v_row is null then
             raise exception '% "%" already exists in namespace "%"', replace(p_kind, '_', ' '), p_new ->> p_kind, p_new ->> 'namespace'
-                using errcode = case p_kind when 'rule' then 'HR220' when 'correlator' then 'HR221' when 'schedule' then 'HR230' else '23505' end,
+                using errcode = case p_kind when 'rule' then 'HR220' when 'correlator' then 'HR221' when 'relay' then 'HR224' when 'schedule' then 'HR230' else '23505' end,
                     hint = 'Update it, or choose another name.';
         end if;
     else

@@ -38,6 +38,7 @@ declare
     v_first    bigint;
     v_next_s   double precision;
     v_oldest_s double precision;
+    v_until_s  double precision;
     v_times    text;
 begin
     for v_consumer in
@@ -128,7 +129,12 @@ begin
         metric := 'headrace_consumer_lag_events';
         return next;
         metric := 'headrace_consumer_lag_seconds';
-        value := case when value > 0 and v_oldest_s < v_clock_s then v_clock_s - v_oldest_s else 0 end;
+        -- In the topic's own time: if that is the events', it stands still at the newest one.
+        v_until_s := v_clock_s;
+        if value > 0 and v_consumer.clock <> 'server' then
+            v_until_s := date_part('epoch', headrace_internal.next_event_time(v_topic_id, v_now, v_head - 1, p_prepare));
+        end if;
+        value := case when value > 0 and v_oldest_s < v_until_s then v_until_s - v_oldest_s else 0 end;
         return next;
     end loop;
     if v_topic_id is not null then

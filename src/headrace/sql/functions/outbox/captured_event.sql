@@ -10,10 +10,10 @@ begin
             using errcode = 'HR300', hint = 'Call headrace.capture again with the current columns.';
     end if;
     type := case when p_capture.type_column is null then p_type else p_row ->> p_capture.type_column end;
-    if p_capture.type_column is not null and (type is null or type !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$') then
+    if p_capture.type_column is not null and (type is null or type !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$') then
         raise exception 'column "%" of table % holds "%", which is not an event type',
                 p_capture.type_column, p_capture.captured, left(type, 200)
-            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits and _ . : / - and start with a letter or _.';
+            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits, single spaces and _ . : / - and start with a letter or _.';
     end if;
     key := case cardinality(p_capture.key_columns) when 0 then null
         when 1 then p_row ->> p_capture.key_columns[1]

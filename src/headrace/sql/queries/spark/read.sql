@@ -1,5 +1,6 @@
--- One split: a range of a topic's positions, filtered, with the wanted columns. Constants stand in the text because only a
--- statement without parameters uses binary COPY; a filter that is null folds away. Locks: access share. Index: log_position.
+-- One split: a range of a topic's positions, filtered, with the wanted columns. The condition is printed from our own tree. Constants
+-- stand in the text because only a statement without parameters uses binary COPY; a filter that is null folds away.
+-- Locks: access share. Index: log_position.
 select {columns}
 from (
     select l.key, l.type, l.payload, l.partition, l.position as "offset", l.emitted_at as "timestamp",
@@ -10,4 +11,5 @@ from (
         and ({keys}::text[] is null or l.key = any ({keys}::text[]))
         and ({from_time}::timestamptz is null or l.emitted_at >= {from_time}::timestamptz)
         and ({to_time}::timestamptz is null or l.emitted_at < {to_time}::timestamptz)
+        and {condition}
 ) e

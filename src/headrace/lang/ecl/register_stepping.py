@@ -1,0 +1,321 @@
+"""Steps the instances of keys by a table with registers: `as`, `count`, `each`.
+
+The same promises as `stepping`. An event comes as *facts*: its type, the truths of the conditions that read the event alone, and the
+fields that captures and the other conditions read, all as text, so that a database or Spark can extract them once for all keys.
+A key may have several machines (`each`); their states are kept together in the memory of the key's instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import cast
+
+import msgspec
+
+from headrace.lang.condition import Type, Value
+from headrace.lang.ecl.events import Event, Status
+from headrace.lang.ecl.network import live_timers, step_units
+from headrace.lang.ecl.predicate import evaluate_condition, holds
+from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Values
+from headrace.lang.ecl.stepping import TICKS_MAX, TRANSITIONS_MAX, Correlation, Instance
+from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+Facts = Sequence["str | None"]
+_TRUTHS = {"t": True, "true": True, "f": False, "false": False}
+_Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
+"""(units afterwards, tokens, labels recorded, timers and loops started, timers that run afterwards, whether anything changes)"""
+
+
+@dataclass(slots=True)
+class _Machine:
+    """One running machine of a key."""
+
+    units: tuple[int, ...]
+    deadlines: tuple[int | None, ...]
+    memory: Memory
+    evidence: list[int] = field(default_factory=list)
+    evidence_total: int = 0
+    deadline: int | None = None
+
+
+class _StoredMachine(msgspec.Struct, array_like=True):
+    """A machine as JSON; the memory is encoded by its types."""
+
+    units: tuple[int, ...]
+    deadlines: tuple[int | None, ...]
+    memory: list[object]
+    evidence: list[int]
+    evidence_total: int
+
+
+@dataclass(slots=True)
+class _Key:
+    instance: Instance
+    machines: list[_Machine]
+
+
+class RegisterBatch:
+    """The events of one batch and the machines of their keys."""
+
+    def __init__(self, table: Table, evidence_max: int, forgets: bool = False, *, ticks_left: int = TICKS_MAX) -> None:
+        assert table.program is not None and table.registers is not None
+        self._table = table
+        self._program = table.program
+        self._each = table.registers.each
+        self._evidence_max = evidence_max
+        self._forgets = forgets
+        self._dynamic = list(table.program.dynamic.items())
+        self._codec = _MemoryCodec(table.program)
+        self._types = [field.type for field in table.program.fields]
+        self.ticks_left = ticks_left
+        self.outputs: list[Correlation] = []
+        self._keys: dict[str, _Key] = {}
+        self._symbols: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = {}
+
+    def load(self, instances: Iterable[Instance]) -> None:
+        """Takes over the stored instances. A key without one starts at its first event."""
+        for instance in instances:
+            self._keys[instance.key] = _Key(instance, self._codec.decode_machines(instance.memory))
+
+    def pop(self, key: str) -> Instance:
+        """Hands out the instance of a key that has no more events in this batch."""
+        return self._stored(self._keys.pop(key))
+
+    @property
+    def changed(self) -> list[Instance]:
+        """The instances to write back."""
+        return [self._stored(key) for key in self._keys.values() if key.instance.is_changed]
+
+    def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: Facts | None = None) -> bool:
+        """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
+        assert facts is not None
+        state = self._keys.get(key)
+        if state is None:
+            instance = Instance(key, self._table.start_units, (), time, time, is_changed=True)
+            state = self._keys[key] = _Key(instance, [] if self._each else [self._fresh(time)])
+        if not self._fire(state, time):
+            return False
+        state.instance.seen_at = time
+        static = {text: _TRUTHS.get(fact or "") for text, fact in zip(self._program.static, facts[1:], strict=False)}
+        fields = [_decode(fact, type_) for fact, type_ in zip(facts[1 + len(static) :], self._types, strict=True)]
+        event = Event(facts[0] or "", time, static)
+        if self._each and len(state.machines) < self._each and self._can_start(event, fields):
+            state.machines.append(self._fresh(time))
+        self._take(state, event, fields, position)
+        if self._forgets:
+            state.instance.is_changed = True
+        return True
+
+    def tick(self, key: str, until: int) -> bool:
+        """Fires the timers of a key that are due by a time. False: there are more than one batch may fire."""
+        return self._fire(self._keys[key], until)
+
+    def _fresh(self, time: int) -> _Machine:
+        start = start_state(self._table, time)
+        return _Machine(start.units, start.deadlines, start.memory, deadline=earliest(start.deadlines))
+
+    def _can_start(self, event: Event, fields: Sequence[Value | None]) -> bool:
+        assert self._table.start_predicate is not None
+        truths = {**cast("dict[str, bool | None]", event.subject), **self._evaluate(self._program.empty, fields, event.time)}
+        return holds(self._table.start_predicate, Event(event.type, event.time, truths), _look_up)
+
+    def _evaluate(self, memory: Memory, fields: Sequence[Value | None], now: int) -> dict[str, bool | None]:
+        return {text: function(fields, memory, now) for text, function in self._dynamic}
+
+    def _take(self, state: _Key, event: Event, fields: Sequence[Value | None], position: int) -> None:
+        place = 0
+        static = cast("dict[str, bool | None]", event.subject)
+        for machine in state.machines:
+            dynamic = self._evaluate(machine.memory, fields, event.time)
+            symbols = self._classify(event.type, static, dynamic)
+            transition = self._transitions.get((machine.units, symbols)) or self._compute(machine.units, symbols)
+            if transition[5]:
+                machine.evidence.append(position)
+                machine.evidence_total += 1
+                place = self._apply(state, machine, transition, position, event.time, fields, place)
+        self._drop_completed(state)
+
+    def _classify(self, type_: str, static: dict[str, bool | None], dynamic: dict[str, bool | None]) -> tuple[int, ...]:
+        key = (type_, *static.values(), *dynamic.values())
+        symbols = self._symbols.get(key)
+        if symbols is None:
+            symbols = classify(self._table, Event(type_, 0, {**static, **dynamic}), _look_up)
+            if len(self._symbols) < TRANSITIONS_MAX:
+                self._symbols[key] = symbols
+        return symbols
+
+    def _fire(self, state: _Key, until: int) -> bool:
+        """Deadline by deadline; each firing happens at its deadline, the oldest machine first."""
+        while (
+            now := min((m.deadline for m in state.machines if m.deadline is not None), default=None)
+        ) is not None and now <= until:
+            if self.ticks_left <= 0:
+                return False
+            place = 0
+            for machine in state.machines:
+                if machine.deadline != now:
+                    continue
+                self.ticks_left -= 1
+                due = sum(1 << timer for timer, deadline in enumerate(machine.deadlines) if deadline == now)
+                transition = self._transitions.get((machine.units, due)) or self._compute(machine.units, due)
+                place = self._apply(state, machine, transition, None, now, None, place)
+            self._drop_completed(state)
+        return True
+
+    def _drop_completed(self, state: _Key) -> None:
+        """A completed machine of `each` makes room for another; a pattern with one machine stays completed."""
+        if self._each:
+            state.machines = [m for m in state.machines if status_of(self._table, TableState(m.units)) is Status.WAITING]
+
+    def _compute(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
+        """The transition on the symbols of an event, or on the mask of the timers that are due."""
+        table = self._table
+        symbols, due = (None, input_) if isinstance(input_, int) else (input_, 0)
+        after, numbers, started = step_units(table.units, table.actions, units, symbols, due)
+        is_change = after != units or bool(numbers) or started != 0
+        recorded = tuple(table.recorded(numbers))
+        transition = (after, table.pushed(numbers), recorded, started, live_timers(table.units, after), is_change)
+        if len(self._transitions) < TRANSITIONS_MAX:
+            self._transitions[units, input_] = transition
+        return transition
+
+    def _apply(
+        self,
+        state: _Key,
+        machine: _Machine,
+        transition: _Transition,
+        position: int | None,
+        now: int,
+        fields: Sequence[Value | None] | None,
+        place: int,
+    ) -> int:
+        """The machine after a transition. Returns the place of its last output."""
+        machine.units, tokens, recorded, started, running, _ = transition
+        state.instance.is_changed = True
+        if machine.deadlines:
+            machine.deadlines = next_deadlines(self._table, machine.deadlines, running, started, now)
+            machine.deadline = earliest(machine.deadlines)
+        if len(machine.evidence) > self._evidence_max:
+            del machine.evidence[: len(machine.evidence) - self._evidence_max]
+        if recorded:
+            machine.memory = self._program.record(machine.memory, recorded, fields, now)
+        if tokens:
+            values = self._codec.encode_values(machine.memory)
+            evidence, total = tuple(machine.evidence), machine.evidence_total
+            key = state.instance.key
+            self.outputs += [
+                Correlation(key, position, now, token, place + n, evidence, total, values) for n, token in enumerate(tokens, 1)
+            ]
+        if cleared := self._table.cleared(started):
+            machine.memory = self._program.clear(machine.memory, cleared)
+        if machine.units == self._table.start_units:
+            machine.evidence, machine.evidence_total = [], 0
+        return place + len(tokens)
+
+    def _stored(self, key: _Key) -> Instance:
+        instance = key.instance
+        instance.memory = self._codec.encode_machines(key.machines)
+        if self._each:
+            deadline = min((m.deadline for m in key.machines if m.deadline is not None), default=None)
+            instance.deadlines = () if deadline is None else (deadline,)
+        else:
+            (machine,) = key.machines
+            instance.units, instance.deadlines = machine.units, machine.deadlines
+            instance.evidence, instance.evidence_total = machine.evidence, machine.evidence_total
+        instance.deadline = earliest(instance.deadlines)
+        return instance
+
+
+def facts_of(program: RegisterProgram, event: Event) -> list[str | None]:
+    """The facts of an event, as a database or Spark would extract them."""
+    truths = [evaluate_condition(text, event.subject) for text in program.static]
+    fields = [_encode_fact(value) for value in program.read_fields(event.subject)]
+    return [event.type, *(None if truth is None else str(truth).lower() for truth in truths), *fields]
+
+
+def _encode_fact(value: Value | None) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _look_up(text: str, subject: object) -> bool | None:
+    return cast("dict[str, bool | None]", subject).get(text)
+
+
+def _decode(fact: str | None, type_: Type) -> Value | None:
+    """A field as every engine prints it: numbers in digits, booleans as t or true, timestamps in microseconds."""
+    if fact is None:
+        return None
+    match type_:
+        case Type.TEXT:
+            return fact
+        case Type.BOOLEAN:
+            return _TRUTHS[fact]
+        case Type.NUMERIC:
+            return Decimal(fact)
+        case _:
+            return int(fact)
+
+
+class _MemoryCodec:
+    """The memory of machines as JSON. Numerics are texts, so that no reader rounds them."""
+
+    def __init__(self, program: RegisterProgram) -> None:
+        self._program = program
+        self._types = [node.type for node in program.captures]
+        self._matches = len(program.registers.matches)
+
+    def encode_machines(self, machines: list[_Machine]) -> str:
+        stored = [
+            _StoredMachine(m.units, m.deadlines, [self._encode_entry(entry) for entry in m.memory], m.evidence, m.evidence_total)
+            for m in machines
+        ]
+        return msgspec.json.encode(stored).decode()
+
+    def decode_machines(self, text: str | None) -> list[_Machine]:
+        stored = msgspec.json.decode(text or "[]", type=list[_StoredMachine])
+        return [
+            _Machine(
+                m.units,
+                m.deadlines,
+                tuple(self._decode_entry(number, entry) for number, entry in enumerate(m.memory)),
+                m.evidence,
+                m.evidence_total,
+                earliest(m.deadlines),
+            )
+            for m in stored
+        ]
+
+    def encode_values(self, memory: Memory) -> str:
+        """The values of an output, as JSON: numerics as numbers with all their digits."""
+        return _ENCODER.encode(self._program.show(memory)).decode()
+
+    def _encode_entry(self, entry: object) -> object:
+        if isinstance(entry, LoopValues):
+            return [entry.rounds, *([_encode(value) for value in values] for values in entry[1:])]
+        return None if entry is None else [_encode(value) for value in cast(Values, entry)]
+
+    def _decode_entry(self, number: int, entry: object) -> Values | LoopValues | tuple[int, ...] | None:
+        if entry is None:
+            return None
+        parts = cast("list[object]", entry)
+        if number < self._matches:
+            return self._decode_values(parts)
+        if number < self._matches + len(self._program.registers.loops):
+            return LoopValues(cast(int, parts[0]), *(self._decode_values(cast("list[object]", part)) for part in parts[1:]))
+        return tuple(cast("list[int]", parts))
+
+    def _decode_values(self, values: Sequence[object]) -> Values:
+        return tuple(_restore(value, type_) for value, type_ in zip(values, self._types, strict=True))
+
+
+def _encode(value: Value | None) -> object:
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _restore(value: object, type_: Type) -> Value | None:
+    return Decimal(value) if type_ is Type.NUMERIC and isinstance(value, str) else cast("Value | None", value)

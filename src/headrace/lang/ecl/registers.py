@@ -1,0 +1,284 @@
+"""Registers: what an instance keeps of the events it has seen, and the conditions that read it.
+
+A *label* is a place with values. `a as t` keeps the captures of the latest event that matched; `loop as l` keeps count, first, last,
+sum, min and max over its rounds since it started; `count` keeps the times of its latest events. Owns the memory of an instance:
+one entry per label, immutable. Promises: a condition sees the memory as it was before the event; an event first records, then the
+outputs are made, then what has started again is emptied. Pure: every engine steps here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import msgspec
+
+from headrace.lang.condition import (
+    Condition,
+    Field,
+    Node,
+    Type,
+    Value,
+    compile_field,
+    compile_node,
+    fields_of,
+    parse_value,
+    parse_with_names,
+    to_bigint,
+    to_numeric,
+    with_slots,
+)
+from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
+
+TEXT_CHARS_MAX = 1_000
+"""A longer captured text is kept as null, so that an instance stays small."""
+
+Values = tuple["Value | None", ...]
+"""The captures of one event, in the order of their definition."""
+
+
+class LoopValues(NamedTuple):
+    """What a loop keeps of its rounds; each tuple has one entry per capture."""
+
+    rounds: int
+    first: Values
+    last: Values
+    sum: Values
+    min: Values
+    max: Values
+
+
+Entry = Values | LoopValues | tuple[int, ...] | None
+Memory = tuple[Entry, ...]
+"""One entry per label: captures of a match (None: no match yet), of a loop, or the times of a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredSubject:
+    """The subject of an event, with another answer of one condition."""
+
+    subject: object
+    text: str
+    truth: bool
+
+
+class Registers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The registers of a compiled pattern. `counts` are (times, duration in µs).
+
+    `each` is the number of instances that may run at the same time, 0 for a pattern with one; `start` is the predicate of the
+    events that start one."""
+
+    captures: tuple[tuple[str, str], ...] = ()
+    matches: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+    counts: tuple[tuple[int, int], ...] = ()
+    each: int = 0
+    start: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        counts = tuple(LABEL_OF_COUNT.format(number) for number in range(1, len(self.counts) + 1))
+        return (*self.matches, *self.loops, *counts)
+
+
+@dataclass(frozen=True)
+class RegisterProgram:
+    """The registers of a pattern, ready to run. `conditions` are the texts of all conditions of the pattern."""
+
+    registers: Registers
+    conditions: tuple[str, ...]
+
+    @cached_property
+    def captures(self) -> tuple[Node, ...]:
+        return tuple(parse_value(text) for _, text in self.registers.captures)
+
+    @cached_property
+    def names(self) -> RegisterNames:
+        captures = {name: node for (name, _), node in zip(self.registers.captures, self.captures, strict=True)}
+        return RegisterNames(captures, frozenset(self.registers.matches), frozenset(self.registers.loops))
+
+    @cached_property
+    def _parsed(self) -> dict[str, Condition]:
+        counts = {REACHED.format(number) for number in range(1, len(self.registers.counts) + 1)}
+        return {text: parse_with_names(text, self.names) for text in self.conditions if text not in counts}
+
+    @cached_property
+    def static(self) -> tuple[str, ...]:
+        """The conditions that read the event alone; an engine may evaluate them beforehand."""
+        return tuple(text for text, condition in self._parsed.items() if not _reads_registers(condition))
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """What captures and conditions over registers read of an event."""
+        nodes = [*self.captures, *(c.tree for c in self._parsed.values() if _reads_registers(c))]
+        return tuple(dict.fromkeys(field for node in nodes for field in fields_of(node) if field.root != "register"))
+
+    @cached_property
+    def dynamic(self) -> dict[str, Callable[[Sequence[Value | None], Memory, int], bool | None]]:
+        """The conditions that read registers: functions of the event's fields, the memory, and the time."""
+        functions = {text: self._function(c) for text, c in self._parsed.items() if _reads_registers(c)}
+        first = len(self.registers.matches) + len(self.registers.loops)
+        for number, (times, duration_us) in enumerate(self.registers.counts):
+            functions[REACHED.format(number + 1)] = _reached(first + number, times, duration_us)
+        return functions
+
+    @cached_property
+    def _capture_functions(self) -> list[Callable[[Sequence[Value | None]], Value | None]]:
+        slots = {field: number for number, field in enumerate(self.fields)}
+        return [cast(Callable[..., "Value | None"], compile_node(with_slots(node, slots))) for node in self.captures]
+
+    @cached_property
+    def _field_functions(self) -> list[Callable[[object], Value | None]]:
+        return [cast(Callable[[object], "Value | None"], compile_field(field)) for field in self.fields]
+
+    @property
+    def empty(self) -> Memory:
+        """The memory of a fresh instance."""
+        return tuple(self._empty_entry(number) for number in range(len(self.registers.labels)))
+
+    def read_fields(self, subject: object) -> tuple[Value | None, ...]:
+        """The fields of an event, in the order of `fields`; nulls for an example that has truths only."""
+        if isinstance(subject, AlteredSubject):
+            subject = subject.subject
+        if isinstance(subject, Mapping):
+            return (None,) * len(self.fields)
+        return tuple(function(subject) for function in self._field_functions)
+
+    def record(self, memory: Memory, labels: Iterable[int], fields: Sequence[Value | None] | None, now: int) -> Memory:
+        """The memory after an event, or after a timer (no fields), that labels have matched."""
+        captured = self._capture(fields)
+        entries = list(memory)
+        for label in labels:
+            entries[label] = self._recorded(label, entries[label], captured, now)
+        return tuple(entries)
+
+    def clear(self, memory: Memory, labels: Iterable[int]) -> Memory:
+        """The memory after some loops have started again."""
+        entries = list(memory)
+        for label in labels:
+            entries[label] = self._empty_entry(label)
+        return tuple(entries)
+
+    def show(self, memory: Memory) -> dict[str, object]:
+        """The values that an output carries, by the names that conditions use; timestamps as microseconds."""
+        shown: dict[str, object] = {}
+        names = [name for name, _ in self.registers.captures]
+        for label, entry in zip(self.registers.labels, memory, strict=True):
+            if isinstance(entry, LoopValues):
+                shown[f"{label}.count"] = entry.rounds
+                for word in ("first", "last", "sum", "min", "max"):
+                    values = zip(names, getattr(entry, word), strict=True)
+                    shown.update({f"{label}.{word}({name})": _plain(value) for name, value in values})
+            elif label in self.registers.matches:
+                kept = entry if entry is not None else (None,) * len(names)
+                shown.update({f"{label}.{name}": _plain(value) for name, value in zip(names, kept, strict=True)})
+        return shown
+
+    def _capture(self, fields: Sequence[Value | None] | None) -> Values:
+        if fields is None:
+            return (None,) * len(self.captures)
+        values = (function(fields) for function in self._capture_functions)
+        return tuple(None if isinstance(value, str) and len(value) > TEXT_CHARS_MAX else value for value in values)
+
+    def _empty_entry(self, label: int) -> Entry:
+        matches, loops = len(self.registers.matches), len(self.registers.loops)
+        if label < matches:
+            return None
+        nothing = (None,) * len(self.captures)
+        if label < matches + loops:
+            sums = tuple(0 if node.type.is_number else None for node in self.captures)
+            return LoopValues(0, nothing, nothing, sums, nothing, nothing)
+        return ()
+
+    def _recorded(self, label: int, entry: Entry, captured: Values, now: int) -> Entry:
+        if label < len(self.registers.matches):
+            return captured
+        if isinstance(entry, LoopValues):
+            return LoopValues(
+                entry.rounds + 1,
+                entry.first if entry.rounds else captured,
+                captured,
+                tuple(_add(node.type, a, b) for node, a, b in zip(self.captures, entry.sum, captured, strict=True)),
+                tuple(_least(a, b) for a, b in zip(entry.min, captured, strict=True)),
+                tuple(_greatest(a, b) for a, b in zip(entry.max, captured, strict=True)),
+            )
+        times = self.registers.counts[label - len(self.registers.matches) - len(self.registers.loops)][0]
+        kept = (*cast("tuple[int, ...]", entry), now)
+        return kept[-(times - 1) :] if times > 1 else ()
+
+    def _function(self, condition: Condition) -> Callable[[Sequence[Value | None], Memory, int], bool | None]:
+        slots = {field: number for number, field in enumerate(self.fields)}
+        getters: list[Callable[[Memory], Value | None]] = []
+        for field in condition.fields:
+            if field.root == "register":
+                slots[field] = len(self.fields) + len(getters)
+                getters.append(self._getter(field))
+        evaluate = cast(Callable[[Sequence["Value | None"]], "bool | None"], compile_node(with_slots(condition.tree, slots)))
+        return lambda fields, memory, now: evaluate([*fields, *(getter(memory) for getter in getters)])
+
+    def _getter(self, field: Field) -> Callable[[Memory], Value | None]:
+        label, name, *argument = map(str, field.path)
+        number = self.registers.labels.index(label)
+        captures = [capture for capture, _ in self.registers.captures]
+        if label in self.registers.matches:
+            index = captures.index(name)
+            return lambda memory: None if memory[number] is None else cast(Values, memory[number])[index]
+        if name == "count":
+            return lambda memory: cast(LoopValues, memory[number]).rounds
+        position, index = LoopValues._fields.index(name), captures.index(argument[0])
+        return lambda memory: cast(Values, cast(LoopValues, memory[number])[position])[index]
+
+
+def _plain(value: object) -> object:
+    """A numeric without zeros at its end, which engines print differently."""
+    return Decimal(format(value.normalize(), "f")) if isinstance(value, Decimal) else value
+
+
+def _reads_registers(condition: Condition) -> bool:
+    return any(field.root == "register" for field in condition.fields)
+
+
+def _reached(label: int, times: int, duration_us: int) -> Callable[[Sequence[Value | None], Memory, int], bool | None]:
+    """Whether one more event makes `times` of them less than a duration apart."""
+
+    def evaluate(fields: Sequence[Value | None], memory: Memory, now: int) -> bool | None:
+        kept = cast("tuple[int, ...]", memory[label])
+        return times == 1 or (len(kept) == times - 1 and now - kept[0] < duration_us)
+
+    return evaluate
+
+
+def _add(type: Type, total: Value | None, value: Value | None) -> Value | None:
+    """An overflow is unknown, and stays so until the loop starts again. Null is skipped."""
+    if value is None or total is None or not type.is_number:
+        return total
+    exact = cast("int | Decimal", total) + cast("int | Decimal", value)
+    return to_bigint(exact) if type is Type.INTEGER else to_numeric(exact)
+
+
+def _least(a: Value | None, b: Value | None) -> Value | None:
+    return a if b is None else b if a is None else min(a, b)
+
+
+def _greatest(a: Value | None, b: Value | None) -> Value | None:
+    return a if b is None else b if a is None else max(a, b)
+
+
+def evaluator_with_memory(
+    program: RegisterProgram, base: Callable[[str, object], bool | None], memory: Memory, now: int
+) -> Callable[[str, object], bool | None]:
+    """An evaluator that also knows the conditions over registers; `base` evaluates the others.
+
+    A subject that is a mapping gives the truths themselves: the examples of an analysis."""
+
+    def evaluate(text: str, subject: object) -> bool | None:
+        function = program.dynamic.get(text)
+        if function is None or isinstance(subject, Mapping):
+            return base(text, subject)
+        if isinstance(subject, AlteredSubject):
+            return subject.truth if subject.text == text else function(program.read_fields(subject.subject), memory, now)
+        return function(program.read_fields(subject), memory, now)
+
+    return evaluate

@@ -1,0 +1,84 @@
+"""Addresses of webhook receivers: a name is resolved by us, checked, and the connection goes to that very address.
+
+Promises: no request reaches a private, loopback or link-local address unless the relay allows it, whatever a name resolves to, and
+whatever it resolves to a moment later."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final, TypeAlias
+
+from headrace.core import DeliveryError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+RESOLVE_S: Final = 30.0
+"""How long an answer of the resolver is used."""
+# Addresses that carry an IPv4 address inside: a gateway would translate them.
+_TRANSLATED: Final = (
+    IPv6Network("64:ff9b::/96"),
+    IPv6Network("64:ff9b:1::/48"),
+    IPv6Network("2002::/16"),
+    IPv6Network("2001::/32"),
+)
+
+
+def is_public(address: Address) -> bool:
+    """True for an address that anybody on the internet may reach."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return is_public(address.ipv4_mapped)
+        if any(address in network for network in _TRANSLATED):
+            return False
+    return address.is_global and not address.is_multicast
+
+
+def literal_address(host: str) -> Address | None:
+    """The address that a host is by itself, None for a name. In every form that a resolver takes: 127.1, 0x7f000001, 2130706433."""
+    try:
+        return ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass
+class Resolver:
+    """The address of one host."""
+
+    host: str
+    port: int
+    allow_private: bool
+    _address: Address | None = field(default=None, init=False)
+    _resolved_at: float = field(default=0.0, init=False)
+
+    async def address(self) -> Address:
+        """The address to connect to. Raises DeliveryError if there is none, or only such as are not allowed."""
+        if self._address is None or time.monotonic() - self._resolved_at > RESOLVE_S:
+            self._address = await self._resolve()
+            self._resolved_at = time.monotonic()
+        return self._address
+
+    async def _resolve(self) -> Address:
+        literal = literal_address(self.host)
+        addresses = [literal] if literal is not None else await self._look_up()
+        for address in addresses:
+            if self.allow_private or is_public(address):
+                return address
+        raise DeliveryError(
+            f"{self.host} has only private addresses ({', '.join(map(str, addresses))}), which are refused; "
+            "set the option allow_private if the receiver is yours"
+        )
+
+    async def _look_up(self) -> list[Address]:
+        try:
+            rows = await asyncio.get_running_loop().getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise DeliveryError(f"{self.host} cannot be resolved: {error}") from None
+        return [ip_address(str(row[4][0]).partition("%")[0]) for row in rows]

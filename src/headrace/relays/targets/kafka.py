@@ -1,0 +1,175 @@
+"""Kafka: at least once, in order per key, by an idempotent producer that waits for all replicas (acks=all).
+
+The event's key is the record's key, so Kafka's partitioner keeps the events of a key in one partition, and the producer keeps their
+order; the headers are the record's headers. The library repeats requests on its own without storing a record twice, as long as the
+process lives. After the end of a process, or after a failure that the library gives up on, the batch is sent again by a new producer,
+and records may be there twice, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+
+from headrace.core import JSON
+from headrace.relays.message import Message
+from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.target import DeliveryError, TargetRefused
+
+__all__ = ["KafkaTarget", "check_options", "open_target"]
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "servers": Option("addresses", required=True),
+    "kafka_topic": Option("template", default="{topic}"),
+    "user": Option("text"),
+    "password": Option("secret"),
+    "sasl_mechanism": Option("text", default="PLAIN", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "compression": Option("text", choices=("gzip", "snappy", "lz4", "zstd")),
+    "message_bytes_max": Option("integer", default=1_048_576, at_least=1024),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
+    **TLS_OPTIONS,
+}
+CLOSE_S: Final = 5.0
+LINGER_MS: Final = 1
+"""Records of one batch that come within this time travel together."""
+
+
+def check_options(options: Mapping[str, JSON]) -> list[str]:
+    mistakes = find_mistakes(OPTIONS, options)
+    if (options.get("user") is None) != (options.get("password") is None):
+        mistakes.append("the options user and password are used together")
+    return mistakes
+
+
+def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> KafkaTarget:
+    return KafkaTarget(relay_name, Options(OPTIONS, options), secrets)
+
+
+class KafkaTarget:
+    """One producer for all partitions of a relay."""
+
+    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
+        self._relay = relay
+        self._options = options
+        self._secrets = secrets
+        self._timeout_s = options.seconds("timeout_s")
+        self._opening = asyncio.Lock()
+        self._producer: AIOKafkaProducer | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaTarget({self._relay!r}, {self._place})"
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._producer is not None:
+                return
+            producer = AIOKafkaProducer(**self._producer_arguments())
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await producer.start()
+            except (KafkaError, OSError, TimeoutError) as error:
+                await _stop(producer)
+                raise self._failure(error) from None
+            except BaseException:
+                await _stop(producer)
+                raise
+            self._producer = producer
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        await self.open()
+        producer = self._producer
+        if producer is None:
+            raise DeliveryError(f"the producer for {self._place} has just been closed")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._send(producer, messages)
+        except TargetRefused:
+            raise
+        except BaseException as error:
+            await self._drop(producer)
+            if isinstance(error, (KafkaError, OSError, TimeoutError)):
+                raise self._failure(error) from None
+            raise
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._drop(self._producer)
+
+    async def _send(self, producer: AIOKafkaProducer, messages: Sequence[Message]) -> None:
+        """Sends messages in their order, then waits for all confirmations."""
+        confirmations: list[asyncio.Future[Any]] = []
+        refused: TargetRefused | None = None
+        for message in messages:
+            try:
+                confirmation = await producer.send(
+                    fill_template(self._options.text("kafka_topic"), message),
+                    message.body,
+                    key=None if message.key is None else message.key.encode(),
+                    timestamp_ms=int(message.emitted_at.timestamp() * 1000),
+                    headers=[(name, value.encode()) for name, value in broker_headers(message).items()],
+                )
+            except MessageSizeTooLargeError:
+                limit = self._options.integer("message_bytes_max")
+                refused = TargetRefused(
+                    f"position {message.position} has {len(message.body)} bytes without its headers, the option message_bytes_max allows {limit}"
+                )
+                break
+            confirmations.append(confirmation)
+        # All of them, also after an error: nothing of this batch may still be on its way when it is sent again.
+        outcomes = await asyncio.gather(*confirmations, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if refused is not None:
+            raise refused
+
+    def _failure(self, error: BaseException) -> DeliveryError:
+        if isinstance(error, UnknownTopicOrPartitionError):
+            return DeliveryError(f"{self._place} does not exist; create the topic, or change the option kafka_topic")
+        return DeliveryError(f"{self._place} did not confirm: {type(error).__name__}")
+
+    @property
+    def _place(self) -> str:
+        return f"topic {self._options.text('kafka_topic')!r} of Kafka at {', '.join(self._options.addresses('servers'))}"
+
+    def _producer_arguments(self) -> dict[str, Any]:
+        tls = tls_context(self._options, self._secrets)
+        password = self._secrets.get("password")
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": self._options.addresses("servers"),
+            "client_id": f"headrace-relay-{self._relay}",
+            "enable_idempotence": True,
+            "acks": "all",
+            "linger_ms": LINGER_MS,
+            "compression_type": self._options.optional_text("compression"),
+            "max_request_size": self._options.integer("message_bytes_max"),
+            "request_timeout_ms": int(self._timeout_s * 1000),
+            "security_protocol": f"{'SASL_' if password else ''}{'SSL' if tls else 'PLAINTEXT'}",
+            "ssl_context": tls,
+        }
+        if password:
+            arguments |= {
+                "sasl_mechanism": self._options.text("sasl_mechanism"),
+                "sasl_plain_username": self._secrets.get("user") or self._options.text("user"),
+                "sasl_plain_password": password,
+            }
+        return arguments
+
+    async def _drop(self, producer: AIOKafkaProducer) -> None:
+        if self._producer is producer:
+            self._producer = None
+        await _stop(producer)
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    # Stopping flushes, which fails or takes long where the brokers cannot be reached.
+    with suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await producer.stop()

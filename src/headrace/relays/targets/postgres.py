@@ -1,0 +1,246 @@
+"""PostgreSQL: rows of a table in another database, or events that another headrace publishes.
+
+Promises: exactly once. Into a table: the rows and the position in the ledger, a small table beside them, commit together. Into another
+headrace: by the event's id, the same id twice is one event. The connection uses nothing that the node itself could: no socket, no
+password file, no service, no variable of libpq."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, LiteralString, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headrace.core import JSON, DeliveryError, RawJSON, TargetRefused, encode
+from headrace.db import query
+from headrace.relays.message import Message
+from headrace.relays.targets.options import number_problem, unknown_options
+
+CONNECT_S: Final = 10
+STATEMENT_S: Final = 30
+
+_OPTIONS: Final = frozenset(
+    {
+        "host",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "sslmode",
+        "sslrootcert",
+        "dsn",
+        "table",
+        "columns",
+        "ledger",
+        "topic",
+        "namespace",
+    }
+)
+_ADDRESS: Final = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_LEDGER: Final = "headrace_relay"
+# Set here, so that neither a variable nor a file of the node fills them in.
+_PARAMETERS: Final[Mapping[str, str | int]] = {
+    "password": "", "passfile": "/nonexistent", "options": "", "sslmode": "prefer", "sslcert": "", "sslkey": "",
+    "connect_timeout": CONNECT_S, "application_name": "headrace relay", "keepalives_idle": 30, "tcp_user_timeout": 15_000,
+}  # fmt: skip
+Connection: TypeAlias = psycopg.AsyncConnection[Any]
+
+
+def check_options(options: Mapping[str, JSON]) -> list[str]:
+    """What is wrong with the options."""
+    problems = unknown_options(options, _OPTIONS) + number_problem(options, "port", 1, 65535)
+    texts = ("host", "dbname", "user", "password", "sslmode", "sslrootcert", "dsn", "table", "ledger", "topic", "namespace")
+    problems += [f"{name} is not a text" for name in texts if name in options and not isinstance(options[name], str)]
+    if problems:
+        return problems
+    if ("table" in options) == ("topic" in options):
+        problems.append("give table, to insert rows, or topic, to publish events of another headrace; one of them")
+    if "table" in options:
+        columns = options.get("columns")
+        if (
+            not isinstance(columns, Sequence)
+            or not columns
+            or not all(isinstance(column, str) for column in columns)
+            or isinstance(columns, str)
+        ):
+            problems.append("columns is not a list of names; it has the columns that the fields of the body go into")
+    if not _is_reference(options.get("dsn")):
+        problems += _address_problems(_address(options, {}))
+    return problems
+
+
+def _is_reference(value: JSON) -> bool:
+    return isinstance(value, str) and value.startswith(("env:", "file:"))
+
+
+def _address(options: Mapping[str, JSON], secrets: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of the connection."""
+    dsn = secrets.get("dsn", str(options.get("dsn", "")))
+    try:
+        address = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    except psycopg.ProgrammingError:
+        return {"dsn": "invalid"}
+    address |= {name: str(options[name]) for name in _ADDRESS if name in options}
+    if "password" in secrets:
+        address["password"] = secrets["password"]
+    return address
+
+
+def _address_problems(address: Mapping[str, str]) -> list[str]:
+    if address.get("dsn") == "invalid":
+        return ["dsn is not an address of a database"]
+    problems = [f"{name} is missing" for name in ("host", "dbname", "user") if not address.get(name)]
+    if unknown := sorted(address.keys() - {*_ADDRESS, "password"}):
+        problems.append(f"dsn has {', '.join(unknown)}; only {', '.join(_ADDRESS)} are allowed")
+    if any(host.startswith(("/", "@")) for host in address.get("host", "").split(",")):
+        problems.append("host is a socket; give a host name or an address")
+    if address.get("sslmode", "prefer") not in _SSL_MODES:
+        problems.append(f"sslmode is not one of {', '.join(_SSL_MODES)}")
+    return problems
+
+
+def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> PostgresTarget:
+    """The table or topic of a relay."""
+    address = _address(options, secrets)
+    if problems := _address_problems(address):
+        raise DeliveryError(f"relay {relay_name}: {'; '.join(problems)}")
+    if "topic" in options:
+        namespace = options.get("namespace")
+        return PostgresTarget(address, Publishing(str(options["topic"]), None if namespace is None else str(namespace)))
+    columns = options["columns"]
+    assert isinstance(columns, Sequence)
+    names = [str(column) for column in columns]
+    return PostgresTarget(address, Inserting(str(options["table"]), names, str(options.get("ledger", _LEDGER))))
+
+
+class Publishing:
+    """Publishes events in another headrace, with their ids."""
+
+    def __init__(self, topic: str, namespace: str | None) -> None:
+        self._topic = topic
+        self._namespace = namespace
+
+    async def prepare(self, conn: Connection) -> None:
+        """Needs nothing."""
+
+    async def write(self, conn: Connection, messages: Sequence[Message]) -> None:
+        events = [
+            {
+                "topic": self._topic,
+                "id": str(message.event_id),
+                "type": message.event_type,
+                "key": message.key,
+                "payload": RawJSON(message.body),
+                "headers": dict(message.headers),
+                "emitted_at": message.emitted_at.isoformat(),
+            }
+            for message in messages
+        ]
+        parameters = {"events": encode(events), "namespace": self._namespace}
+        await conn.execute(query("relays/postgres/publish"), parameters)
+
+
+class Inserting:
+    """Inserts rows into a table: the fields of the body are its columns. The ledger says up to which position."""
+
+    def __init__(self, table: str, columns: Sequence[str], ledger: str) -> None:
+        self._table = _identifier(table)
+        self._ledger = _identifier(ledger)
+        self._redriven = _identifier(f"{ledger}_redriven")
+        self._columns = columns
+
+    async def prepare(self, conn: Connection) -> None:
+        """Creates the ledger if it is missing; a role that may not create tables needs it beforehand."""
+        names = {"ledger": self._ledger, "redriven": self._redriven}
+        row = await (await conn.execute("select pg_catalog.to_regclass(%s)", (names["ledger"].as_string(conn),))).fetchone()
+        if row is None or row[0] is None:
+            # Another node may create it at the same moment.
+            with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+                await conn.execute(_statement("relays/postgres/create_ledger", names))
+
+    async def write(self, conn: Connection, messages: Sequence[Message]) -> None:
+        names = {"ledger": self._ledger, "redriven": self._redriven}
+        first = messages[0]
+        place = {"relay": first.relay, "uid": first.relay_uid, "partition": first.partition}
+        row = await (await conn.execute(_statement("relays/postgres/lock_ledger", names), place)).fetchone()
+        position = row[0] if row else 0
+        new = [message for message in messages if message.position > position or message.is_redriven]
+        if first.is_redriven:
+            recorded = await conn.execute(
+                _statement("relays/postgres/record_redriven", names), place | {"position": first.position}
+            )
+            if not recorded.rowcount:
+                return
+        if new:
+            await self._insert(conn, new)
+        last = max(position, messages[-1].position)
+        await conn.execute(_statement("relays/postgres/move_ledger", names), place | {"position": last})
+
+    async def _insert(self, conn: Connection, messages: Sequence[Message]) -> None:
+        columns = sql.SQL(", ").join(map(sql.Identifier, self._columns))
+        statement = sql.SQL(
+            "insert into {table} ({columns}) select {columns} "
+            "from pg_catalog.jsonb_populate_recordset(null::{table}, %s::pg_catalog.jsonb)"
+        ).format(table=self._table, columns=columns)
+        for message in messages:
+            if not message.body.lstrip().startswith(b"{"):
+                raise TargetRefused(
+                    f"the body of position {message.position} is not an object, so it has no columns; use a mapping"
+                )
+        await conn.execute(statement, (f"[{','.join(message.body.decode() for message in messages)}]",))
+
+
+def _identifier(name: str) -> sql.Identifier:
+    return sql.Identifier(*name.split("."))
+
+
+def _statement(name: str, names: Mapping[str, sql.Identifier]) -> sql.Composed:
+    return sql.SQL(query(name)).format(**names)
+
+
+class PostgresTarget:
+    """A connection to another database."""
+
+    def __init__(self, address: Mapping[str, str], writing: Publishing | Inserting) -> None:
+        self._address = address
+        self._writing = writing
+        self._conn: Connection | None = None
+
+    async def open(self) -> None:
+        try:
+            self._conn = await psycopg.AsyncConnection.connect(
+                make_conninfo("", **{**_PARAMETERS, **self._address}), autocommit=True
+            )
+            await self._conn.execute(_SETTINGS, (f"{STATEMENT_S}s", f"{STATEMENT_S}s"))
+            await self._writing.prepare(self._conn)
+        except psycopg.Error as error:
+            raise _delivery_error(error) from None
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        assert self._conn is not None, "open it first"
+        try:
+            async with self._conn.transaction():
+                await self._writing.write(self._conn, messages)
+        except psycopg.Error as error:
+            raise _delivery_error(error) from None
+
+    async def close(self) -> None:
+        if self._conn is not None:
+            await self._conn.close()
+
+
+_SETTINGS: LiteralString = """select pg_catalog.set_config('statement_timeout', %s, false),
+    pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false)"""
+
+
+def _delivery_error(error: psycopg.Error) -> DeliveryError:
+    """Data that the target rejects stays rejected; everything else may pass."""
+    message = " ".join((error.diag.message_primary or str(error)).split())
+    sqlstate = error.sqlstate or ""
+    if sqlstate.startswith(("22", "23", "HR3")):
+        return TargetRefused(f"the database rejects it: {message}")
+    return DeliveryError(f"the database: {message}")

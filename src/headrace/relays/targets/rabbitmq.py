@@ -1,0 +1,198 @@
+"""RabbitMQ, an exchange or a queue: at least once, with publisher confirms.
+
+Messages are persistent and mandatory: one that no queue takes is an error, not a loss. Events of one key are sent one after the other,
+each after the confirmation of the one before it, because a queue may refuse an event and take the next one; other events are on their
+way at the same time. After a failure the batch is sent again, so a queue may have events twice, and only then; the message id is the
+event id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
+from aio_pika.exceptions import AMQPError, PublishError
+from aio_pika.exceptions import DeliveryError as NotConfirmed
+
+from headrace.core import JSON
+from headrace.relays.message import Message
+from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_options import (
+    PLACE_FIELDS,
+    TLS_OPTIONS,
+    Option,
+    Options,
+    fill_template,
+    find_mistakes,
+    tls_context,
+)
+from headrace.relays.targets.target import DeliveryError, TargetRefused
+
+__all__ = ["RabbitMQTarget", "check_options", "open_target"]
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "host": Option("text", required=True),
+    "port": Option("integer", at_least=1, at_most=65535),
+    "virtual_host": Option("text", default="/"),
+    "user": Option("text", default="guest"),
+    "password": Option("secret", required=True),
+    "exchange": Option("text", default=""),
+    "routing_key": Option("template", required=True, fields=(*PLACE_FIELDS, "type", "key")),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
+    **TLS_OPTIONS,
+}
+"""`exchange`: without it `routing_key` is the name of a queue."""
+ROUTING_KEY_BYTES_MAX: Final = 255
+RESERVED_HEADERS: Final = ("cc", "bcc", "x-")
+"""`CC` and `BCC` route copies of a message to other queues; `x-` is RabbitMQ's own."""
+
+
+def check_options(options: Mapping[str, JSON]) -> list[str]:
+    return find_mistakes(OPTIONS, options)
+
+
+def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RabbitMQTarget:
+    return RabbitMQTarget(relay_name, Options(OPTIONS, options), secrets)
+
+
+class RabbitMQTarget:
+    """One exchange, over one connection and one channel with confirms."""
+
+    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
+        self._relay = relay
+        self._options = options
+        self._secrets = secrets
+        self._timeout_s = options.seconds("timeout_s")
+        self._opening = asyncio.Lock()
+        self._connection: AbstractConnection | None = None
+        self._channel: AbstractChannel | None = None
+
+    def __repr__(self) -> str:
+        return f"RabbitMQTarget({self._relay!r}, {self._place})"
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._channel is not None and not self._channel.is_closed:
+                return
+            await self._disconnect()
+            tls = tls_context(self._options, self._secrets)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    self._connection = await aio_pika.connect(
+                        host=self._options.text("host"),
+                        port=self._port,
+                        login=self._secrets.get("user") or self._options.text("user"),
+                        password=self._secrets["password"],
+                        virtualhost=self._options.text("virtual_host"),
+                        ssl=tls is not None,
+                        ssl_context=tls,
+                        client_properties={"connection_name": f"headrace relay {self._relay}"},
+                    )
+                    self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            except (AMQPError, OSError, TimeoutError) as error:
+                await self._disconnect()
+                raise self._failure(error) from None
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        await self.open()
+        confirmed: set[int] = set()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._publish(messages, confirmed)
+        except (NotConfirmed, TargetRefused) as error:
+            raise self._failure(error, confirmed) from None
+        except BaseException as error:
+            await self._disconnect()
+            if isinstance(error, (AMQPError, OSError, TimeoutError, RuntimeError)):
+                raise self._failure(error, confirmed) from None
+            raise
+
+    async def close(self) -> None:
+        await self._disconnect()
+
+    async def _publish(self, messages: Sequence[Message], confirmed: set[int]) -> None:
+        """Publishes the events of each key in their order, and those without a key, all at once; notes what is confirmed."""
+        if self._channel is None:
+            raise DeliveryError(f"the connection to {self._place} has just been closed")
+        exchange = await self._channel.get_exchange(self._options.text("exchange"), ensure=False)
+        chains: dict[str | int, list[Message]] = {}
+        for message in messages:
+            chains.setdefault(message.position if message.key is None else message.key, []).append(message)
+        tasks = [asyncio.ensure_future(self._publish_in_order(exchange, chain, confirmed)) for chain in chains.values()]
+        try:
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if errors:
+            # A lost connection explains the other errors; a message that can never be delivered comes last, after those that can.
+            raise min(errors, key=lambda error: (isinstance(error, TargetRefused), isinstance(error, NotConfirmed)))
+
+    async def _publish_in_order(self, exchange: AbstractExchange, messages: Sequence[Message], confirmed: set[int]) -> None:
+        for message in messages:
+            routing_key = fill_template(self._options.text("routing_key"), message)
+            if (size := len(routing_key.encode())) > ROUTING_KEY_BYTES_MAX:
+                raise TargetRefused(
+                    f"position {message.position} has a routing key of {size} bytes, RabbitMQ takes {ROUTING_KEY_BYTES_MAX}; "
+                    "change the option routing_key"
+                )
+            await exchange.publish(_amqp_message(message), routing_key, mandatory=True)
+            confirmed.add(message.position)
+
+    def _failure(self, error: BaseException, confirmed: Collection[int] = ()) -> DeliveryError:
+        if isinstance(error, TargetRefused):
+            return TargetRefused(str(error), delivered=confirmed)
+        if isinstance(error, PublishError):
+            text = f"{self._place} has no queue for the routing key of a message; bind a queue, or change routing_key"
+        elif isinstance(error, NotConfirmed):
+            text = f"{self._place} refused a message; its queue may be full"
+        else:
+            text = f"{self._place} did not confirm: {_reason(error)}"
+        return DeliveryError(text, delivered=confirmed)
+
+    @property
+    def _port(self) -> int:
+        return self._options.optional_integer("port") or (5671 if self._options.flag("tls") else 5672)
+
+    @property
+    def _place(self) -> str:
+        exchange = self._options.text("exchange")
+        name = f"exchange {exchange!r}" if exchange else "the default exchange"
+        return f"{name} of RabbitMQ at {self._options.text('host')}:{self._port}"
+
+    async def _disconnect(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            # Closing fails where the connection is already broken; there is nothing left to close then.
+            with suppress(Exception):
+                async with asyncio.timeout(self._timeout_s):
+                    await connection.close()
+
+
+def _amqp_message(message: Message) -> aio_pika.Message:
+    headers: dict[str, Any] = dict(broker_headers(message, reserved=RESERVED_HEADERS))
+    return aio_pika.Message(
+        message.body,
+        headers=headers,
+        content_type=message.content_type,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        message_id=str(message.event_id),
+        timestamp=message.emitted_at,
+        type=message.event_type,
+        app_id="headrace",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What the server said, without anything that was sent."""
+    return (
+        " ".join(str(argument) for argument in error.args[:2])
+        if isinstance(error, AMQPError) and error.args
+        else type(error).__name__
+    )

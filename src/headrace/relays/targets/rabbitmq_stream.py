@@ -1,0 +1,274 @@
+"""RabbitMQ streams: exactly once by publishing ids.
+
+A stream remembers the last publishing id of each named producer, and drops a message whose id is not above it. The producer's name is
+the relay, its uid and the partition; the publishing id is the position plus one. After every start and every failure the last
+publishing id is read, and events up to it are not sent again. Several partitions may share a stream. A redriven dead letter is added
+at the end, once unless its process ends in between.
+
+Whoever else writes to the stream does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from rstream import AMQPMessage, ConfirmationStatus, Producer, Properties, RawMessage, StreamDoesNotExist
+from rstream.recovery import BackOffRecoveryStrategy
+from rstream.schema import SaslAuthenticate
+
+from headrace.core import JSON
+from headrace.relays.message import Message
+from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.target import DeliveryError, TargetRefused
+
+__all__ = ["RabbitMQStreamTarget", "check_options", "open_target"]
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "host": Option("text", required=True),
+    "port": Option("integer", at_least=1, at_most=65535),
+    "virtual_host": Option("text", default="/"),
+    "user": Option("text", default="guest"),
+    "password": Option("secret", required=True),
+    "stream": Option("template", default="{topic}.{partition}"),
+    "load_balancer": Option("flag", default=False),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
+    **TLS_OPTIONS,
+}
+"""`load_balancer`: connect only to `host`, again and again until the stream's leader answers, instead of to the address it advertises."""
+FRAME_BYTES_MAX: Final = 1024 * 1024
+FRAME_OVERHEAD_BYTES: Final = 64
+MESSAGE_OVERHEAD_BYTES: Final = 16
+REFERENCE_BYTES_MAX: Final = 256
+
+
+def _has_no_credentials(record: logging.LogRecord) -> bool:
+    """False for a log record with the frame that carries the password, which the library logs at the level DEBUG."""
+    arguments = record.args if isinstance(record.args, tuple) else (record.args,)
+    return not any(isinstance(argument, SaslAuthenticate) for argument in arguments)
+
+
+logging.getLogger("rstream.client").addFilter(_has_no_credentials)
+
+
+def check_options(options: Mapping[str, JSON]) -> list[str]:
+    return find_mistakes(OPTIONS, options)
+
+
+def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[str, str]) -> RabbitMQStreamTarget:
+    return RabbitMQStreamTarget(relay_name, Options(OPTIONS, options), secrets)
+
+
+@dataclass
+class Confirmations:
+    """What the server has said of the messages of one batch."""
+
+    missing: set[int]
+    rejected: dict[int, int] = field(default_factory=dict)
+    """Response codes by publishing id; negative for a lost connection."""
+    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def receive(self, status: ConfirmationStatus) -> None:
+        self.missing.discard(status.message_id)
+        if not status.is_confirmed:
+            self.rejected[status.message_id] = status.response_code
+        if not self.done.done() and (self.rejected or not self.missing):
+            self.done.set_result(None)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """The named producer of one partition; the library allows one per stream and connection, so each has its own connection."""
+
+    producer: Producer
+    stream: str
+    reference: str
+
+    async def last_publishing_id(self) -> int:
+        """0 if the stream has nothing of this producer."""
+        client = await self.producer.default_client
+        return await client.query_publisher_sequence(stream=self.stream, reference=self.reference)
+
+    async def publish(self, messages: Sequence[RawMessage]) -> dict[int, int]:
+        """Publishes and waits until all are confirmed or one is rejected; returns the response codes of rejected ones."""
+        confirmations = Confirmations({int(message.publishing_id or 0) for message in messages})
+        for frame in _frames(messages):
+            await self.producer.send_batch(
+                self.stream, frame, publisher_name=self.reference, on_publish_confirm=confirmations.receive
+            )
+        await confirmations.done
+        return confirmations.rejected
+
+
+class RabbitMQStreamTarget:
+    """The streams of one relay in one RabbitMQ."""
+
+    def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
+        self._relay = relay
+        self._options = options
+        self._secrets = secrets
+        self._timeout_s = options.seconds("timeout_s")
+        self._publishers: dict[int, Publisher] = {}
+        self._last: dict[int, int] = {}
+        """The last publishing id of each partition."""
+
+    def __repr__(self) -> str:
+        return f"RabbitMQStreamTarget({self._relay!r}, {self._address})"
+
+    async def open(self) -> None:
+        """Connects once to see that the server answers; a partition gets its own connection when it delivers for the first time."""
+        if self._publishers:
+            return
+        producer = self._new_producer()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await producer.start()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            raise self._failure(error, "") from None
+        finally:
+            await self._close(producer)
+
+    async def deliver(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        partition = messages[0].partition
+        stream = fill_template(self._options.text("stream"), messages[0])
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._store(partition, stream, messages)
+        except TargetRefused:
+            raise
+        except BaseException as error:
+            await self._disconnect(partition)
+            if isinstance(error, DeliveryError) or not isinstance(error, Exception):
+                raise
+            raise self._failure(error, stream) from None
+
+    async def close(self) -> None:
+        for partition in list(self._publishers):
+            await self._disconnect(partition)
+
+    async def _store(self, partition: int, stream: str, messages: Sequence[Message]) -> None:
+        if messages[0].is_redriven:
+            await self._append(stream, messages)
+            return
+        publisher = self._publishers.get(partition)
+        if publisher is None:
+            publisher = await self._open_publisher(messages[0], stream)
+            self._publishers[partition] = publisher
+        if partition not in self._last:
+            self._last[partition] = await publisher.last_publishing_id()
+        new: list[RawMessage] = []
+        too_large: TargetRefused | None = None
+        for message in messages:
+            if message.position + 1 > self._last[partition]:
+                data = _amqp_data(message)
+                if len(data) + FRAME_OVERHEAD_BYTES > FRAME_BYTES_MAX:
+                    too_large = TargetRefused(
+                        f"position {message.position} has {len(data)} bytes with its headers, a stream of RabbitMQ takes {FRAME_BYTES_MAX}"
+                    )
+                    break
+                new.append(RawMessage(data, message.position + 1))
+        if new:
+            rejected = await publisher.publish(new)
+            if rejected:
+                number, code = min(rejected.items())
+                reason = "the connection was lost" if code < 0 else f"response code {code}"
+                raise DeliveryError(
+                    f"stream {stream!r} of RabbitMQ at {self._address} did not confirm position {number - 1}: {reason}"
+                )
+            self._last[partition] = int(new[-1].publishing_id or 0)
+        if too_large is not None:
+            raise too_large
+
+    async def _append(self, stream: str, messages: Sequence[Message]) -> None:
+        """Adds redriven dead letters by a producer without a name, whose messages are never dropped as repeats."""
+        publisher = await self._open_publisher(messages[0], stream)
+        try:
+            for message in messages:
+                await publisher.producer.send_wait(stream, RawMessage(_amqp_data(message)))
+        finally:
+            await self._close(publisher.producer)
+
+    async def _open_publisher(self, message: Message, stream: str) -> Publisher:
+        reference = f"{self._relay}/{message.relay_uid}/{message.partition}"
+        if (size := len(reference.encode())) >= REFERENCE_BYTES_MAX:
+            raise DeliveryError(
+                f"the producer name {reference!r} has {size} bytes, RabbitMQ takes {REFERENCE_BYTES_MAX - 1}; rename the relay"
+            )
+        producer = self._new_producer()
+        try:
+            await producer.start()
+            if not await producer.stream_exists(stream):
+                raise StreamDoesNotExist
+        except BaseException:
+            await self._close(producer)
+            raise
+        return Publisher(producer, stream, reference)
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            self._options.text("host"),
+            self._port,
+            ssl_context=tls_context(self._options, self._secrets),
+            vhost=self._options.text("virtual_host"),
+            username=self._secrets.get("user") or self._options.text("user"),
+            password=self._secrets["password"],
+            frame_max=FRAME_BYTES_MAX,
+            load_balancer_mode=self._options.flag("load_balancer"),
+            connection_name=f"headrace relay {self._relay}",
+            # The relay tries again, after it has read the last publishing id.
+            recovery_strategy=BackOffRecoveryStrategy(enable=False),
+        )
+
+    def _failure(self, error: BaseException, stream: str) -> DeliveryError:
+        if isinstance(error, StreamDoesNotExist):
+            return DeliveryError(f"RabbitMQ at {self._address} has no stream {stream!r}; create it, or change the option stream")
+        return DeliveryError(f"RabbitMQ at {self._address} did not confirm: {type(error).__name__}")
+
+    @property
+    def _port(self) -> int:
+        return self._options.optional_integer("port") or (5551 if self._options.flag("tls") else 5552)
+
+    @property
+    def _address(self) -> str:
+        return f"{self._options.text('host')}:{self._port}"
+
+    async def _disconnect(self, partition: int) -> None:
+        publisher = self._publishers.pop(partition, None)
+        self._last.pop(partition, None)
+        if publisher is not None:
+            await self._close(publisher.producer)
+
+    async def _close(self, producer: Producer) -> None:
+        # Closing fails where the connection is already broken; there is nothing left to close then.
+        with suppress(Exception):
+            async with asyncio.timeout(self._timeout_s):
+                await producer.close()
+
+
+def _amqp_data(message: Message) -> bytes:
+    """The message in the form of AMQP 1.0, which is what streams store."""
+    properties = Properties(message_id=str(message.event_id), subject=message.event_type, content_type=message.content_type)
+    return bytes(AMQPMessage(properties=properties, application_properties=broker_headers(message), body=message.body))
+
+
+def _frames(messages: Sequence[RawMessage]) -> Iterator[list[RawMessage]]:
+    """The messages in groups that fit into one frame each."""
+    frame: list[RawMessage] = []
+    size = FRAME_OVERHEAD_BYTES
+    for message in messages:
+        message_bytes = len(message.data) + MESSAGE_OVERHEAD_BYTES
+        if frame and size + message_bytes > FRAME_BYTES_MAX:
+            yield frame
+            frame, size = [], FRAME_OVERHEAD_BYTES
+        frame.append(message)
+        size += message_bytes
+    if frame:
+        yield frame
