@@ -27,6 +27,7 @@ NAMES = (
     "connections",
     "growth",
     "metrics",
+    "tracing",
     "ingest",
     "console",
     "relays",

@@ -24,6 +24,11 @@ class TestNats(DeliveryLaws):
     def broker(self, nats_server: NatsServer, request: pytest.FixtureRequest) -> NatsBroker:
         return NatsBroker(nats_server, is_atomic=request.param)
 
+    @pytest.mark.parametrize("broker", [False], ids=["single"], indirect=True)
+    async def test_delivering_process_killed(self, broker: Broker) -> None:
+        """The kill of a node, below, has the atomic batches."""
+        await super().test_delivering_process_killed(broker)
+
     @pytest.mark.parametrize("broker", [True], ids=["atomic"], indirect=True)
     @pytest.mark.lane("pg18")
     async def test_node_killed_while_it_relays_a_log(
