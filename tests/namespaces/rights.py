@@ -15,7 +15,8 @@ FUNCTIONS: dict[str, str] = {
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag
-report_relay metrics queued_actions action_dead_letters group_dead_letters count_dead_letters read_dead_letters error_group register_node register_consumers deregister_node heartbeat
+report_relay metrics queued_actions action_dead_letters group_dead_letters count_dead_letters read_dead_letters error_group
+register_node register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions

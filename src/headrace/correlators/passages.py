@@ -42,7 +42,9 @@ class Passages:
 
 
 def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, namespace: str | None = None) -> Passages | None:
-    """The passages of the newest events; None while no version runs. Raises UnknownCorrelator."""
+    """The passages of the newest events. Raises UnknownCorrelator.
+
+    None while no version runs, and for a pattern with registers: a step of it needs more than the symbol of an event."""
     correlator = get_correlator(conn, name, namespace=namespace).correlator
     parameters = {"correlator": name, "namespace": namespace}
     with map_database_errors(), conn.transaction():
@@ -51,6 +53,8 @@ def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, name
         if running is None or place is None:
             return None
         table, (topic_id, first, last) = from_json(running[0]), place
+        if table.registers is not None:
+            return None
         after = max(last - events_max, first - 1)
         rows = conn.execute(_statement(table, running[1], topic_id, after)).fetchall()
     keys, counts = step_keys(table, rows)

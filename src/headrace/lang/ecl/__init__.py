@@ -27,6 +27,7 @@ from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, fact
 from headrace.lang.ecl.table import (
     Table,
     TableState,
+    advance_state,
     from_json,
     next_deadline,
     run_step,
@@ -74,6 +75,7 @@ __all__ = [
     "TimerFlood",
     "Trace",
     "Waits",
+    "advance_state",
     "build_machine",
     "compare",
     "compile",
