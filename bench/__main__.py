@@ -28,6 +28,7 @@ NAMES = (
     "growth",
     "metrics",
     "console",
+    "ingest",
     "relays",
 )
 

@@ -91,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
 
 
 # Rooms whose tests ask nothing of PostgreSQL that could differ between versions run on one of them.
-ONE_LANE = {"archive", "cli", "console", "core", "docs", "node", "prove", "relays", "spark"}
+ONE_LANE = {"archive", "cli", "console", "core", "docs", "ingest", "node", "prove", "relays", "spark"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

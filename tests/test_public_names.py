@@ -29,6 +29,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
+    "ingest": {"Hook", "Mapping"},
     "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},
     "log": {"SequencedTopic", "sequence"},

@@ -122,7 +122,7 @@ def test_every_error_has_a_documented_exit_code() -> None:
 def test_shell_completion_knows_the_commands() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from headrace.cli import main; main()"],
-        env={"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": "headrace to", "COMP_CWORD": "1"}
+        env={"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": "headrace top", "COMP_CWORD": "1"}
         | {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

@@ -1,13 +1,19 @@
-"""Runs the guides in docs/: every block marked ```python run or ```sql run, in order, in one namespace and one database.
+"""Runs the guides in docs/: every block marked ```python run, ```sql run or ```sh run, in order, in one namespace and one database.
 
-A guide finds `dsn` and `conn` (psycopg, autocommit) ready. A python block may await. The rows of the last sql block are `rows`.
-An error points to the line of the guide."""
+A guide finds `dsn` and `conn` (psycopg, autocommit) ready. A python block may await. The rows of the last sql block are `rows`. A sh
+block runs in bash with the variables of those before it, and with the texts in `given` whose names are upper case; a command that fails
+fails the guide, and what it printed is `output`. An error points to the line of the guide."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
+import os
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +21,7 @@ from pathlib import Path
 from headrace.db import Connection, Target
 
 DOCS = Path(__file__).parents[2] / "docs"
-_fence = re.compile(r"^```(python|sql) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_fence = re.compile(r"^```(python|sql|sh) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,9 @@ async def run_guide(
     path = DOCS / f"{name}.md"
     namespace: dict[str, object] = {"dsn": database.dsn, "conn": conn, "rows": [], "blocks_run": 0, **(given or {})}
     for block in blocks(path.read_text(encoding="utf-8")):
-        if block.language == "sql":
+        if block.language == "sh":
+            namespace["output"] = await asyncio.to_thread(_run_sh, block, path, namespace)
+        elif block.language == "sql":
             cursor = conn.execute(block.text)
             while cursor.nextset():
                 pass
@@ -48,6 +56,21 @@ async def run_guide(
             await _run_python(block, path, namespace)
         namespace["blocks_run"] = int(str(namespace["blocks_run"])) + 1
     return namespace
+
+
+def _run_sh(block: Block, path: Path, namespace: dict[str, object]) -> str:
+    variables = namespace.setdefault("variables", {})
+    assert isinstance(variables, dict)
+    texts = {name: value for name, value in namespace.items() if name.isupper() and isinstance(value, str)}
+    places = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, **texts, **variables, "PATH": places, "HEADRACE_DSN": str(namespace["dsn"])}
+    with tempfile.NamedTemporaryFile() as after:
+        script = f"set -euo pipefail -o allexport\n{block.text}\nenv -0 > {after.name}"
+        done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"{path}:{block.line}: exit code {done.returncode}: {done.stdout}{done.stderr}"
+        pairs = (entry.partition("=") for entry in Path(after.name).read_text().split("\0") if entry)
+        variables.update({name: value for name, _, value in pairs if name.isupper() and name not in os.environ})
+    return done.stdout
 
 
 async def _run_python(block: Block, path: Path, namespace: dict[str, object]) -> None:

@@ -8,10 +8,11 @@ from headrace.namespaces import Level
 ANY = """
 clock current_namespace schema_release log_epoch uuid_v7 topic_id queue_name wake_queue send_action send_actions is_paused copy_route event_within_limits
 time_within_limits json_depth json_number_too_big caller_is_owner level_includes readable_event_types readable_actions
+find_access_token touch_access_tokens
 """
 FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
-    " wake_sequencer outbox_slot",
+    " wake_sequencer outbox_slot publish_once find_hook",
     "consume": """
 log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
 redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag
@@ -27,7 +28,8 @@ cancel_actions run_actions_now set_action_priority forget_nodes
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
 drop_capture_triggers release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule
 run_schedule run_schedule_now keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name
-handle_event_type set_event_schema alter_event_schema drop_event_schema report_findings
+handle_event_type set_event_schema alter_event_schema drop_event_schema report_findings create_access_token revoke_access_token
+create_hook alter_hook drop_hook
 """,
 }
 VIEWS: dict[str, str] = {
@@ -39,6 +41,7 @@ correlator_table correlator_instance correlation node action_result attempt pipe
 rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure pause
 relay relay_version relay_state
 """,
+    "admin": "access_token hook",
 }
 WRITABLE = "rule correlator relay schedule event_type action"
 # Rejects every row of these roles; the library needs it not to raise an error, see headrace.direct_outbox.

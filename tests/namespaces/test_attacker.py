@@ -14,6 +14,7 @@ import psycopg.conninfo
 import pytest
 
 from headrace.db import Connection, Target
+from headrace.ingest import create_access_token, create_hook
 from headrace.namespaces import Level
 from headrace.prove.attacker import AttackReport, attack, known_identifiers
 from headrace.rules import Rule, create_rule
@@ -33,6 +34,9 @@ DEFINITIONS = [
     "select schedule_id, schedule, cron, type from headrace_internal.schedule where namespace = 'b' order by 1",
     """select consumer_id, consumer from headrace_internal.consumer
        where topic_id in (select topic_id from headrace_internal.topic where namespace = 'b') order by 1""",
+    "select * from headrace_internal.access_token where namespace = 'b' order by 1",
+    "select * from headrace_internal.hook where namespace = 'b' order by 1",
+    "select * from headrace_internal.idempotency_key order by 1",
 ]
 
 
@@ -85,6 +89,8 @@ def node(target: Target) -> Iterator[None]:
 def shop(owner_conn: Connection) -> Connection:
     """Namespace b with a rule that fires on each event."""
     create_rule(owner_conn, Rule(name="notify", topic="orders", event_type="placed", action="NOTIFY"), namespace="b")
+    create_access_token(owner_conn, "mailer", ["publish"], namespace="b")
+    create_hook(owner_conn, "mailer", "orders", "github", ["env:B"], namespace="b")
     return owner_conn
 
 

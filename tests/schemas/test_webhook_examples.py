@@ -5,10 +5,6 @@ The npm package is downloaded, never committed."""
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import tarfile
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -30,26 +26,14 @@ from headrace.schemas import (
     read_json,
     set_schema,
 )
-
-PACKAGE = "@octokit/webhooks-examples@7.6.1"
+from tests.webhook_examples import github_examples
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def examples() -> dict[str, list[Any]]:
     """Payloads by event."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed: it downloads GitHub's webhook examples")
-    folder = tmp_path_factory.mktemp("npm")
-    packed = subprocess.run(
-        [npm, "pack", PACKAGE, "--silent"], cwd=folder, capture_output=True, text=True, timeout=120, check=True
-    )
-    with tarfile.open(folder / packed.stdout.strip().splitlines()[-1]) as archive:
-        archive.extractall(folder, filter="data")
-    (file,) = Path(folder).glob("package/api.github.com/index.json")
-    return {
-        entry["name"]: [read_json(json.dumps(example)) for example in entry["examples"]] for entry in json.loads(file.read_text())
-    }
+    texts = github_examples()
+    return {name: [read_json(text) for text in payloads] for name, payloads in texts.items()}
 
 
 def test_inferred_schemas_accept_their_examples_in_every_engine(examples: dict[str, list[Any]]) -> None:

@@ -30,6 +30,9 @@ def console(
     config: Annotated[Path | None, Option(help="TOML file with logins, roles, hosts and masks; see docs/console.md.")] = None,
     read_only: Annotated[bool, Option("--read-only", help="Reject every change.")] = False,
     base_path: Annotated[str, Option(help="Path in front of all pages, such as /headrace.")] = "",
+    ingest: Annotated[
+        bool, Option("--ingest", help="Also take events and webhooks by HTTP below /ingest; see docs/http.md.")
+    ] = False,
     new_token: Annotated[
         str | None, Option("--new-token", metavar="NAME", help="Print a token for a person, and its lines for the TOML file.")
     ] = None,
@@ -51,6 +54,7 @@ def console(
         session.print({"name": new_token, "token": token, "sha256": digest}, lines)
         return
     settings, own_token = _settings(session, host, config, read_only=read_only)
+    settings = replace(settings, ingest=settings.ingest or ingest)
     _serve(session, session.targets, settings, host=host, port=port, base_path=base_path, token=own_token)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Get started": ("demo", "server", "migrate", "doctor"),
-    "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type", "asyncapi"),
+    "Events": ("topic", "publish", "tail", "trace", "consumer", "event-type", "asyncapi", "token", "hook"),
     "Reactions": ("plan", "apply", "rule", "condition", "correlator", "ecl", "action", "dead-letter", "schedule", "relay"),
     "Processes": ("node", "console", "metrics", "pipeline", "pause", "resume"),
     "History": ("archive", "replay", "backtest"),

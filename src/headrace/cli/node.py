@@ -21,8 +21,9 @@ from headrace.actions import LEASE_S, WORKERS
 from headrace.cli.output import Column, format_span, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
-from headrace.core import Invalid, NotFound, UnknownNode
+from headrace.core import Address, Invalid, NotFound, UnknownNode
 from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target
+from headrace.ingest import IngestSettings
 from headrace.namespaces import grant_node, revoke_node
 from headrace.node import (
     NO_HANDLER_GRACE_S,
@@ -160,6 +161,15 @@ ReadyLag = Annotated[
         show_default="any lag",
     ),
 ]
+IngestAddress = Annotated[
+    str | None,
+    Option(
+        "--ingest",
+        metavar="HOST:PORT",
+        help="Take events and webhooks by HTTP, and let readers read, for example on 127.0.0.1:8640; see docs/http.md.",
+        show_default="off",
+    ),
+]
 
 
 @command(group, "run", common=("dsn", "json"))
@@ -196,6 +206,7 @@ def run(
     ] = NO_HANDLER_GRACE_S,
     http: HttpAddress = None,
     ready_lag_s: ReadyLag = None,
+    ingest: IngestAddress = None,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.")] = False,
     verbose: Annotated[bool, Option("--verbose", "-v", help="Log debug messages.")] = False,
 ) -> None:
@@ -213,6 +224,7 @@ def run(
         require_migrated(target)
     work = WorkerSettings(lease_s=lease_s, workers=workers, no_handler_grace_s=no_handler_grace_s)
     settings = HttpSettings.parse(http, ready_lag_s=ready_lag_s) if http else None
+    ingest_settings = IngestSettings(address=Address.parse(ingest)) if ingest else None
 
     def create_node() -> Node:
         return Node(
@@ -225,6 +237,7 @@ def run(
             connections=connections,
             relay_connections=relay_connections,
             http=settings,
+            ingest=ingest_settings,
         )
 
     run_loop(_run(application, session.targets, create_node, sequencer=sequencer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -37,6 +37,7 @@ from headrace.console.static_files import STATIC, VENDOR
 from headrace.console.view import Site
 from headrace.core import NotFound
 from headrace.db import Target
+from headrace.ingest import create_app as create_ingest
 
 PAGES = (
     now,
@@ -64,10 +65,13 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     `mount` need none."""
     settings = settings or ConsoleSettings()
     databases = Databases(targets, pool_size=settings.pool_size)
+    ingest = create_ingest(targets) if settings.ingest else None
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        yield
+        # The lifespan of a mounted application is not run by itself.
+        async with ingest.router.lifespan_context(ingest) if ingest else nullcontext():
+            yield
         databases.close()
 
     routes = page_routes()
@@ -83,7 +87,9 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
     )
     app.state.site = Site(databases, settings, create_templates())
     base_path = base_path.rstrip("/")
-    return Starlette(routes=[Mount(base_path, app)], lifespan=lifespan) if base_path else app
+    # Beside the guard: HTTP in has tokens of its own, and knows neither logins nor cookies.
+    mounts = [Mount(f"{base_path}/ingest", ingest)] if ingest else []
+    return Starlette(routes=[*mounts, Mount(base_path, app)], lifespan=lifespan) if base_path or mounts else app
 
 
 def page_routes() -> list[BaseRoute]:

@@ -40,6 +40,8 @@ class ConsoleSettings:
     """How often an open page is renewed."""
     pool_size: int = 4
     """Connections per shard."""
+    ingest: bool = False
+    """Also take and show events by HTTP, below /ingest, for holders of access tokens; see docs/http.md."""
 
 
 class _Token(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,6 +66,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     masks: dict[str, list[str]] = {}
     live_every_s: float = 2.0
     pool_size: int = 4
+    ingest: bool = False
 
 
 def read_settings(path: Path) -> ConsoleSettings:
@@ -86,4 +89,5 @@ def read_settings(path: Path) -> ConsoleSettings:
         masks=file.masks,
         live_every_s=file.live_every_s,
         pool_size=file.pool_size,
+        ingest=file.ingest,
     )

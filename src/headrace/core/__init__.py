@@ -1,11 +1,12 @@
 """Core: values, errors and limits that every room shares. Imports nothing of ours."""
 
 from headrace.core import errors
+from headrace.core.addresses import Address
 from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.errors import *  # noqa: F403
-from headrace.core.events import Event, LoggedEvent, ValidatedEvent, validate_event
+from headrace.core.events import Event, LoggedEvent, ValidatedEvent, derive_event_id, validate_event
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
@@ -17,6 +18,7 @@ __all__ = [
     "DURATION_BUCKETS_S",
     "HEADERS_BYTES_MAX",
     "JSON",
+    "Address",
     "Bury",
     "Discard",
     "DurationHistogram",
@@ -28,6 +30,7 @@ __all__ = [
     "Retry",
     "ValidatedEvent",
     "decode",
+    "derive_event_id",
     "encode",
     "from_cloudevent",
     "map_database_errors",

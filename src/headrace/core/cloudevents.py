@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.errors import Invalid, InvalidCloudEvent
-from headrace.core.events import Event, LoggedEvent
+from headrace.core.events import Event, LoggedEvent, derive_event_id
 from headrace.core.json_forms import RawJSON
 from headrace.core.json_text import JSON, decode, encode
 
@@ -140,13 +139,7 @@ def _text(attributes: Mapping[str, JSON], name: str) -> str | None:
 
 
 def _event_id(source: str, id: str) -> UUID:
-    if _uuid_pattern.fullmatch(id):
-        return UUID(id)
-    # Version 8, not 5: SQL must derive the same id, and PostgreSQL has SHA-256 but no SHA-1.
-    digest = bytearray(sha256(f"{source}\n{id}".encode()).digest()[:16])
-    digest[6] = digest[6] & 15 | 128
-    digest[8] = digest[8] & 63 | 128
-    return UUID(bytes=bytes(digest))
+    return UUID(id) if _uuid_pattern.fullmatch(id) else derive_event_id(source, id)
 
 
 def _parse_time(text: str) -> datetime:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 __all__ = [
+    "AccessTokenExists",
     "AddressInUse",
     "ArchiveBusy",
     "ArchiveMismatch",
@@ -24,14 +25,18 @@ __all__ = [
     "Forbidden",
     "HandlerTimeout",
     "HeadraceError",
+    "HookExists",
+    "IdempotencyKeyReused",
     "IncompatibleSchema",
     "Invalid",
+    "InvalidAccessToken",
     "InvalidCloudEvent",
     "InvalidCron",
     "InvalidDefinitionFile",
     "InvalidEventType",
     "InvalidHandler",
     "InvalidHeaders",
+    "InvalidHook",
     "InvalidKey",
     "InvalidNumber",
     "InvalidOutputs",
@@ -72,11 +77,13 @@ __all__ = [
     "TopicExists",
     "TopicInUse",
     "TransactionPooler",
+    "UnknownAccessToken",
     "UnknownAction",
     "UnknownConsumer",
     "UnknownCorrelator",
     "UnknownDeadLetter",
     "UnknownEvent",
+    "UnknownHook",
     "UnknownNamespace",
     "UnknownNode",
     "UnknownRelay",
@@ -158,6 +165,14 @@ class UnknownRole(NotFound, sqlstate="HR132"):
 
 class UnknownSchema(NotFound, sqlstate="HR133"):
     """The event type has no schema, or not this version of it. Set one with `headrace event-type set`."""
+
+
+class UnknownAccessToken(NotFound, sqlstate="HR160"):
+    """The namespace has no access token in use with this name. List the tokens; it may have been revoked."""
+
+
+class UnknownHook(NotFound, sqlstate="HR161"):
+    """The namespace has no hook with this name. Check the name, or create the hook."""
 
 
 class Conflict(HeadraceError, sqlstate="HR200", exit_code=4):
@@ -253,6 +268,18 @@ class ArchiveMismatch(Conflict, sqlstate="HR251"):
 class LogWentBack(Conflict, sqlstate="HR252"):
     """The log lost events that were read or archived before: a failover, a restore, or the topic was created again. See the
     message for the positions, and docs/operations.md, Failover."""
+
+
+class AccessTokenExists(Conflict, sqlstate="HR260"):
+    """An access token with this name is in use. Choose another name, or revoke that one first."""
+
+
+class HookExists(Conflict, sqlstate="HR261"):
+    """A hook with this name already exists. Choose another name, or alter the hook."""
+
+
+class IdempotencyKeyReused(Conflict, sqlstate="HR262"):
+    """The Idempotency-Key came with another request before; nothing was published. Use a new key for every request."""
 
 
 class AddressInUse(Conflict):
@@ -363,6 +390,14 @@ class InvalidRelay(Invalid, sqlstate="HR360"):
 
 class PackageMissing(Invalid):
     """A package that this needs is not installed. Install the extra that the message names."""
+
+
+class InvalidAccessToken(Invalid, sqlstate="HR370"):
+    """The access token cannot be stored: its name, rights, topics or event types are not allowed. Correct what the message names."""
+
+
+class InvalidHook(Invalid, sqlstate="HR371"):
+    """The hook cannot be stored, or its mapping does not fit the request. Correct what the message names."""
 
 
 class InvalidHandler(Invalid):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Generic
 from uuid import UUID
 
@@ -87,6 +88,15 @@ class ValidatedEvent(msgspec.Struct, frozen=True, gc=False):
     id: UUID
     emitted_at: datetime | None
     producer: str | None
+
+
+def derive_event_id(source: str, id: str) -> UUID:
+    """The event id for an id that means something to its source only: the same two texts always give the same id."""
+    # Version 8, not 5: SQL must derive the same id, and PostgreSQL has SHA-256 but no SHA-1.
+    digest = bytearray(sha256(f"{source}\n{id}".encode()).digest()[:16])
+    digest[6] = digest[6] & 15 | 128
+    digest[8] = digest[8] & 63 | 128
+    return UUID(bytes=bytes(digest))
 
 
 def validate_event(event: Event) -> ValidatedEvent:

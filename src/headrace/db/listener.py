@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TypeVar
 
 import psycopg
 import psycopg.sql
@@ -46,6 +47,9 @@ class Subscription:
         return True
 
 
+SubscriptionType = TypeVar("SubscriptionType", bound=Subscription)
+
+
 class Listener:
     """LISTENs for its subscriptions. The payload `a,b` wakes the subscribers with filter `a` or `b`, an empty payload all."""
 
@@ -55,8 +59,11 @@ class Listener:
         self._steps = LoopSteps(f"listener of {target}")
 
     def subscribe(self, channel: str) -> Subscription:
-        """Subscribes to a channel. Call it before `run`, or for a channel that somebody has subscribed to before."""
-        subscription = Subscription(channel)
+        """Subscribes to a channel. Call it before `run`; later only for a channel that has a subscription already."""
+        return self.add(Subscription(channel))
+
+    def add(self, subscription: SubscriptionType) -> SubscriptionType:
+        """Adds a subscription; see `subscribe`. Subscriptions are notified in the order in which they were added."""
         self._subscriptions.append(subscription)
         return subscription
 

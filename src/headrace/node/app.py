@@ -28,10 +28,11 @@ from headrace.consume import (
     check_session_option,
     prepare_consumer,
 )
-from headrace.core import JSON, Conflict
+from headrace.core import JSON, Address, Conflict
 from headrace.db import RELAY_CONNECTIONS, AsyncConnection, LoopFailure, Target
 
 if TYPE_CHECKING:
+    from headrace.ingest import IngestSettings
     from headrace.node.action_workers import WorkerSettings
     from headrace.node.endpoints import HttpSettings
     from headrace.node.registry import Identity
@@ -245,6 +246,7 @@ class Headrace:
         identity: Identity | None = None,
         work: WorkerSettings | None = None,
         http: str | HttpSettings | None = None,
+        ingest: str | IngestSettings | None = None,
         relay_connections: int = RELAY_CONNECTIONS,
     ) -> AbstractAsyncContextManager[RunningNode]:
         """Runs a node inside this process, on its event loop, while the block runs: `async with app.running() as node:`.
@@ -253,8 +255,9 @@ class Headrace:
         cannot start: UnknownTopic, NotMigrated, TransactionPooler at once, DatabaseUnavailable if a database does not answer
         within `start_timeout_s`. `on_failure` is called once for each new error of a loop; the loop goes on trying. At the end
         of the block running handlers have `grace_s` to finish; after that their transactions are rolled back. `http` is an address
-        such as '127.0.0.1:9464' where the node serves /metrics, /healthz and /readyz. Relays may hold `relay_connections` beside the
-        connections of the node; with 0 it runs no relays."""
+        such as '127.0.0.1:9464' where the node serves /metrics, /healthz and /readyz, `ingest` one for HTTP in. Relays may
+        hold `relay_connections` beside the connections of the node; with 0 it runs no relays."""
+        from headrace.ingest import IngestSettings
         from headrace.node.endpoints import HttpSettings
         from headrace.node.running import run_node
 
@@ -268,6 +271,7 @@ class Headrace:
             identity=identity,
             work=work,
             http=HttpSettings.parse(http) if isinstance(http, str) else http,
+            ingest=IngestSettings(address=Address.parse(ingest)) if isinstance(ingest, str) else ingest,
             relay_connections=relay_connections,
         )
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from headrace.core import encode
+from headrace.core import Address, encode
 from headrace.db import SCHEMA_RELEASE, cancel_tasks, check_node_release, error_line
-from headrace.node.http_server import Address, HttpServer, Response
+from headrace.node.http_server import HttpServer, Response
 from headrace.observe import CONTENT_TYPE, metric_family, render
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from headrace.core import AddressInUse, Invalid
+from headrace.core import Address, AddressInUse, Invalid
 
 logger = logging.getLogger(__name__)
 
@@ -37,34 +36,6 @@ class Response:
 
 
 Route = Callable[[], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the server listens. Port 0 is any free port."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """The address in `host:port`, such as 127.0.0.1:9464 or [::1]:9464; raises Invalid for anything else."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise Invalid(f"{text!r} is not an address; write host:port, such as 127.0.0.1:9464")
-        host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if ":" in host and not text.startswith("["):
-            raise Invalid(f"{text!r} is not an address; write an IPv6 address in brackets, such as [::1]:9464")
-        return cls(host, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        with suppress(ValueError):
-            return ipaddress.ip_address(self.host).is_loopback
-        return self.host == "localhost"
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class HttpServer:

@@ -15,7 +15,7 @@ from typing import LiteralString
 
 from headrace.actions import build_worker_pools
 from headrace.consume import ConsumerRunner
-from headrace.core import HeadraceError
+from headrace.core import Address, HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
     CONNECTIONS,
@@ -36,13 +36,13 @@ from headrace.db import (
     is_transient,
     map_error,
 )
+from headrace.ingest import IngestServer, IngestSettings
 from headrace.log import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
 from headrace.node.block_monitor import BlockMonitor, handler_codes
 from headrace.node.endpoints import Endpoints, HttpSettings
-from headrace.node.http_server import Address
 from headrace.node.loops import supervise
 from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
@@ -61,6 +61,7 @@ MAINTENANCE: Mapping[str, LiteralString] = {
     "results": "select headrace_internal.trim_results()",
     "correlator keys": "select headrace_internal.forget_instances()",
     "lineage": "select headrace_internal.forget_lineage()",
+    "idempotency keys": "select headrace_internal.trim_idempotency_keys()",
 }
 """The steps of the maintenance; one that fails does not keep the others from running."""
 DEREGISTER_S = 2.0
@@ -73,7 +74,7 @@ class Node:
     `sequencer=False` the node leaves them to other nodes and runs only its consumers and handlers; a role with the level
     `consume` may do that. `connections` is the most that the node has to each of its databases; deliveries of relays have up to
     `relay_connections` more. With 0 of these it runs no relays; otherwise those of the application's namespace. With `http` it
-    serves its metrics and health."""
+    serves its metrics and health, with `ingest` HTTP in, which has connections of its own."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Node:
         connections: int = CONNECTIONS,
         relay_connections: int = RELAY_CONNECTIONS,
         http: HttpSettings | None = None,
+        ingest: IngestSettings | None = None,
         monitor: LoopMonitor | None = None,
     ) -> None:
         self.identity = identity or Identity()
@@ -114,6 +116,9 @@ class Node:
         self._endpoints = Endpoints(self, self._databases, self._metrics, http) if http else None
         self.http_address: Address | None = None
         """Where metrics and health are served, while the node runs."""
+        self._ingest = IngestServer(targets, ingest) if ingest else None
+        self.ingest_address: Address | None = None
+        """Where HTTP in is served, while the node runs."""
 
     @property
     def handled(self) -> int:
@@ -171,6 +176,9 @@ class Node:
                 if self._endpoints:
                     self.http_address = await stack.enter_async_context(self._endpoints.serving())
                     logger.info("metrics and health are served on http://%s", self.http_address)
+                if self._ingest:
+                    self.ingest_address = await stack.enter_async_context(self._ingest.serving())
+                    logger.info("events are taken and read on http://%s", self.ingest_address)
                 await self._run()
 
     async def _run(self) -> None:

@@ -25,6 +25,7 @@ from headrace.db import (
     parse_targets,
     pending_steps,
 )
+from headrace.ingest import IngestSettings
 from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.endpoints import HttpSettings
@@ -73,6 +74,7 @@ async def run_node(
     identity: Identity | None,
     work: WorkerSettings | None,
     http: HttpSettings | None = None,
+    ingest: IngestSettings | None = None,
     relay_connections: int = RELAY_CONNECTIONS,
 ) -> AsyncIterator[RunningNode]:
     """Runs a node while the block runs; see Headrace.running."""
@@ -89,8 +91,9 @@ async def run_node(
         grace_s=grace_s,
         identity=identity,
         work=work,
-        relay_connections=relay_connections,
         http=http,
+        ingest=ingest,
+        relay_connections=relay_connections,
         monitor=monitor,
     )
     task = asyncio.create_task(node.run(), name="headrace node")

@@ -6,12 +6,14 @@ back; headrace never commits it. Events are checked before anything is written. 
 from headrace.outbox.adapters import async_adapter, is_async_connection, sync_adapter
 from headrace.outbox.captures import Operation, capture, release_capture
 from headrace.outbox.publishing import publish, publish_async, publish_many, publish_many_async
+from headrace.outbox.statements import json_array
 
 __all__ = [
     "Operation",
     "async_adapter",
     "capture",
     "is_async_connection",
+    "json_array",
     "publish",
     "publish_async",
     "publish_many",

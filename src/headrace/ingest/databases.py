@@ -1,0 +1,126 @@
+"""Databases of the web application: pools and listeners, opened at the first use, because a mounted application gets no start event.
+
+Promises: sessions are pinned as those of a node's loops; what hangs ends after STATEMENT_S; a request waits in line for a connection,
+and the line is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+
+from headrace.core import DatabaseUnavailable, Event, HeadraceError, Invalid
+from headrace.db import (
+    AsyncConnection,
+    Listener,
+    Shards,
+    Subscription,
+    Target,
+    cancel_tasks,
+    check_node_database,
+    create_loop_pool,
+    error_line,
+)
+from headrace.ingest.problems import unavailable
+from headrace.ingest.settings import IngestSettings
+
+STATEMENT_S, LOCK_S = 15, 5
+WAIT_S = 5.0
+"""How long a request waits for a connection."""
+LOG_CHANNEL = "headrace_log"
+
+
+class NotificationCount(Subscription):
+    """Counts notifications. Added first, it has counted one before any other subscriber wakes up."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(channel)
+        self.count = 0
+
+    def notify(self) -> None:
+        self.count += 1
+
+
+class Database:
+    """One shard."""
+
+    def __init__(self, target: Target, settings: IngestSettings) -> None:
+        self.target = target
+        self._settings = settings
+        limits = {"statement_timeout": f"{STATEMENT_S}s", "lock_timeout": f"{LOCK_S}s"}
+        self._pool = create_loop_pool(target, size=settings.connections, settings=limits)
+        self.listener = Listener(target)
+        self.notifications = self.listener.add(NotificationCount(LOG_CHANNEL))
+        self._lock = asyncio.Lock()
+        self._listening: asyncio.Task[None] | None = None
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in autocommit mode. Raises DatabaseUnavailable, or Problem if too many requests wait."""
+        if self._listening is None:
+            await self._open()
+        if self._waiting >= self._settings.waiting_max:
+            raise unavailable(f"{self._waiting} requests wait for the database already; nothing was done, try again")
+        self._waiting += 1
+        try:
+            conn = await self._pool.getconn(timeout=WAIT_S)
+        finally:
+            self._waiting -= 1
+        try:
+            yield conn
+        finally:
+            await self._pool.putconn(conn)
+
+    async def _open(self) -> None:
+        async with self._lock:
+            if self._listening is not None:
+                return
+            try:
+                await check_node_database(self.target)
+            except psycopg.OperationalError as error:
+                raise DatabaseUnavailable(f"database {self.target}: {error_line(error)}; try again") from error
+            await self._pool.open()
+            self._listening = asyncio.create_task(self.listener.run(), name=f"listener of {self.target}")
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            await cancel_tasks(self._listening)
+            self._listening = None
+            await self._pool.close()
+
+
+class Databases:
+    """The shards, by name."""
+
+    def __init__(self, targets: Sequence[Target], settings: IngestSettings) -> None:
+        self._shards = Shards(targets)
+        self.all = [Database(target, settings) for target in self._shards.targets]
+        self._by_name = {database.target.name: database for database in self.all}
+
+    def named(self, shard: str | None) -> Database:
+        """The database to read from. Raises Invalid if there are several and none is named."""
+        if shard is None and len(self.all) == 1:
+            return self.all[0]
+        if shard not in self._by_name:
+            raise Invalid(f"there are the shards {', '.join(self._by_name)}, each with its own log; add ?shard=… to read one")
+        return self._by_name[shard]
+
+    def of_events(self, events: Sequence[Event]) -> Database:
+        """The database that the events of a request belong to: by key, without one by id. Raises Invalid if there are several."""
+        if len(self.all) == 1:
+            return self.all[0]
+        names = {self._shards.shard_of(event.key or str(event.id)).name for event in events}
+        if len(names) > 1:
+            raise Invalid(
+                f"the events of the batch belong to {len(names)} shards ({', '.join(sorted(names))}), and a batch is one transaction; "
+                "send one batch per shard, or events of one key"
+            )
+        return self._by_name[names.pop()]
+
+    async def close(self) -> None:
+        for database in self.all:
+            with suppress(HeadraceError, psycopg.Error):
+                await database.close()

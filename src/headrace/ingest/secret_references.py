@@ -1,0 +1,51 @@
+"""Secret references: where the server finds the secret of a hook. The database has the reference only.
+
+`env:GITHUB` in namespace `shop` is the variable HEADRACE_SECRET_SHOP__GITHUB, `file:github` the file shop.github in the folder
+of secrets (HEADRACE_SECRETS, else CREDENTIALS_DIRECTORY, else /run/secrets). The namespace is part of the name, so that nobody can use
+a secret of another namespace, or any other variable or file of the server, by writing its name into a hook."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.core import Invalid, InvalidHook
+
+FOLDER_VARIABLES = ("HEADRACE_SECRETS", "CREDENTIALS_DIRECTORY")
+FOLDER = "/run/secrets"
+SECRET_BYTES_MAX = 4096
+# No double underscore in a name: the last one in the variable ends the namespace.
+_reference = re.compile(r"(?:env:(?P<env>[A-Z0-9]+(?:_[A-Z0-9]+)*)|file:(?P<file>[A-Za-z0-9][A-Za-z0-9_-]*))", re.ASCII)
+
+
+def parse_reference(reference: str) -> re.Match[str]:
+    """Raises InvalidHook, without the text: somebody may have written the secret itself."""
+    match = _reference.fullmatch(reference) if len(reference) <= 100 else None
+    if match is None:
+        raise InvalidHook(
+            f"a text of {len(reference)} characters is not a reference to a secret; write env:NAME (A-Z, 0-9 and single _) or "
+            "file:name (letters, digits, _ and -), and never the secret itself"
+        )
+    return match
+
+
+def read_secret(reference: str, namespace: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The secret. Raises Invalid if it is missing; the message names the variable or file, and no secret."""
+    match = parse_reference(reference)
+    if match["env"]:
+        variable = f"HEADRACE_SECRET_{namespace.upper()}__{match['env']}"
+        if not (secret := environ.get(variable, "").strip()):
+            raise Invalid(f"the variable {variable} is not set; set it for the server, or change the hook's secrets")
+        return secret
+    folder = Path(next((environ[name] for name in FOLDER_VARIABLES if environ.get(name)), FOLDER))
+    path = folder / f"{namespace}.{match['file']}"
+    try:
+        with path.open("rb") as file:
+            secret = file.read(SECRET_BYTES_MAX).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        secret = ""
+    if not secret:
+        raise Invalid(f"the file {path} cannot be read or is empty; write the secret there, or change the hook's secrets")
+    return secret

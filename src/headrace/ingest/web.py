@@ -1,0 +1,41 @@
+"""What other rooms call. The web packages are imported only when a server is made, so that tokens and hooks can be managed without."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from headrace.core import Address, Invalid
+from headrace.db import Target
+from headrace.ingest.settings import IngestSettings
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+
+def create_app(targets: Sequence[Target], settings: IngestSettings | None = None) -> Starlette:
+    """The web application for some databases. Mount it, or run it with any ASGI server."""
+    try:
+        from headrace.ingest.app import build_app
+    except ModuleNotFoundError as error:
+        raise Invalid(f"HTTP in needs the package {error.name!r}; install it: pip install 'headrace[http]'") from error
+    return build_app(targets, settings or IngestSettings())
+
+
+class IngestServer:
+    """A server for the application, in a thread with an event loop of its own."""
+
+    def __init__(self, targets: Sequence[Target], settings: IngestSettings) -> None:
+        self._targets = targets
+        self._settings = settings
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Address]:
+        """Serves while the block runs; yields the real address. Raises AddressInUse, or Invalid."""
+        app = create_app(self._targets, self._settings)
+        from headrace.ingest.server import serve_in_thread
+
+        assert self._settings.address is not None, "a server needs an address"
+        async with serve_in_thread(app, self._settings.address) as address:
+            yield address

@@ -1,0 +1,216 @@
+"""Clients that mean no good, or are broken: the server goes on, and publishes nothing of theirs."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headrace.db import Server
+from headrace.ingest import IngestSettings
+from headrace.log import create_topic
+from headrace.outbox import publish
+from tests.builders import drain, wait_until
+from tests.ingest.conftest import LOOPBACK, Client, Place, serving_place
+
+BODY_S = HEAD_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def place(server: Server) -> Iterator[Place]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.ingest.server.HEAD_S", HEAD_S)
+        settings = IngestSettings(address=LOOPBACK, body_s=BODY_S, cache_s=0.2, body_bytes_max=100_000, rate_per_s=100_000)
+        with serving_place(server, settings) as running:
+            yield running
+
+
+def head(client: Client, *lines: str) -> bytes:
+    """The head of a request to publish, with more lines."""
+    own = [
+        "POST /topics/orders/events?type=a HTTP/1.1",
+        "host: x",
+        f"authorization: Bearer {client.token}",
+        "content-type: application/json",
+    ]
+    return "\r\n".join([*own, *lines, "", ""]).encode()
+
+
+def exchange(place: Place, *parts: bytes, timeout_s: float = 10) -> bytes:
+    """What a client gets that sends these bytes and then only listens; b"" if the connection is cut."""
+    with socket.create_connection(("127.0.0.1", place.port), timeout=timeout_s) as conn:
+        try:
+            for part in parts:
+                conn.sendall(part)
+            answer = b""
+            while chunk := conn.recv(65536):
+                answer += chunk
+            return answer
+        except ConnectionError:
+            return b""
+        except TimeoutError:
+            raise AssertionError(f"the connection stays open after {answer!r}") from None
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split()[1]) if answer else 0
+
+
+def test_half_requests_are_cut_off_and_publish_nothing(place: Place) -> None:
+    client = place.client("publish")
+    cases = {
+        "nothing": (b"", {0}),
+        "half a line": (b"POST /topics/or", {0}),
+        "half a head": (head(client)[:-2], {0}),
+        "half a body": (head(client, "content-length: 50") + b'{"n":', {408}),
+        "no body": (head(client, "content-length: 50"), {408}),
+        "half a chunk": (head(client, "transfer-encoding: chunked") + b"5\r\n{", {408}),
+        "no last chunk": (head(client, "transfer-encoding: chunked") + b"2\r\n{}\r\n", {408}),
+    }
+    with ThreadPoolExecutor(len(cases)) as pool:
+        answers = dict(zip(cases, pool.map(lambda case: exchange(place, case[0]), cases.values()), strict=True))
+    assert {name: status(answer) for name, answer in answers.items()} == {name: min(case[1]) for name, case in cases.items()}
+    assert place.log("orders") == []
+
+
+def test_requests_that_are_no_http_are_rejected(place: Place) -> None:
+    client = place.client("publish")
+    cases = {
+        "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", {400}),
+        "two lengths": (head(client, "content-length: 2", "content-length: 3") + b"{}", {400}),
+        "negative length": (head(client, "content-length: -1") + b"{}", {400}),
+        "length that is no number": (head(client, "content-length: 2x") + b"{}", {400}),
+        "chunk size that is no number": (head(client, "transfer-encoding: chunked") + b"zz\r\n{}\r\n", {0, 400, 408}),
+        "other transfer encoding": (head(client, "transfer-encoding: gzip") + b"{}", {400, 501}),
+        "NUL in a header": (head(client, "event-key: a\0b", "content-length: 2") + b"{}", {400}),
+        "folded header": (head(client, "event-key: a", " b", "content-length: 2", "event-header-a: \x0b") + b"{}", {400}),
+        "long header": (head(client, "event-key: " + "k" * 70_000), {0, 400, 431}),
+        "many headers": (head(client, *[f"x-{n}: {n}" for n in range(20_000)]), {0, 400, 431}),
+        "long line": (b"POST /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", {0, 400}),
+    }
+    for name, (request, expected) in cases.items():
+        assert status(exchange(place, request)) in expected, name
+    assert place.log("orders") == []
+
+
+def test_body_longer_than_its_length_publishes_its_length_only(place: Place) -> None:
+    """What follows is the next request, and none."""
+    client = place.client("publish")
+    answer = exchange(place, head(client, "content-length: 2") + b"{}garbage\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 ") == 2 and b"201" in answer and b"400" in answer
+    assert [event.payload for event in place.log("orders")][-1:] == [{}]
+
+
+def test_smuggled_request_is_rejected(place: Place) -> None:
+    """Length and chunks together: a proxy may count one, the server the other."""
+    client = place.client("publish")
+    before = len(place.log("orders"))
+    smuggled = b"0\r\n\r\n" + head(client, "content-length: 2") + b"{}"
+    exchange(place, head(client, "content-length: 4", "transfer-encoding: chunked", "connection: close") + smuggled)
+    assert len(place.log("orders")) == before
+
+
+def test_endless_body_is_413(place: Place) -> None:
+    client = place.client("publish")
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    assert status(exchange(place, head(client, "transfer-encoding: chunked"), *[chunk] * 4, b"0\r\n\r\n")) == 413
+    assert status(exchange(place, head(client, "transfer-encoding: chunked"), *[chunk] * 200)) in (0, 413)
+    assert status(exchange(place, head(client, "content-length: 99999999999999999999"))) == 413
+
+
+def test_body_is_not_received_before_the_token_is_checked(place: Place) -> None:
+    request = b"POST /topics/orders/events?type=a HTTP/1.1\r\nhost: x\r\ncontent-length: 50000\r\nconnection: close\r\n\r\n"
+    assert status(exchange(place, request)) == 401
+
+
+def test_slow_clients_hold_nobody_up(place: Place) -> None:
+    """More of them than there are connections to the database, in every phase of a request."""
+    client = place.client("publish")
+    phases = [b"", b"POST /", head(client, "content-length: 9"), head(client, "transfer-encoding: chunked") + b"1\r\n"]
+    conns = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(200)]
+    try:
+        for number, conn in enumerate(conns):
+            conn.sendall(phases[number % len(phases)])
+        began = time.monotonic()
+        assert all(client.post("/topics/orders/events?type=fast", {}).status == 201 for _ in range(20))
+        assert time.monotonic() - began < 5
+        for conn in conns:
+            conn.settimeout(15)
+            with suppress(ConnectionError):
+                while conn.recv(65536):
+                    pass
+    finally:
+        for conn in conns:
+            conn.close()
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
+def test_client_that_takes_no_answer_is_cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
+    monkeypatch.setattr("headrace.ingest.server.WRITE_S", 0.5)
+    name = f"wide-{accept.partition('/')[0]}"
+    create_topic(place.conn, name)
+    with place.conn.transaction():
+        for _ in range(12):
+            publish(place.conn, name, "a", "x" * 1_000_000)
+    drain(place.conn)
+    client = place.client("read")
+    with socket.socket() as conn:
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        conn.settimeout(20)
+        conn.connect(("127.0.0.1", place.port))
+        conn.sendall(
+            f"GET /topics/{name}/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {client.token}\r\naccept: {accept}\r\n\r\n".encode()
+        )
+        conn.recv(100)
+        peer = conn.getsockname()[1]
+        wait_until(lambda: not is_connected(place.port, peer), "the end of the connection", timeout_s=20)
+    assert client.get(f"/topics/{name}/events?limit=1").status == 200
+
+
+def is_connected(port: int, peer: int) -> bool:
+    """Does the server still have the connection? By the system's table: the client reads nothing."""
+    with Path("/proc/net/tcp").open() as table:
+        rows = [line.split() for line in table]
+    return any(row[1].endswith(f":{port:04X}") and row[2].endswith(f":{peer:04X}") and row[3] == "01" for row in rows[1:])
+
+
+def flood(place: Place, requests: int) -> None:
+    """Bad requests of many kinds, on connections that stay open where the server lets them."""
+    good = place.client("publish")
+    kinds = [
+        lambda client, n: client.post("/topics/orders/events?type=a", b"{", content_type="application/json"),
+        lambda client, n: client.post("/topics/none/events?type=a", {}),
+        lambda client, n: client.post("/topics/orders/events", {}, authorization=f"Bearer hrt_{n}"),
+        lambda client, n: client.post(f"/hooks/none-{n}", {}),
+        lambda client, n: client.post("/topics/orders/events?type=a", b"[" * 1000, content_type="application/json"),
+        lambda client, n: client.send("DELETE", f"/{n}"),
+        lambda client, n: client.get("/topics/orders/events?after=zzz"),
+        lambda client, n: client.post("/topics/orders/events?type=a", {}, idempotency_key="k" * 300),
+    ]
+
+    def run(worker: int) -> list[int]:
+        client = Client(place.port, good.token)
+        statuses = [kinds[n % len(kinds)](client, worker * requests + n).status for n in range(requests // 8)]
+        client.close()
+        return statuses
+
+    before = len(place.log("orders"))
+    with ThreadPoolExecutor(8) as pool:
+        counted = [status for statuses in pool.map(run, range(8)) for status in statuses]
+    assert len(counted) == requests // 8 * 8 and all(400 <= status < 500 for status in counted), set(counted)
+    assert len(place.log("orders")) == before
+    assert good.post("/topics/orders/events?type=a", {}).status == 201
+
+
+def test_flood_of_bad_requests_is_answered_and_publishes_nothing(place: Place) -> None:
+    flood(place, 800)
+
+
+@pytest.mark.slow
+def test_ten_thousand_bad_requests(place: Place) -> None:
+    flood(place, 10_000)

@@ -1,0 +1,246 @@
+"""GET /topics/{topic}/events: pages, long polls, event streams."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headrace.db import Connection
+from headrace.ingest import revoke_access_token
+from headrace.ingest.reading import EventPage, EventQuery, LogReader
+from headrace.outbox import publish
+from tests.builders import drain, wait_until
+from tests.ingest.conftest import Client, Place
+
+
+def fill(conn: Connection, topic: str, *types: str, key: str | None = None) -> None:
+    with conn.transaction():
+        for type in types:
+            publish(conn, topic, type, {"type": type}, key=key)
+    drain(conn)
+
+
+def test_page_by_page_every_event_comes_once(place: Place, topic: str) -> None:
+    fill(place.conn, topic, *[f"t{n}" for n in range(25)])
+    client, after, seen = place.client("read"), 0, []
+    for _ in range(3):
+        page = client.get(f"/topics/{topic}/events?after={after}&limit=10")
+        assert page.headers["headrace-next"] == str(page.json["next"])
+        seen += page.json["events"]
+        after = page.json["next"]
+    assert [event["position"] for event in seen] == list(range(1, 26)) and after == 25
+    assert client.get(f"/topics/{topic}/events?after=25").json == {"events": [], "next": 25}
+    assert set(seen[0]) == {
+        "position",
+        "partition",
+        "id",
+        "type",
+        "key",
+        "payload",
+        "headers",
+        "emitted_at",
+        "appended_at",
+        "producer",
+    }
+    assert client.get(f"/topics/{topic}/events?after=latest").json == {"events": [], "next": 25}
+
+
+def test_filters_pass_what_does_not_fit(place: Place, topic: str) -> None:
+    fill(place.conn, topic, "a.x", "b", "a_x", "a.y", key="k")
+    fill(place.conn, topic, "a.x")
+    client = place.client("read")
+
+    def types(query: str, client: Client = client) -> tuple[list[str], int]:
+        page = client.get(f"/topics/{topic}/events?{query}").json
+        return [event["type"] for event in page["events"]], page["next"]
+
+    assert types("types=a.*") == (["a.x", "a.y", "a.x"], 5)
+    assert types("types=a_x,b") == (["b", "a_x"], 5)
+    assert types("types=a.*&key=k") == (["a.x", "a.y"], 5)
+    assert types("types=none") == ([], 5)
+    assert types("types=a.*&limit=1") == (["a.x"], 1)
+    limited = place.client("read", event_types=["b"])
+    assert types("", limited) == (["b"], 5)
+    assert types("types=a.*", limited) == ([], 5)
+
+
+def test_large_events_come_in_several_pages(place: Place, topic: str) -> None:
+    """By bytes, so that one answer cannot fill the memory of the server; no event is skipped."""
+    with place.conn.transaction():
+        for n in range(6):
+            # Random digits: the stored size is not much smaller.
+            publish(place.conn, topic, "wide", random.Random(n).randbytes(150_000).hex())
+    drain(place.conn)
+    client, after, sizes = place.client("read"), 0, []
+    while after < 6:
+        page = client.get(f"/topics/{topic}/events?after={after}").json
+        sizes.append(len(page["events"]))
+        assert [event["position"] for event in page["events"]] == list(range(after + 1, page["next"] + 1))
+        after = page["next"]
+    assert sum(sizes) == 6 and 1 < len(sizes) < 6
+
+
+def test_cloudevents_on_request(place: Place, topic: str) -> None:
+    fill(place.conn, topic, "a")
+    answer = place.client("read").get(f"/topics/{topic}/events", accept="application/cloudevents-batch+json")
+    (event,) = answer.json
+    assert (event["specversion"], event["type"], event["data"]) == ("1.0", "a", {"type": "a"})
+    assert answer.headers["headrace-next"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("after=-1", 400), ("after=x", 400), ("limit=0", 400), ("limit=1001", 400), ("wait_s=61", 400), ("wait_s=nan", 400), ("x=1", 400),
+     ("after=99", 422), ("shard=west", 422)],
+)  # fmt: skip
+def test_bad_parameters(place: Place, query: str, status: int) -> None:
+    fill(place.conn, "orders", "a")
+    answer = place.client("read").get(f"/topics/orders/events?{query}")
+    assert answer.status == status and answer.error, answer.body
+
+
+def test_dropped_positions_are_410(place: Place, topic: str) -> None:
+    fill(place.conn, topic, *"abcdef")
+    place.conn.execute("delete from headrace_internal.log where position <= 4 and topic_id = headrace.topic_id(%s)", (topic,))
+    client = place.client("read")
+    answer = client.get(f"/topics/{topic}/events?after=2")
+    assert answer.status == 410 and "after=4" in answer.json["detail"]
+    for start in ("4", "earliest", "0"):
+        assert [e["type"] for e in client.get(f"/topics/{topic}/events?after={start}").json["events"]] == ["e", "f"]
+
+
+def test_unknown_topic_is_404(place: Place) -> None:
+    assert place.client("read").get("/topics/nothing/events").error == "UnknownTopic"
+
+
+def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, topic: str) -> None:
+    """Thirty readers wait; nothing is asked while they do, and the event is read once for all of them."""
+    readers = 30
+    clients = [place.client("read") for _ in range(readers)]
+    calls = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'topic_id'"
+    with ThreadPoolExecutor(readers) as pool:
+        answers = [pool.submit(client.get, f"/topics/{topic}/events?wait_s=30") for client in clients]
+        waiting = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
+        time.sleep(0.3)
+        assert not any(answer.done() for answer in answers)
+        assert place.conn.execute(waiting).fetchone() == (0,), calls
+        began = time.monotonic()
+        fill(place.conn, topic, "late")
+        pages = [answer.result(timeout=20).json for answer in answers]
+    assert time.monotonic() - began < 10
+    assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
+
+
+def test_no_reader_misses_what_wakes_it(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers share queries: whoever is woken by an event must not get the answer of a query that began before it."""
+    read, began = LogReader._read, threading.Event()
+
+    async def read_slowly(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
+        page = await read(self, wanted, topic_id)
+        began.set()
+        await asyncio.sleep(0.5)
+        return page
+
+    monkeypatch.setattr(LogReader, "_read", read_slowly)
+    first, second = place.client("read"), place.client("read")
+    path = f"/topics/{topic}/events?after=0&wait_s=20"
+    with ThreadPoolExecutor(2) as pool:
+        early = pool.submit(first.get, path)
+        assert began.wait(10)
+        time.sleep(0.8)  # Its query has ended, and it waits.
+        began.clear()
+        late = pool.submit(second.get, path)
+        assert began.wait(10)
+        # The query of the second reader has seen the log without the event, and has not been answered yet.
+        fill(place.conn, topic, "a")
+        start = time.monotonic()
+        pages = [task.result(timeout=30).json for task in (early, late)]
+    assert [page["next"] for page in pages] == [1, 1] and time.monotonic() - start < 10
+
+
+def test_long_poll_ends_without_an_event(place: Place, topic: str) -> None:
+    began = time.monotonic()
+    assert place.client("read").get(f"/topics/{topic}/events?wait_s=0.4").json == {"events": [], "next": 0}
+    assert time.monotonic() - began >= 0.4
+
+
+class Stream:
+    """A client of server-sent events."""
+
+    def __init__(self, client: Client, path: str, **headers: str) -> None:
+        self.conn = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.conn.request(
+            "GET", path, headers={"authorization": f"Bearer {client.token}", "accept": "text/event-stream", **names}
+        )
+        self.response = self.conn.getresponse()
+        self.last_id = ""
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        fields: dict[str, str] = {}
+        while line := self.response.readline().decode():
+            if line == "\n":
+                if "data" in fields:
+                    yield {"name": fields.get("event", "message"), **json.loads(fields["data"])}
+                fields = {}
+                continue
+            name, _, value = line.rstrip("\n").partition(": ")
+            fields[name] = value
+            if name == "id":
+                self.last_id = value
+
+    def close(self) -> None:
+        # The response holds the socket, too.
+        self.response.close()
+        self.conn.close()
+
+
+def test_stream_goes_on_where_the_client_left(place: Place, topic: str) -> None:
+    client = place.client("read")
+    fill(place.conn, topic, "a", "b")
+    stream = Stream(client, f"/topics/{topic}/events")
+    assert (stream.response.status, stream.response.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
+    events = iter(stream)
+    assert [next(events)["type"], next(events)["type"], stream.last_id] == ["a", "b", "2"]
+    threading.Timer(0.2, fill, (place.conn, topic, "c")).start()
+    assert (next(events)["type"], stream.last_id) == ("c", "3")
+    stream.close()
+    fill(place.conn, topic, "d")
+    again = Stream(client, f"/topics/{topic}/events?after=1", last_event_id="3")
+    assert next(iter(again))["type"] == "d"
+    again.close()
+
+
+def test_stream_ends_with_its_token(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.ingest.event_stream.HEARTBEAT_S", 0.2)
+    client = place.client("read", name="streaming")
+    stream = Stream(client, f"/topics/{topic}/events")
+    revoke_access_token(place.conn, "streaming")
+    (last,) = list(stream)
+    assert (last["name"], last["status"]) == ("problem", 401)
+    stream.close()
+
+
+def test_readers_beyond_the_limit_are_503_and_those_who_left_do_not_count(place: Place, topic: str) -> None:
+    client = place.client("read")
+    streams = [Stream(client, f"/topics/{topic}/events") for _ in range(20)]
+    for stream in streams:
+        stream.close()
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
+    wait_until(lambda: place.conn.execute(waiting).fetchone() == (0,), "the end of all reads")
+    assert client.get(f"/topics/{topic}/events").status == 200
+
+
+def test_stream_of_an_unknown_topic_or_position_is_a_problem(place: Place) -> None:
+    client = place.client("read")
+    assert client.get("/topics/nothing/events", accept="text/event-stream").status == 404
+    fill(place.conn, "orders", "a")
+    assert client.get("/topics/orders/events?after=999", accept="text/event-stream").status == 422
