@@ -83,10 +83,10 @@ def measure_pages(lab: Lab, *, events: int, letters: int, rounds: int) -> tuple[
             settle(conn)
             conn.execute("alter database console set log_min_duration_statement = 0")
             conn.execute("alter database console set log_parameter_max_length = 0")
-        taken = open_pages(target, ServerLog(lab.server.data / "server.log"), sample, rounds=rounds)
+        taken, cpu_ms = open_pages(lab, target, sample, rounds=rounds)
     figures = [
         Figure(
-            name, low_quarter(values), PAGE_MS, "ms", at_most=True, detail=f"highest {max(values):.0f}, {len(values)} openings"
+            name, low_quarter(values), PAGE_MS, "ms", at_most=True, detail=f"highest {max(values):.0f}, CPU {cpu_ms[name]:.0f}"
         )
         for name, values in taken.items()
     ]
