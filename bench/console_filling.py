@@ -147,7 +147,9 @@ def read_sample(conn: Connection) -> Sample:
     [group] = conn.execute(
         "select error_group from headrace.count_dead_letters() where kind = 'event' order by dead desc limit 1"
     ).fetchone() or [""]
-    [at] = conn.execute(
-        "select appended_at from headrace.log where position = %s and topic_id = headrace.topic_id('bench')", (position,)
-    ).fetchone() or [None]
-    return Sample(event_id, action_id, letter_id, "bench/consumer0", position, at.isoformat(), group)
+    row = conn.execute(
+        "select to_char(appended_at, 'YYYY-MM-DD\"T\"HH24:MI:SSOF') from headrace.log where position = %s and topic_id = headrace.topic_id('bench')",
+        (position,),
+    ).fetchone()
+    assert row is not None
+    return Sample(event_id, action_id, letter_id, "bench/consumer0", position, row[0], group)
