@@ -27,8 +27,9 @@ NAMES = (
     "connections",
     "growth",
     "metrics",
-    "console",
+    "tracing",
     "ingest",
+    "console",
     "relays",
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 import msgspec
 from psycopg.types.json import set_json_dumps
@@ -27,12 +26,12 @@ TYPES = ("timestamptz", "int4", "uuid", "text", "text", "jsonb", "jsonb")
 class Plan:
     sizes: tuple[int, ...]
     rounds: int
-    repeats: int
-    """How often a batch is written per round."""
+    events: int
+    """Events per round, in as many batches as it takes; one batch at least."""
 
 
-FULL = Plan((100, 1_000, 10_000, 50_000), rounds=9, repeats=1)
-QUICK = Plan((100, 1_000, 10_000), rounds=5, repeats=1)
+FULL = Plan((100, 1_000, 10_000, 50_000), rounds=9, events=5_000)
+QUICK = Plan((100, 1_000, 10_000), rounds=5, events=2_000)
 
 
 def run(lab: Lab, *, quick: bool) -> None:
@@ -45,23 +44,24 @@ def run(lab: Lab, *, quick: bool) -> None:
         set_json_dumps(msgspec.json.Encoder().encode, conn)
         for size in plan.sizes:
             ours, theirs = Side("publish_many", []), Side("bare copy", [])
-            events = _events(size)
             for _ in range(plan.rounds):
                 conn.execute("truncate bare, headrace_internal.outbox")
-                settle(conn)
-                theirs.rounds.append(_round(conn, size, plan.repeats, partial(_copy, conn, events)))
-                settle(conn)
-                ours.rounds.append(_round(conn, size, plan.repeats, partial(_publish, conn, events)))
+                for side, write in ((theirs, _copy), (ours, _publish)):
+                    settle(conn)
+                    # After a truncation a session reads the catalog again, once, and not for every batch.
+                    write(conn, _events(100))
+                    batches = [_events(size) for _ in range(max(1, plan.events // size))]
+                    side.rounds.append(_round(conn, batches, write))
             figures.append(cpu_ratio(f"publish_many : COPY, {size:,} events", ours, theirs, 0.8))
             raw[str(size)] = {"ours": ours, "theirs": theirs}
     report("batch", facts, figures, raw)
 
 
-def _round(conn: Connection, size: int, repeats: int, write: Callable[[], None]) -> Round:
+def _round(conn: Connection, batches: list[list[Event]], write: Callable[[Connection, list[Event]], None]) -> Round:
     before = Clocks.read(conn.info.backend_pid)
-    for _ in range(repeats):
-        write()
-    return before.round(size * repeats)
+    for batch in batches:
+        write(conn, batch)
+    return before.round(sum(map(len, batches)))
 
 
 def _events(size: int) -> list[Event]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import NamedTemporaryFile
 from typing import LiteralString
 
@@ -26,6 +27,7 @@ from headrace.db import Connection, Target, connect
 CLIENTS = 32
 WARM_S = 4.0
 GROWTH_MAX = 0.03
+WAL_MAX = 1.5
 # No key: what the topic's partitions are spread by is the scheme's own business.
 BARE = "insert into bare (topic_id, type, payload) values (1, 'account.created', {payload})"
 PUBLISH = "select headrace.publish('bench', 'account.created', {payload})"
@@ -71,8 +73,15 @@ def run(lab: Lab, *, quick: bool) -> None:
             ours.rounds.append(_sustained(lab, OURS, protocol, window_s))
         figures.append(ratio(f"end to end : EventSQL scheme, {protocol}", ours, theirs, 1.3))
         figures.append(ratio(f"end to end : bare insert, {protocol}", ours, bare, 0.6))
+        figures.append(_wal(f"WAL : EventSQL scheme, {protocol}", ours, theirs))
         raw[protocol] = {"ours": ours, "theirs": theirs, "bare": bare}
     report("end_to_end", facts, figures, raw)
+
+
+def _wal(name: str, ours: Side, theirs: Side) -> Figure:
+    """How many bytes of write-ahead log an event costs, from publish to the consumer's commit."""
+    mine, other = (median(each.notes["wal_bytes"] for each in side.rounds) for side in (ours, theirs))
+    return Figure(name, mine / other, WAL_MAX, at_most=True, detail=f"{mine:.0f} : {other:.0f} bytes an event")
 
 
 def _bare(lab: Lab, protocol: Protocol, seconds: float) -> Round:
@@ -116,7 +125,7 @@ def _measure(
     window_s: float,
     rate: float | None,
 ) -> Round:
-    before = lab.cpu_s([loops.pid])
+    before, wal = lab.cpu_s([loops.pid]), _wal_bytes(conn)
     with NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script(scheme.statement, protocol))
         file.flush()
@@ -140,8 +149,15 @@ def _measure(
             "held_to_rate": rate or 0.0,
             "growth": (published - handled) / published,
             "moved_rate": (last["sequenced"] - first["sequenced"]) / elapsed,
+            "wal_bytes": (_wal_bytes(conn) - wal) / done.transactions,
         },
     )
+
+
+def _wal_bytes(conn: Connection) -> int:
+    row = conn.execute("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _count(conn: Connection, scheme: Scheme) -> int:

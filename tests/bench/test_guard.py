@@ -1,13 +1,18 @@
-"""The guard of CPU per event can fail: seeded with a recorded figure that is too low."""
+"""The guard of CPU per event can fail: seeded with a recorded figure that is too low, and with steps that take longer."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from bench.lab import lab
+
+from bench import guard as guard_bench
 
 ROOT = Path(__file__).parents[2]
 STEPS = {"publish", "sequence", "consume", "match", "correlate", "action"}
@@ -31,3 +36,31 @@ def test_guard_passes_with_its_own_figures_and_fails_after_a_slowdown(tmp_path: 
     failed = guard(tmp_path)
     assert failed.returncode == 1
     assert "CPU per event has risen: sequence." in failed.stderr
+
+
+def slowed(step: Callable[[guard_bench.Steps], Awaitable[int]]) -> Callable[[guard_bench.Steps], Awaitable[int]]:
+    """The step, with a millisecond more of CPU for each event."""
+
+    async def slowed_step(steps: guard_bench.Steps) -> int:
+        events = await step(steps)
+        end = time.process_time() + events / 1000
+        while time.process_time() < end:
+            pass
+        return events
+
+    return slowed_step
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_guard_names_every_step_that_has_become_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lab() as server:
+        monkeypatch.setattr(guard_bench, "QUICK", guard_bench.Plan(rounds=1, events=200))
+        monkeypatch.setattr(guard_bench, "AGAIN", 0)
+        guard_bench.run(server, quick=True, record=True, folder=tmp_path)
+        for step in STEPS:
+            monkeypatch.setattr(guard_bench.Steps, step, slowed(getattr(guard_bench.Steps, step)))
+        with pytest.raises(SystemExit) as failure:
+            guard_bench.run(server, quick=True, folder=tmp_path)
+    named = str(failure.value).partition("has risen: ")[2].partition(". ")[0]
+    assert set(named.split(", ")) == STEPS

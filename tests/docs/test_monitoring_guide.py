@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 
+from headrace.cli import node
+from headrace.cli.settings import ENVIRONMENT
 from headrace.db import Connection, Target
 from headrace.observe.metrics import FAMILIES
 from tests.docs.guide import DOCS, run_guide
@@ -41,6 +45,30 @@ def test_kubernetes_manifest_uses_the_health_checks() -> None:
     assert {container[f"{probe}Probe"]["httpGet"]["port"] for probe in paths} == {container["ports"][0]["name"]}
 
 
+def node_options(words: list[str]) -> dict[str, object]:
+    """The options of `headrace node run` that a command line sets; raises for one that does not exist."""
+    program, group, command, *rest = words
+    assert (Path(program).name, group, command) == ("headrace", "node", "run")
+    run = get_command(node.group).commands["run"]  # type: ignore[attr-defined]
+    return dict(run.make_context("run", rest).params)
+
+
+def test_kubernetes_manifest_names_existing_options_and_settings() -> None:
+    spec = yaml.safe_load(fenced("yaml"))["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    options = node_options(container["args"])
+    assert options["http"] == f"0.0.0.0:{container['ports'][0]['containerPort']}" and options["ready_lag_s"] == 300
+    assert spec["terminationGracePeriodSeconds"] > float(str(options["grace_s"])), "handlers finish before the kill"
+    assert {variable["name"] for variable in container["env"]} <= {setting.name for setting in ENVIRONMENT}
+
+
+def test_systemd_unit_names_existing_options_and_asks_for_its_health() -> None:
+    entries = dict(re.findall(r"^(\w+)=(.*)$", fenced("ini"), re.MULTILINE))
+    options = node_options(shlex.split(entries["ExecStart"]))
+    assert f"http://{options['http']}/healthz" in entries["ExecStartPost"]
+    assert float(entries["TimeoutStopSec"]) > float(str(options["grace_s"]))
+
+
 def test_systemd_unit_is_valid(tmp_path: Path) -> None:
     unit = fenced("ini")
     assert re.search(r"^ExecStart=.* node run .* --http ", unit, re.MULTILINE)
@@ -54,6 +82,7 @@ def test_systemd_unit_is_valid(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     file = tmp_path / "headrace-node.service"
-    file.write_text(unit.replace("/srv/shop/.venv/bin/headrace", str(program)).replace("User=headrace\n", ""))
+    unit = unit.replace("/srv/shop/.venv/bin/headrace", str(program)).replace("/usr/bin/curl", str(program))
+    file.write_text(unit.replace("User=headrace\n", ""))
     checked = subprocess.run([analyze, "verify", str(file)], capture_output=True, text=True, timeout=30, check=False)
     assert "headrace-node.service" not in checked.stderr, checked.stderr

@@ -14,10 +14,10 @@ FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
     " wake_sequencer outbox_slot publish_once find_hook",
     "consume": """
-log_head log_clock is_archived archived_from create_consumer drop_consumer claim claim_events advance advance_partitions fail hold_back claim_redrive end_redrive
-redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag
-report_relay metrics queued_actions action_dead_letters group_dead_letters count_dead_letters read_dead_letters error_group
-register_node register_consumers deregister_node heartbeat
+log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance advance_partitions fail hold_back
+claim_redrive end_redrive redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
+readable_relays readable_schedules queue_state cursor_lag report_relay metrics queued_actions action_dead_letters
+group_dead_letters count_dead_letters read_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
@@ -34,7 +34,7 @@ create_hook alter_hook drop_hook
 }
 VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
-    "publish": "capture direct_topic",
+    "publish": "capture",
     "consume": """
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
@@ -44,8 +44,8 @@ relay relay_version relay_state
     "admin": "access_token hook",
 }
 WRITABLE = "rule correlator relay schedule event_type action"
-# Rejects every row of these roles; the library needs it not to raise an error, see headrace.direct_outbox.
-INSERTABLE = "direct_outbox"
+# Inserts nothing for these roles; the library needs it not to raise an error, see headrace.direct_event.
+INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
     "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_relays readable_schedules "

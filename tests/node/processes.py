@@ -41,6 +41,16 @@ def acknowledge(conn: psycopg.Connection[tuple[object, ...]], n: int, name: str,
     conn.commit()
 
 
+def hold(dsn: str, _name: str) -> None:
+    """Claims the events of the consumer `slow` and never ends."""
+    with psycopg.connect(dsn) as conn, psycopg.connect(dsn, autocommit=True) as other:
+        row = other.execute("select headrace.create_consumer('orders', 'slow')").fetchone()
+        while not conn.execute("select headrace.claim_events(%s, 10)", row).fetchall():
+            conn.rollback()
+        other.execute("insert into held values (pg_backend_pid())")
+        signal.pause()
+
+
 def node(dsn: str, name: str) -> None:
     app = Headrace()
 
@@ -60,4 +70,4 @@ def node(dsn: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    {"publisher": publisher, "node": node}[sys.argv[1]](sys.argv[2], sys.argv[3])
+    {"publisher": publisher, "node": node, "hold": hold}[sys.argv[1]](sys.argv[2], sys.argv[3])

@@ -20,6 +20,7 @@ from headrace.prove.evidence import (
     Operation,
     Output,
     PipelineTotals,
+    RelayedEvent,
     Sample,
     Tick,
 )
@@ -89,6 +90,7 @@ def good_evidence() -> Evidence:
             for event in events
         ],
         consumed=[ConsumedEvent(n, consumer, 0, n, make_id(n)) for consumer in ("ledger", "relay.copy") for n in (1, 2, 3)],
+        relayed={"nats": [RelayedEvent(0, n, str(make_id(n))) for n in (1, 2, 3)]},
         dead_letters=[
             dead_letter
             for consumer in ("careful", "cautious")

@@ -23,6 +23,7 @@ from headrace.prove.evidence import (
     Operation,
     Output,
     PipelineTotals,
+    RelayedEvent,
     Sample,
     Tick,
 )
@@ -101,6 +102,14 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
         evidence_with(consumed=[ConsumedEvent(n, "ledger", 0, 4 - n, make_id(4 - n)) for n in (1, 2, 3)]),
     ),
     ("consumed-matches-log", "other event", evidence_with(consumed=[ConsumedEvent(1, "ledger", 0, 1, make_id(3))])),
+    ("relayed-once", "not at all", evidence_with(relayed={"nats": good_evidence().relayed["nats"][1:]})),
+    (
+        "relayed-once",
+        "twice",
+        evidence_with(relayed={"nats": [*good_evidence().relayed["nats"], RelayedEvent(0, 3, str(make_id(3)))]}),
+    ),
+    ("relayed-once", "later first", evidence_with(relayed={"nats": good_evidence().relayed["nats"][::-1]})),
+    ("relayed-once", "other event", evidence_with(relayed={"nats": [*good_evidence().relayed["nats"], RelayedEvent(0, 4, "x")]})),
     ("poison-becomes-dead-letter", "overtaken", evidence_with(dead_letters=good_evidence().dead_letters[:3])),
     ("poison-becomes-dead-letter", "handled", evidence_with(dead_letters=good_evidence().dead_letters[2:])),
     (

@@ -22,6 +22,7 @@ from headrace.prove.processes.sharded_producer import part_on_shard
 from headrace.prove.workload import make_transaction
 from tests.cli.conftest import call
 from tests.conftest import temporary_folder
+from tests.debian import find_program
 
 pytestmark = [pytest.mark.timeout(235), pytest.mark.xdist_group("prove"), pytest.mark.lane("pg18")]
 SHARD_DOWN_FIRST = 1119
@@ -36,8 +37,8 @@ def assert_held(run: RunResult) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
-    """All kinds except the kill of Spark, which the slow tests have; a full disk only for root, who may mount one."""
-    faults = [name for name, fault in FAULTS.items() if not fault.spark and (not fault.opt_in or os.geteuid() == 0)]
+    """All kinds except the kill of Spark, which the slow tests have, and those of brokers; a full disk only for root, who may mount one."""
+    faults = [name for name, fault in FAULTS.items() if not (fault.spark or fault.brokers or (fault.opt_in and os.geteuid()))]
     failpoints = ["before:consumed", "after:consumed"]
     options = Options(minutes=0.5, faults=faults, seed=SHARD_DOWN_FIRST, rate=60, failpoints=failpoints)
     run = prove(replace(options, lead_s=4, pause_min_s=0.3, fault_scale=0.4, lease_s=2))
@@ -45,10 +46,28 @@ def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
     records = run.evidence.faults
     assert {record.fault for record in records} == set(faults)
     assert any(record.fault == "failpoint" and record.took_effect and "consumed hit" in record.detail for record in records)
-    assert {result.check for result in run.checks if result.examined == 0} <= {"rate-returns", "pipeline-writes-once"}
+    assert {result.check for result in run.checks if result.examined == 0} <= {
+        "rate-returns",
+        "pipeline-writes-once",
+        "relayed-once",
+    }
     assert_other_shard_continued(run)
     write_report(run, tmp_path / "proof.html")
     assert "every promise that could be checked held; not checked: " in (tmp_path / "proof.html").read_text()
+
+
+@pytest.mark.slow
+def test_brokers_have_the_log_exactly_once_under_faults() -> None:
+    find_program("redis-server")
+    faults = ("kill-broker", "cut-broker", "kill-node", "cut")
+    run = prove(
+        Options(
+            minutes=0.2, faults=faults, seed=5, rate=40, brokers=("nats", "redis"), lead_s=2, pause_min_s=0.5, fault_scale=0.5
+        )
+    )
+    assert_held(run)
+    assert {record.fault for record in run.evidence.faults if record.took_effect} == set(faults)
+    assert {kind: len(events) > 100 for kind, events in run.evidence.relayed.items()} == {"nats": True, "redis": True}
 
 
 def assert_other_shard_continued(run: RunResult) -> None:

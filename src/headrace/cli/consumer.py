@@ -13,8 +13,8 @@ from typer import Argument, Option, Typer
 
 from headrace import consume
 from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
-from headrace.cli.output import Column, console, first_line, json_line, note
-from headrace.cli.session import Session, command
+from headrace.cli.output import Column, console, first_line, json_line, note, table
+from headrace.cli.session import Session, command, facts_table
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, Target
 from headrace.log import get_topic
@@ -85,13 +85,17 @@ def create(
     ordered_by: Annotated[OrderedBy, Option(help="One cursor per partition, or one for the topic.")] = "partition",
     on_failure: Annotated[OnFailure, Option(help="What happens when its handler fails.")] = "retry",
     attempts: Annotated[int | None, Option(help="Attempts per event.", show_default="set by the policy")] = None,
+    where: Annotated[
+        str | None, Option(metavar="CONDITION", help="Only events for which a condition is true, as in a rule.")
+    ] = None,
 ) -> None:
     """Create a consumer before a node runs it, on every shard.
 
     From then on it misses no event, and retention keeps events for it. A node that runs it later continues at its cursor and
-    sets the failure policy of its code.
+    sets the failure policy and the condition of its code.
 
-    Example: headrace consumer create orders billing --start latest
+    Examples: headrace consumer create orders billing --start latest ·
+    headrace consumer create orders audit --where "(object -> 'total')::int > 1000"
     """
     consumer = consume.Consumer(
         topic=topic,
@@ -101,6 +105,7 @@ def create(
         start=start,
         failure=_policy(on_failure, attempts),
         namespace=session.namespace,
+        where=where,
     )
     session.on_every_shard(lambda conn: consume.create_consumer(conn, consumer))
     session.done(f"consumer {name} of topic {topic} created", {"topic": topic, "consumer": name})
@@ -116,6 +121,20 @@ def _policy(policy: OnFailure, attempts: int | None) -> consume.Failure:
 
 def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
     """Stands in for the handler, which only a node has."""
+
+
+@command(group, "show")
+def show(session: Session, topic: TopicName, name: Name) -> None:
+    """Show the settings of one consumer, the state of its condition, and its lag per partition."""
+    parts, facts = [], []
+    for target, conn in session.shards():
+        settings = consume.get_consumer(conn, topic, name, namespace=session.namespace)
+        cursors = consume.consumer_lag(conn, topic=topic, consumer=name, namespace=session.namespace)
+        labels = msgspec.to_builtins(settings)
+        facts.append({"shard": target.name} | labels | {"cursors": cursors})
+        parts.append(facts_table(f"consumer {labels.pop('consumer')}", target, labels))
+        parts.append(table([PARTITION, "position", "lag_events", "lag_s", STATE], cursors))
+    session.print(facts, *parts)
 
 
 @command(group, "seek")

@@ -24,6 +24,7 @@ HELP_LINES: dict[str, str] = {
     "consumer list": "List consumers with their lag over all partitions.",
     "consumer lag": "Show the lag of consumers per partition, with state and last error.",
     "consumer create": "Create a consumer before a node runs it, on every shard.",
+    "consumer show": "Show the settings of one consumer, the state of its condition, and its lag per partition.",
     "consumer seek": "Move the cursors of a consumer, after showing how many events that is.",
     "consumer resume": "Let a paused consumer go on, and retry partitions that have stopped, or wait for a retry, at once.",
     "consumer drop": "Drop a consumer with its cursors and dead letters. Events stay in the log.",

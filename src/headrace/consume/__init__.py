@@ -3,6 +3,7 @@
 Owns: how far a consumer has read. Promises: a consumer never skips a position; its cursor moves in the same transaction as its
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
+from headrace.consume.conditions import ConditionCompiler
 from headrace.consume.connections import HandlerConnection, PsycopgConnection
 from headrace.consume.consumer import (
     Batch,
@@ -14,11 +15,13 @@ from headrace.consume.consumer import (
     consumer_lag,
     create_consumer,
     drop_consumer,
+    get_consumer,
     prepare_consumer,
     resume_consumer,
     seek_consumer,
     seek_position,
 )
+from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
 from headrace.consume.filters import printed_condition
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
@@ -32,10 +35,12 @@ from headrace.consume.sources import Sources
 __all__ = [
     "ASYNCPG",
     "Batch",
+    "ConditionCompiler",
     "Consumer",
     "ConsumerLag",
     "ConsumerRunner",
     "Delivery",
+    "DuePoll",
     "Failure",
     "Handler",
     "HandlerConnection",
@@ -54,6 +59,7 @@ __all__ = [
     "drop_consumer",
     "error_summary",
     "first_line",
+    "get_consumer",
     "handler_name",
     "prepare_consumer",
     "prepare_handler",

@@ -24,6 +24,8 @@ class Claim:
     events: int
     attempts: int = 0
     """How often the first of them has failed."""
+    end: int | None = None
+    """Where the cursor goes when they are handled, if that is behind `upto`: the events between do not match the condition."""
 
 
 class ClaimedBatch:
@@ -37,6 +39,8 @@ class ClaimedBatch:
         self._spans: list[tuple[int, int]] = []
         self.is_partial = False
         """More events may be due than were claimed."""
+        self.is_held = False
+        """Events are due, but other workers hold their partitions."""
         held: list[int] = []
         end = len(rows)
         while end > 0:
@@ -47,8 +51,10 @@ class ClaimedBatch:
             end = last - details["events"]
             self.is_partial |= details["partial"]
             if end == last:
+                self.is_held |= details.get("locked", False)
                 continue
-            self.claims.append(Claim(partition, position, rows.position(last - 1), details["events"], details["attempts"]))
+            upto, attempts = rows.position(last - 1), details["attempts"]
+            self.claims.append(Claim(partition, position, upto, details["events"], attempts, details.get("upto")))
             self._spans.append((end, last))
             held += details["held"] or []
         self.held: Set[int] = frozenset(held)
@@ -73,7 +79,7 @@ class ClaimedBatch:
 
     def ends(self) -> dict[int, int]:
         """Where the cursor of each partition goes if all events are handled."""
-        return {claim.partition: claim.upto for claim in self.claims}
+        return {claim.partition: claim.end or claim.upto for claim in self.claims}
 
     def ends_before(self, position: int) -> dict[int, int]:
         """Where the cursors go if only the events before a position are handled; only those that move."""

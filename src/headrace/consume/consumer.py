@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
 
+from headrace.consume.conditions import COMPILE, MAY_COMPILE, compile_parameters
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.signatures import Delivery
-from headrace.core import Invalid, LoggedEvent
+from headrace.core import Invalid, LoggedEvent, UnknownConsumer
 from headrace.db import Connection, fetch_rows, fetch_value, query
+from headrace.lang.condition import parse
 
 Handler: TypeAlias = (
     Callable[[LoggedEvent[Any], Any], Awaitable[None]]
@@ -94,17 +96,21 @@ class Consumer:
     """How many partitions one node handles concurrently."""
     partitions_max: int = 1024
     """How many partitions one transaction may have, while the handler takes less time than claim and commit."""
-    where: str | None = None
-    """A condition: the cursor passes events for which it is not true, and the handler does not get them. It is evaluated in the
-    database, by the operators that the session's search_path finds: give it only with sessions that pin theirs."""
+    session_condition: str | None = None
+    """Of a relay, whose consumer has no condition of its own: the handler does not get events for which it is not true. It is evaluated
+    in the session that claims, by the operators that its search_path finds: give it only with sessions that pin theirs."""
     namespace: str | None = None
     session: Any = None
     """What the handler gets if its annotation does not say it, as in `Headrace(session=…)`."""
     options: HandlerOptions = field(default_factory=HandlerOptions)
+    where: str | None = None
+    """A condition, as in a rule: the handler gets only the events for which it is true. None: all."""
     raw_payload: bool = False
     """The handler takes payload and headers as JSON text; set by `prepare_consumer`."""
 
     def __post_init__(self) -> None:
+        if self.where is not None:
+            parse(self.where)  # Raises ConditionError with line and column.
         if self.batch_size is not None and (self.batch is not None or not 1 <= self.batch_size <= SINGLE_MAX):
             raise Invalid(
                 f"consumer {self.name}: batch_size {self.batch_size} is for a handler of single events, 1 to {SINGLE_MAX}; "
@@ -141,6 +147,27 @@ class ConsumerLag:
 
 
 @dataclass(frozen=True)
+class ConsumerSettings:
+    """What a consumer was created with, and what became of its condition."""
+
+    namespace: str
+    topic: str
+    consumer: str
+    ordered_by: Literal["partition", "topic"]
+    condition: str | None
+    """Only events for which it is true are handled; None: all."""
+    condition_status: Literal["pending", "valid", "invalid"] | None
+    """While it is not `valid`, the consumer stands still."""
+    condition_error: str | None
+    attempts_max: int | None
+    backoff_s: float
+    backoff_max_s: float
+    when_exhausted: Literal["stop", "dead_letter"]
+    key_order: Literal["hold", "skip"]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
 class Seek:
     """The move of one partition's cursor. `events` > 0 will be handled again, < 0 will be skipped."""
 
@@ -152,24 +179,36 @@ class Seek:
 
 CREATE_CONSUMER = """select headrace.create_consumer(
     %s, %s, p_start => %s, p_ordered_by => %s, p_attempts_max => %s, p_backoff_s => %s, p_backoff_max_s => %s,
-    p_when_exhausted => %s, p_key_order => %s, p_namespace => %s)"""
+    p_when_exhausted => %s, p_key_order => %s, p_namespace => %s, p_where => %s)"""
 
 
 def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...]:
     """The parameters of CREATE_CONSUMER."""
     failure = consumer.failure
     policy = (failure.attempts, failure.backoff_s, failure.backoff_max_s, failure.then, failure.key_order)
-    return (consumer.topic, consumer.name, consumer.start, consumer.ordered_by, *policy, consumer.namespace)
+    return (consumer.topic, consumer.name, consumer.start, consumer.ordered_by, *policy, consumer.namespace, consumer.where)
 
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:
-    """Registers the consumer, or changes its failure policy; returns its id. An existing consumer keeps its cursors."""
-    return int(fetch_value(conn, CREATE_CONSUMER, create_parameters(consumer)))
+    """Registers the consumer, or changes its failure policy and condition; returns its id. An existing consumer keeps its cursors."""
+    consumer_id = int(fetch_value(conn, CREATE_CONSUMER, create_parameters(consumer)))
+    if consumer.where is not None and fetch_value(conn, MAY_COMPILE):
+        fetch_value(conn, COMPILE, compile_parameters(consumer_id, consumer.where))
+    return consumer_id
 
 
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:
     """Drops a consumer with its cursors and dead letters."""
     fetch_value(conn, "select headrace.drop_consumer(%s, %s, %s)", (topic, consumer, namespace))
+
+
+def get_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> ConsumerSettings:
+    """The settings of one consumer. Raises UnknownTopic, UnknownConsumer."""
+    parameters = {"topic": topic, "consumer": consumer, "namespace": namespace}
+    rows = fetch_rows(conn, ConsumerSettings, query("consume/settings"), parameters)
+    if not rows:
+        raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
+    return rows[0]
 
 
 def consumer_lag(

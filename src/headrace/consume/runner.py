@@ -17,8 +17,10 @@ from typing import LiteralString
 import psycopg.errors
 
 from headrace.consume.claims import Claim, ClaimedBatch
+from headrace.consume.conditions import compile_if_allowed
 from headrace.consume.connections import HandlerConnection, TransactionSource, concurrency_error
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
+from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error
 from headrace.consume.filters import claim_statement, dead_letter_statement
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
@@ -43,9 +45,9 @@ SHARE, PAUSE_MAX_S = 0.3, 0.05
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
 TOPIC_CHECK_S = 5.0
-"""How often an idle consumer checks that its topic was not dropped and created again."""
+"""How often an idle consumer without a due poll checks that its topic was not dropped and created again."""
 IDLE_S = 1.0
-"""Longest wait without a notification: for retries that become due, and for a notification lost with its connection."""
+"""Longest wait without a notification: of a consumer without a due poll, and while other workers hold what is due."""
 
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
@@ -76,6 +78,8 @@ class HandledBatch:
     """How long to wait before the next claim, if the batch was not full."""
     may_have_more: bool
     """More events may be due than were claimed."""
+    is_held: bool = False
+    """Events are due, but other workers hold their partitions."""
 
 
 NOTHING = HandledBatch(0, 0.0, may_have_more=False)
@@ -92,7 +96,9 @@ class ConsumerRunner:
         stop: asyncio.Event,
         *,
         sources: Sources | None = None,
+        due: DuePoll | None = None,
     ) -> None:
+        """`due` wakes the runner when something becomes due that nobody notifies of; without it the runner polls by itself."""
         self._consumer = consumer
         self._handlers = HandlerGroup(
             handlers=(consumer.handler,), session=consumer.session, destination=consumer.topic, consumer=consumer.name
@@ -103,8 +109,8 @@ class ConsumerRunner:
         self._stop = stop
         self._consumer_id = 0
         self._topic_id = 0
-        self._claim_statement = claim_statement(consumer.where)
-        self._letter_statement = dead_letter_statement(consumer.where)
+        self._claim_statement = claim_statement(consumer.session_condition)
+        self._letter_statement = dead_letter_statement(consumer.session_condition)
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
         self._handler_s = float("inf")
@@ -122,6 +128,11 @@ class ConsumerRunner:
         self._topic = (consumer.topic, consumer.namespace)
         self._topic_checks = self._steps("topic")
         self._topic_checked_at = time.monotonic()
+        self._is_polled = due is not None
+        self._must_check_topic = False
+        self._woken_at = time.monotonic()
+        if due is not None:
+            due.add(self)
 
     @property
     def _source(self) -> TransactionSource:
@@ -134,6 +145,31 @@ class ConsumerRunner:
     @property
     def consumer(self) -> Consumer:
         return self._consumer
+
+    @property
+    def namespace(self) -> str | None:
+        return self._consumer.namespace
+
+    @property
+    def topic(self) -> str:
+        return self._consumer.topic
+
+    @property
+    def topic_id(self) -> int:
+        return self._topic_id
+
+    @property
+    def consumer_id(self) -> int:
+        return self._consumer_id
+
+    def wake(self) -> None:
+        """Lets one worker look for events, retries and dead letters to redrive."""
+        self._subscription.notify()
+
+    def check_topic_soon(self) -> None:
+        """Lets a worker register with the topic, if it was dropped and created again."""
+        self._must_check_topic = True
+        self._subscription.notify()
 
     @property
     def name(self) -> str:
@@ -152,6 +188,8 @@ class ConsumerRunner:
         self._consumer_id = await fetch_value_async(self._pool, CREATE_CONSUMER, create_parameters(self._consumer))
         self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
         self._subscription.filter = str(self._topic_id)
+        if self._consumer.where is not None:
+            await compile_if_allowed(self._pool, self._consumer_id, self._consumer.where)
 
     async def _work(self) -> None:
         is_notified = False
@@ -163,19 +201,22 @@ class ConsumerRunner:
             if batch.size and batch.size < self._max:
                 await asyncio.sleep(batch.pause_s)
             # A worker that was woken meanwhile may have found these partitions held by this one.
-            if batch.size and (batch.may_have_more or wakes != self._wakes):
+            if batch.may_have_more or (batch.size and wakes != self._wakes):
                 continue
             if batch.size or not await self._redrive():
-                is_notified = await self._wait()
+                is_notified = await self._wait(IDLE_S if batch.is_held else self._idle_s())
         self._subscription.notify()
 
-    async def _wait(self) -> bool:
-        """Waits for a notification; returns whether there was one."""
-        if time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S:
-            self._topic_checked_at = time.monotonic()
+    async def _wait(self, idle_s: float | None) -> bool:
+        """Waits for a notification, at most so long; returns whether there was one."""
+        is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
+        if is_time or self._must_check_topic:
+            self._topic_checked_at, self._must_check_topic = time.monotonic(), False
             await self._topic_checks.attempt(self._check_topic)
-        is_notified = await self._subscription.wait(self._idle_s())
-        self._wakes += is_notified
+        is_notified = await self._subscription.wait(idle_s)
+        if is_notified:
+            self._wakes += 1
+            self._woken_at = time.monotonic()
         return is_notified
 
     async def _handle_or_check(self, *, is_notified: bool) -> HandledBatch:
@@ -199,13 +240,20 @@ class ConsumerRunner:
         self._redrive_checked_at = 0.0 if is_redriven else time.monotonic()
         return is_redriven
 
-    def _idle_s(self) -> float:
+    def _idle_s(self) -> float | None:
+        """How long a worker may wait for a notification; None: for ever."""
         batch = self._consumer.batch
-        return min(IDLE_S, max(batch.wait_s / 2, 0.01)) if batch and batch.min > 1 else IDLE_S
+        if batch and batch.min > 1 and (not self._is_polled or time.monotonic() - self._woken_at < batch.wait_s + IDLE_S):
+            # Too few events may wait, and are due when the oldest of them has waited long enough.
+            return min(IDLE_S, max(batch.wait_s / 2, 0.01))
+        return None if self._is_polled else IDLE_S
 
     async def handle_once(self) -> int:
         """Handles one batch if one is due; returns its number of events."""
-        return (await self.handle_batch()).size
+        batch = await self.handle_batch()
+        while not batch.size and batch.may_have_more:
+            batch = await self.handle_batch()
+        return batch.size
 
     async def handle_batch(self, *, is_notified: bool = False) -> HandledBatch:
         """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
@@ -217,7 +265,11 @@ class ConsumerRunner:
             if not len(rows):
                 await conn.commit()
                 return NOTHING
-            batch = ClaimedBatch(rows, is_filtered=self._consumer.where is not None)
+            batch = ClaimedBatch(rows, is_filtered=self._consumer.session_condition is not None)
+            if not batch.size:
+                # Events that do not match were passed, or other workers hold what is due.
+                await conn.commit()
+                return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=batch.is_held)
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             called = time.monotonic()

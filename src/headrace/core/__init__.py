@@ -6,7 +6,7 @@ from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.errors import *  # noqa: F403
-from headrace.core.events import Event, LoggedEvent, ValidatedEvent, derive_event_id, validate_event
+from headrace.core.events import Event, LoggedEvent, ValidatedEvent, derive_event_id, validate_event, validate_fields
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
@@ -41,5 +41,6 @@ __all__ = [
     "safe_lines",
     "to_cloudevent",
     "validate_event",
+    "validate_fields",
 ]
 __all__ += errors.__all__

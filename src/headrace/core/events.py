@@ -101,21 +101,36 @@ def derive_event_id(source: str, id: str) -> UUID:
 
 def validate_event(event: Event) -> ValidatedEvent:
     """Checks an event against every rule and limit, before anything is written. Raises Invalid or UnknownTopic."""
-    _check_names(event.topic, event.type, event.producer)
-    if event.key is not None:
-        _check_key(event.key)
-    if not isinstance(event.id, UUID):
-        raise Invalid(f"event id {event.id!r} is not a UUID; pass a uuid.UUID, or leave it out")
-    if event.emitted_at is not None:
-        _check_time(event.emitted_at)
-    payload = encode(event.payload)
-    if not fits_in_jsonb(payload, PAYLOAD_BYTES_MAX):
+    return validate_fields(
+        event.topic, event.type, event.payload, event.key, event.headers, event.id, event.emitted_at, event.producer
+    )
+
+
+def validate_fields(
+    topic: str,
+    type: str,
+    payload: Payload,
+    key: str | None,
+    headers: Mapping[str, JSON] | None,
+    id: UUID,
+    emitted_at: datetime | None,
+    producer: str | None,
+) -> ValidatedEvent:
+    """As `validate_event`, of an event in its parts: publish() passes here for every event, and an Event would be made for nothing."""
+    _check_names(topic, type, producer)
+    if key is not None:
+        _check_key(key)
+    if not isinstance(id, UUID):
+        raise Invalid(f"event id {id!r} is not a UUID; pass a uuid.UUID, or leave it out")
+    if emitted_at is not None:
+        _check_time(emitted_at)
+    text = encode(payload)
+    if not fits_in_jsonb(text, PAYLOAD_BYTES_MAX):
         raise PayloadTooLarge(
-            f"payload has {jsonb_text_bytes(payload)} bytes, at most {PAYLOAD_BYTES_MAX} are allowed; "
+            f"payload has {jsonb_text_bytes(text)} bytes, at most {PAYLOAD_BYTES_MAX} are allowed; "
             "store the large part elsewhere and publish a reference to it"
         )
-    headers = _encode_headers(event.headers) if event.headers else "{}"
-    return ValidatedEvent(event.topic, event.type, payload, event.key, headers, event.id, event.emitted_at, event.producer)
+    return ValidatedEvent(topic, type, text, key, _encode_headers(headers) if headers else "{}", id, emitted_at, producer)
 
 
 # Cached: most events have the names of the event before.

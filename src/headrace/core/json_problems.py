@@ -22,6 +22,7 @@ _Entry: TypeAlias = tuple[object, "_Entry | None", object]
 _NAME_CHARS_MAX = 40
 _MINUTE = timedelta(minutes=1)
 _plain = frozenset({str, int, bool, type(None)})
+_name_types = frozenset({str})
 _never_wrong = frozenset({bool, type(None), date, time, timedelta, UUID, bytes})
 _read = msgspec.json.Decoder().decode
 
@@ -63,6 +64,11 @@ def is_plain(value: object) -> bool:
         elif type(node) not in _plain:
             return False
     return True
+
+
+def is_flat(value: dict[object, object]) -> bool:
+    """True if an object has names of type str and members that are texts, integers, booleans or null: most events are so."""
+    return _name_types.issuperset(map(type, value)) and _plain.issuperset(map(type, value.values()))
 
 
 def number_problem(value: object) -> str | None:

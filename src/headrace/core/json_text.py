@@ -14,7 +14,16 @@ import msgspec
 
 from headrace.core.errors import Invalid, InvalidNumber, InvalidPayload, InvalidText, PayloadTooDeep
 from headrace.core.json_forms import Payload, RawJSON, write_json
-from headrace.core.json_problems import Problem, find_problem, form_problem, is_plain, number_problem, text_problem, time_problem
+from headrace.core.json_problems import (
+    Problem,
+    find_problem,
+    form_problem,
+    is_flat,
+    is_plain,
+    number_problem,
+    text_problem,
+    time_problem,
+)
 from headrace.core.limits import PAYLOAD_DEPTH_MAX
 
 JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
@@ -41,8 +50,11 @@ def encode(value: Payload, name: str = "payload") -> str:
         return _encode_raw(value, name)
     try:
         data = write_json(value)
-        tree = _read(data)
         text = data.decode()
+        # The reader has nothing to reject in such an object: no number that is too big, no deep levels, no text but the encoder's.
+        if len(text) <= _SHORT and type(value) is dict and "\\" not in text and is_flat(value):
+            return text
+        tree = _read(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise _explain(error, value, name) from None
     # msgspec writes a float that is not finite as null, and a datetime without a zone without one.

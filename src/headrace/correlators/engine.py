@@ -7,16 +7,19 @@ timer fires also when no event comes, and never before an event of an earlier ti
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from functools import partial
 
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
 from headrace.db import Pool, Subscription, Unit, query
-from headrace.definitions import IDLE_S, DefinitionEngine
+from headrace.definitions import DefinitionEngine
 
 AT_ONCE = 2
 """Correlators that one node runs concurrently."""
+TIMER_S = 3600.0
+"""Longest wait for a timer: a loop's clock cannot count for years."""
 
 
 class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
@@ -89,9 +92,9 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
         return 0
 
     async def _wait_s(self, watched: WatchedCorrelator) -> float:
-        """Until the next timer is due, at most IDLE_S."""
+        """Until the next timer is due; infinity if there is none."""
         if watched.simple:
-            return IDLE_S
+            return math.inf
         async with self._pool.connection() as conn:
             row = await (await conn.execute(query("correlators/next_due_s"), {"correlator_id": watched.correlator_id})).fetchone()
-        return IDLE_S if row is None or row[0] is None else min(max(float(row[0]), 0.02), IDLE_S)
+        return math.inf if row is None or row[0] is None else min(max(float(row[0]), 0.02), TIMER_S)

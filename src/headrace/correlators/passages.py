@@ -42,9 +42,7 @@ class Passages:
 
 
 def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, namespace: str | None = None) -> Passages | None:
-    """The passages of the newest events. Raises UnknownCorrelator.
-
-    None while no version runs, and for a pattern with registers: a step of it needs more than the symbol of an event."""
+    """The passages of the newest events; None while no version runs, or for a pattern that keeps values. Raises UnknownCorrelator."""
     correlator = get_correlator(conn, name, namespace=namespace).correlator
     parameters = {"correlator": name, "namespace": namespace}
     with map_database_errors(), conn.transaction():
@@ -54,6 +52,7 @@ def count_passages(conn: Connection, name: str, *, events_max: int = 2_000, name
             return None
         table, (topic_id, first, last) = from_json(running[0]), place
         if table.registers is not None:
+            # Its symbols follow from what each key has kept; only its engine knows that.
             return None
         after = max(last - events_max, first - 1)
         rows = conn.execute(_statement(table, running[1], topic_id, after)).fetchall()

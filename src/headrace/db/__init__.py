@@ -46,7 +46,7 @@ from headrace.db.retry import (
     retry_until_connected,
 )
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
-from headrace.db.server import Server
+from headrace.db.server import Server, free_port
 from headrace.db.shards import Shards
 from headrace.db.sql_files import query, schema_checksum
 from headrace.db.times import parse_interval, parse_time
@@ -101,6 +101,7 @@ __all__ = [
     "fetch_rows",
     "fetch_value",
     "fetch_value_async",
+    "free_port",
     "is_pooled",
     "is_transient",
     "is_unreachable",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import TypeVar
 
 import psycopg
@@ -31,14 +32,24 @@ class Subscription:
         self.channel = channel
         self.filter: str | None = None
         self._pending: asyncio.Queue[None] = asyncio.Queue(maxsize=1)
+        self._names: set[str] = set()
+        self._is_for_all = False
 
-    def notify(self) -> None:
-        """Wakes one waiter, now or when it next waits."""
+    def notify(self, names: Collection[str] = ()) -> None:
+        """Wakes one waiter, now or when it next waits. `names`: what the notification is about; none: everything."""
+        self._names.update(names)
+        self._is_for_all |= not names
         if not self._pending.full():
             self._pending.put_nowait(None)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Waits for a notification, at most `timeout_s`; returns whether there was one."""
+    def take_names(self) -> frozenset[str] | None:
+        """What the notifications since the last call were about; None: everything."""
+        names = None if self._is_for_all else frozenset(self._names)
+        self._names, self._is_for_all = set(), False
+        return names
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Waits for a notification, at most `timeout_s` (None: for ever); returns whether there was one."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._pending.get()
@@ -105,4 +116,4 @@ class Listener:
         names = payload.split(",") if payload else []
         for subscription in self._subscriptions:
             if subscription.channel == channel and (not names or not subscription.filter or subscription.filter in names):
-                subscription.notify()
+                subscription.notify(names)

@@ -4,7 +4,7 @@ Owns: files of definitions, plan and apply, the registries of event types and ac
 and runs definitions. Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
 
 from headrace.definitions.definition import AnyKind, Definition, DefinitionKind, StoredDefinition, state_row
-from headrace.definitions.engine import IDLE_S, DefinitionEngine
+from headrace.definitions.engine import DefinitionEngine
 from headrace.definitions.files import load_definitions
 from headrace.definitions.names import (
     ActionName,
@@ -19,7 +19,6 @@ from headrace.definitions.names import (
 from headrace.definitions.plans import AppliedChange, Change, Operation, Plan, apply, plan
 
 __all__ = [
-    "IDLE_S",
     "ActionName",
     "AnyKind",
     "AppliedChange",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -34,7 +35,10 @@ from headrace.db import (
 logger = logging.getLogger(__name__)
 
 IDLE_S = 1.0
-"""Longest wait without a notification: one may be lost with its connection, and retries fall due."""
+"""Longest wait without a notification: one may be lost with its connection, and retries fall due. Of the engine: its loops wait for
+ever, and one statement finds those that have something to do."""
+WATCH_S = 5.0
+"""How often the list of active definitions is read, if none was written."""
 
 
 class InternalConsumer(Protocol):
@@ -109,7 +113,8 @@ class DefinitionEngine(ABC, Generic[Consumer]):
 
     @abstractmethod
     async def turn(self, consumer: Consumer) -> float:
-        """Does what is due; returns for how many seconds the consumer may rest: 0 while there may be more to do."""
+        """Does what is due; returns for how many seconds the consumer may rest: 0 while there may be more to do, infinity until it is
+        woken."""
 
     async def watched(self) -> list[Consumer]:
         """The consumers of all active definitions."""
@@ -136,6 +141,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compile())
             group.create_task(self._wake_on_append())
+            group.create_task(self._wake_due())
             await self._start_loops(group)
 
     async def _compile(self) -> None:
@@ -144,14 +150,41 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             if await steps.run(self.compile_once):
                 self._compiled.set()
                 self._wake_all()
-            else:
-                await self._written.wait(IDLE_S)
+            elif await self._written.wait(IDLE_S):
+                # Another node may have compiled it.
+                self._compiled.set()
 
     async def _wake_on_append(self) -> None:
+        """Wakes the consumers of the topics that a notification names."""
         while not self._stop.is_set():
-            await self._appended.wait(IDLE_S)
-            self._wake_all()
+            if await self._appended.wait(IDLE_S):
+                names = self._appended.take_names()
+                if names is None:
+                    self._wake_all()
+                else:
+                    self._wake({int(name) for name in names}, ())
         self._compiled.set()
+        self._wake_all()
+
+    async def _wake_due(self) -> None:
+        """Wakes the consumers that may have something to do without a notification, by one statement for all of them."""
+        steps = LoopSteps(f"due {self.noun}s", self._stop, pool=self._pool)
+        while not self._stop.is_set():
+            due = await steps.attempt(self._find_due) or []
+            topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
+            consumer_ids = {consumer_id for _, consumer_id in due}
+            self._wake(topic_ids, consumer_ids)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), IDLE_S)
+
+    async def _find_due(self) -> list[tuple[int, int | None]]:
+        async with self._pool.connection() as conn:
+            return await (await conn.execute("select topic_id, consumer_id from headrace_internal.find_due()")).fetchall()
+
+    def _wake(self, topic_ids: Container[int], consumer_ids: Container[int | None]) -> None:
+        for consumer_id, consumer in self._active.items():
+            if consumer_id in self._wake_ups and (consumer.topic_id in topic_ids or consumer_id in consumer_ids):
+                self._wake_ups[consumer_id].set()
 
     def _wake_all(self) -> None:
         for wake_up in self._wake_ups.values():
@@ -165,11 +198,14 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             if consumers is None:
                 return
             self._active = {consumer.consumer_id: consumer for consumer in consumers}
+            for consumer_id in self._wake_ups.keys() - self._active.keys():
+                # Dropped: its loop ends.
+                self._wake_ups[consumer_id].set()
             for consumer_id in self._active.keys() - self._wake_ups.keys():
                 self._wake_ups[consumer_id] = asyncio.Event()
                 group.create_task(self._run_consumer(consumer_id))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._compiled.wait(), IDLE_S)
+                await asyncio.wait_for(self._compiled.wait(), WATCH_S)
             self._compiled.clear()
 
     async def _run_consumer(self, consumer_id: int) -> None:
@@ -182,5 +218,5 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             rest_s = await steps.run(partial(self.turn, consumer))
             if rest_s:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(wake_up.wait(), rest_s)
+                    await asyncio.wait_for(wake_up.wait(), None if math.isinf(rest_s) else rest_s)
         del self._wake_ups[consumer_id]

@@ -6,7 +6,7 @@ and the line is bounded."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import psycopg
@@ -39,7 +39,7 @@ class NotificationCount(Subscription):
         super().__init__(channel)
         self.count = 0
 
-    def notify(self) -> None:
+    def notify(self, names: Collection[str] = ()) -> None:
         self.count += 1
 
 

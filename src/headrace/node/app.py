@@ -86,6 +86,7 @@ class Headrace:
         batch: Batch | None = None,
         ordered_by: Literal["partition", "topic"] = "partition",
         start: Literal["earliest", "latest"] = "earliest",
+        where: str | None = None,
         failure: Failure | None = None,
         concurrency: int = 4,
         batch_size: int | None = None,
@@ -93,7 +94,8 @@ class Headrace:
         numbers: Numbers | None = None,
         bury_invalid: bool = False,
     ) -> Callable[[H], H]:
-        """Makes a function a consumer of a topic, by default under the function's name."""
+        """Makes a function a consumer of a topic, by default under the function's name. With `where` it gets only the events for which
+        a condition is true; raises ConditionError if that is not one."""
         options = HandlerOptions(timeout_s=timeout_s, numbers=numbers or self.numbers, bury_invalid=bury_invalid)
 
         def register(handler: H) -> H:
@@ -106,6 +108,7 @@ class Headrace:
                     batch_size=batch_size,
                     ordered_by=ordered_by,
                     start=start,
+                    where=where,
                     failure=failure or Failure.retry(),
                     concurrency=concurrency,
                     namespace=self.namespace,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import LiteralString
 
 from headrace.actions import build_worker_pools
-from headrace.consume import ConsumerRunner
+from headrace.consume import ConditionCompiler, ConsumerRunner, DuePoll
 from headrace.core import Address, HeadraceError
 from headrace.correlators import CorrelatorEngine
 from headrace.db import (
@@ -255,8 +255,12 @@ class DatabaseLoops:
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
+        self._due = DuePoll(self.loop_pool, stop)
+        self._conditions = ConditionCompiler(pool, subscribe("headrace_rule"), stop)
         self.consumers = [
-            ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources)
+            ConsumerRunner(
+                consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources, due=self._due
+            )
             for consumer in app.consumers
         ]
         self.actions = ActionWorkers(
@@ -271,17 +275,9 @@ class DatabaseLoops:
             settings=work,
             sources=sessions.action_sources,
         )
-        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
-        self.relays = RelayEngine(
-            self.loop_pool,
-            self._relay_pool,
-            subscribe("headrace_relay"),
-            stop,
-            namespace=app.namespace,
-            listener=self._listener,
-            on_change=self._register_relays,
-        )
         self._runs_relays = relay_connections > 0
+        self._relay_pool = create_loop_pool(target, size=max(relay_connections, 1), settings=settings)
+        self.relays = self._create_relays(app.namespace)
         activity = Activity(lambda: [*self.consumers, *self.relays.runners], self.actions.workers)
         self._registry = Registry(
             app,
@@ -293,8 +289,20 @@ class DatabaseLoops:
             relays=lambda: self.relays.consumers,
         )
 
-    async def _register_relays(self) -> None:
-        await self._registry.register_consumers()
+    def _create_relays(self, namespace: str | None) -> RelayEngine:
+        async def register() -> None:
+            await self._registry.register_consumers()
+
+        written = self._listener.subscribe("headrace_relay")
+        return RelayEngine(
+            self.loop_pool,
+            self._relay_pool,
+            written,
+            self._stop,
+            namespace=namespace,
+            listener=self._listener,
+            on_change=register,
+        )
 
     def ended_loops(self) -> list[str]:
         """The loops that have ended although nobody stopped them; there should be none."""
@@ -360,6 +368,7 @@ class DatabaseLoops:
             supervise(f"heartbeat of {self.target}", self._registry.run),
         ]
         loops = [supervise(consumer.name, consumer.run, self._stop) for consumer in self.consumers]
+        loops.append(supervise(f"due consumers of {self.target}", self._due.run, self._stop))
         loops.append(supervise(f"actions of {self.target}", self.actions.run, self._stop))
         if self._runs_relays:
             loops.append(supervise(f"relays of {self.target}", self.relays.run, self._stop))
@@ -370,6 +379,7 @@ class DatabaseLoops:
                 "schedules": self.ticker.run,
                 "rules": self.rules.run,
                 "correlators": self.correlators.run,
+                "conditions": self._conditions.run,
             }
             loops += [supervise(f"{name} of {self.target}", run, self._stop) for name, run in own_loops.items()]
         self._tasks = [*background, *loops]

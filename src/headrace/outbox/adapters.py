@@ -52,8 +52,9 @@ _SUPPORTED = (
     "asyncpg Connection, and Django's django.db.connection"
 )
 
-_classes: dict[tuple[type, bool], Any] = {}
-"""Adapter classes by class of connection: a search through its base classes takes microseconds."""
+# Adapter classes by class of connection: a search through its base classes takes microseconds.
+_sync_classes: dict[type, Any] = {}
+_async_classes: dict[type, Any] = {}
 
 
 class Adapter(Protocol):
@@ -91,26 +92,21 @@ class AsyncAdapter(Protocol):
 
 def sync_adapter(conn: SyncConnection) -> Adapter:
     """Raises Invalid for anything that is not a synchronous connection."""
-    adapter: Adapter = _adapter_class(type(conn), False)(conn)
+    adapter_class = _sync_classes.get(type(conn)) or _sync_classes.setdefault(type(conn), _find_adapter_class(type(conn), False))
+    adapter: Adapter = adapter_class(conn)
     return adapter
 
 
 def async_adapter(conn: AsyncConnection) -> AsyncAdapter:
     """Raises Invalid for anything that is not an asynchronous connection."""
-    adapter: AsyncAdapter = _adapter_class(type(conn), True)(conn)
+    adapter_class = _async_classes.get(type(conn)) or _async_classes.setdefault(type(conn), _find_adapter_class(type(conn), True))
+    adapter: AsyncAdapter = adapter_class(conn)
     return adapter
 
 
 def is_async_connection(conn: SyncConnection | AsyncConnection) -> bool:
     """Is it one of the asynchronous connections that we know?"""
     return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in _ASYNC for base in type(conn).__mro__)
-
-
-def _adapter_class(connection_class: type, is_async: bool) -> Any:
-    adapter_class = _classes.get((connection_class, is_async))
-    if adapter_class is None:
-        adapter_class = _classes[connection_class, is_async] = _find_adapter_class(connection_class, is_async)
-    return adapter_class
 
 
 def _find_adapter_class(connection_class: type, is_async: bool) -> Any:

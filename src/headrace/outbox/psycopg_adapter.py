@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from typing import LiteralString
 
 import psycopg
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from headrace.core import ValidatedEvent
@@ -34,12 +34,12 @@ class PsycopgAdapter:
             return cursor.execute(statement, parameters).fetchall()
 
     def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
-        statement = insert_statement(self._conn, event, namespace)
+        conn = self._conn
+        statement = insert_statement(conn, event, namespace)
         # In pipeline mode the number of rows is not known yet.
-        if statement is None or _is_in_pipeline(self._conn):
+        if statement is None or _is_in_pipeline(conn):
             return False
-        cursor = psycopg.Cursor(self._conn, row_factory=tuple_row).execute(*statement)
-        return cursor.rowcount > 0
+        return psycopg.Cursor(conn, row_factory=tuple_row).execute(*statement).rowcount > 0
 
     def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
         if not _is_in_pipeline(self._conn):
@@ -71,12 +71,12 @@ class AsyncPsycopgAdapter:
             return await (await cursor.execute(statement, parameters)).fetchall()
 
     async def insert(self, event: ValidatedEvent, namespace: str | None) -> bool:
-        statement = insert_statement(self._conn, event, namespace)
+        conn = self._conn
+        statement = insert_statement(conn, event, namespace)
         # In pipeline mode the number of rows is not known yet.
-        if statement is None or _is_in_pipeline(self._conn):
+        if statement is None or _is_in_pipeline(conn):
             return False
-        cursor = await psycopg.AsyncCursor(self._conn, row_factory=tuple_row).execute(*statement)
-        return cursor.rowcount > 0
+        return (await psycopg.AsyncCursor(conn, row_factory=tuple_row).execute(*statement)).rowcount > 0
 
     async def remember_way(self, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:
         if not _is_in_pipeline(self._conn):
@@ -97,4 +97,4 @@ def _is_outside_transaction(conn: psycopg.Connection[object] | psycopg.AsyncConn
 
 def _is_in_pipeline(conn: psycopg.Connection[object] | psycopg.AsyncConnection[object]) -> bool:
     """PostgreSQL has no COPY in pipeline mode."""
-    return conn.pgconn.pipeline_status != PipelineStatus.OFF
+    return bool(conn.pgconn.pipeline_status)

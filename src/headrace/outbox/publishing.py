@@ -9,7 +9,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from headrace.core import JSON, Event, Payload, ValidatedEvent, map_database_errors, validate_event
+from headrace.core import JSON, Event, Payload, ValidatedEvent, map_database_errors, validate_event, validate_fields
 from headrace.outbox.adapters import async_adapter, sync_adapter
 from headrace.outbox.binary_copy import binary_rows
 from headrace.outbox.statements import (
@@ -54,15 +54,14 @@ def publish(
                 conn, topic, type, payload, key=key, headers=headers, id=id, emitted_at=emitted_at, producer=producer,
                 namespace=namespace, schemas=schemas,
             )  # fmt: skip
-    event = Event(
-        topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
-    )
-    validated = _check(validate_event(event), schemas)
+    event = validate_fields(topic, type, payload, key, headers, id, emitted_at, producer)
+    if schemas is not None:
+        schemas.check(type, event.payload)
     adapter = sync_adapter(conn)
     with map_database_errors():
-        if not adapter.insert(validated, namespace):
-            _publish_by_function(adapter, validated, namespace)
-    return id
+        if not adapter.insert(event, namespace):
+            _publish_by_function(adapter, event, namespace)
+    return event.id
 
 
 def _publish_by_function(adapter: Adapter, event: ValidatedEvent, namespace: str | None) -> None:
@@ -97,15 +96,14 @@ async def publish_async(
                 conn, topic, type, payload, key=key, headers=headers, id=id, emitted_at=emitted_at, producer=producer,
                 namespace=namespace, schemas=schemas,
             )  # fmt: skip
-    event = Event(
-        topic=topic, type=type, payload=payload, key=key, headers=headers or {}, id=id, emitted_at=emitted_at, producer=producer
-    )
-    validated = _check(validate_event(event), schemas)
+    event = validate_fields(topic, type, payload, key, headers, id, emitted_at, producer)
+    if schemas is not None:
+        schemas.check(type, event.payload)
     adapter = async_adapter(conn)
     with map_database_errors():
-        if not await adapter.insert(validated, namespace):
-            await _publish_by_function_async(adapter, validated, namespace)
-    return id
+        if not await adapter.insert(event, namespace):
+            await _publish_by_function_async(adapter, event, namespace)
+    return event.id
 
 
 async def _publish_by_function_async(adapter: AsyncAdapter, event: ValidatedEvent, namespace: str | None) -> None:

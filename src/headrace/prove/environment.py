@@ -19,12 +19,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
+from headrace.prove.brokers import Broker, running_brokers
 from headrace.prove.bugs import plant_in_database, server_settings
 from headrace.prove.definitions import create_copying_relay, create_workload
 from headrace.prove.history import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.failpoint import NAMES
 from headrace.prove.proxy import Proxy
+from headrace.relays import create_relay
 
 DATABASE = "headrace_prove"
 COMMENT = "made by headrace prove; the next run drops it"
@@ -49,6 +51,7 @@ class Environment:
     failpoints: Sequence[str] = NAMES
     fault_scale: float = 1.0
     small_disk: Path | None = None
+    brokers: Sequence[Broker] = ()
     second_server: Server | None = None
     """The server of the second shard."""
     history: History = field(init=False)
@@ -119,6 +122,7 @@ def open_environment(
     small_disk: bool = False,
     spark: bool = False,
     second_shard: bool = False,
+    brokers: Sequence[str] = (),
     keep: Path | None = None,
 ) -> Iterator[Environment]:
     """A database with the workload's topics, rules and correlators, and no process yet; with `second_shard` a second one."""
@@ -128,6 +132,7 @@ def open_environment(
     with (
         _database(dsn, folder, bugs, small_disk) as (target, server, disk),
         _second_shard(folder, wanted=second_shard) as second_server,
+        running_brokers(brokers, folder) as running,
     ):
         with connect(target) as conn:
             migrate(conn)
@@ -140,6 +145,8 @@ def open_environment(
         try:
             with connect(target) as conn:
                 create_copying_relay(conn, make_conninfo(target.dsn, host="127.0.0.1", port=proxy.port))
+                for broker in running:
+                    create_relay(conn, broker.relay)
             yield Environment(
                 target=target,
                 proxy=proxy,
@@ -150,6 +157,7 @@ def open_environment(
                 lease_s=lease_s,
                 small_disk=disk,
                 second_server=second_server,
+                brokers=running,
             )
         finally:
             processes.kill_all()

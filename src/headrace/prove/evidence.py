@@ -42,6 +42,15 @@ class ConsumedEvent:
 
 
 @dataclass(frozen=True)
+class RelayedEvent:
+    """An event as a broker has it."""
+
+    partition: int
+    position: int
+    event_id: str
+
+
+@dataclass(frozen=True)
 class DeadLetter:
     """A dead letter of a consumer, or an event that waits behind one (`behind`)."""
 
@@ -157,6 +166,8 @@ class Evidence:
     digests: Mapping[tuple[str, int], int] = field(default_factory=dict)
     reads: Sequence[ReadEvent] = ()
     consumed: Sequence[ConsumedEvent] = ()
+    relayed: Mapping[str, list[RelayedEvent]] = field(default_factory=dict)
+    """What each broker has, in its order."""
     dead_letters: Sequence[DeadLetter] = ()
     effects: Sequence[Effect] = ()
     action_results: Sequence[ActionResult] = ()

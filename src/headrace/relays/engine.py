@@ -74,7 +74,7 @@ class RelayRunner(ConsumerRunner):
             concurrency=relay.concurrency,
             # A target gets messages of one partition, and a failure repeats no other partition.
             partitions_max=1,
-            where=None if relay.condition == "true" else relay.condition,
+            session_condition=None if relay.condition == "true" else relay.condition,
             namespace=runnable.namespace,
             raw_payload=True,
         )

@@ -5,13 +5,14 @@ firings, its actions and the cursor are one transaction, so any number of nodes 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
 from psycopg.rows import class_row
 
 from headrace.db import Unit, query
-from headrace.definitions import IDLE_S, DefinitionEngine
+from headrace.definitions import DefinitionEngine
 from headrace.rules.compiler import compile_topic
 
 BATCH = 2000
@@ -71,7 +72,7 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
 
     async def turn(self, topic: WatchedTopic) -> float:
         """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""
-        return 0 if await self.fire_once(topic) else IDLE_S
+        return 0 if await self.fire_once(topic) else math.inf
 
     async def fire_once(self, topic: WatchedTopic) -> FiredBatch | None:
         """Evaluates one batch of a topic; None when nothing is due here."""

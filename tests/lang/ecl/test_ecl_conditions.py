@@ -53,9 +53,13 @@ def test_spellings_of_a_condition_are_one(spelling: str) -> None:
     assert len(hashes) == 1
 
 
-def test_what_means_the_same_in_another_tree_is_another_condition() -> None:
-    other = "<(object -> 'n')::int >= 4>"
-    assert compare(parse(f"push(x){{{BIG}}}"), parse(f"push(x){{{other}}}")).relation is Relation.DIFFERENT
+def test_conditions_are_compared_by_meaning_where_they_compare_with_constants() -> None:
+    same, same_sum, stricter = "<(object -> 'n')::int >= 4>", "<(object -> 'n')::int + 0 >= 4>", "<(object -> 'n')::int > 4>"
+    relations = [
+        compare(parse(f"repeat {{push(x) {{{BIG}}}}}"), parse(f"repeat {{push(x) {{{text}}}}}")).relation
+        for text in (same, same_sum, stricter)
+    ]
+    assert relations == [Relation.EQUIVALENT, Relation.DIFFERENT, Relation.A_CONTAINS_B]
 
 
 def test_condition_prints_in_its_canonical_text() -> None:

@@ -60,7 +60,7 @@ async def deliver_all(
     failures = 0
     for number, start in enumerate(range(0, len(messages), batch), start=1):
         group = messages[start : start + batch]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             while True:
                 try:
                     await target.deliver(group)

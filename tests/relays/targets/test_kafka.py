@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.db import Connection, Target
 from headrace.relays.targets.target import DeliveryError, TargetRefused
-from tests.relays.targets.brokers import KafkaBroker
+from tests.relays.targets.brokers import Broker, KafkaBroker
 from tests.relays.targets.builders import build_messages, deliver_all
 from tests.relays.targets.laws import DeliveryLaws, check_content
 
@@ -19,11 +20,20 @@ class TestKafka(DeliveryLaws):
     test_connection_cut_while_events_are_on_their_way = None  # type: ignore[assignment]
     """The brokers of the mock cluster advertise their own addresses, past any proxy."""
     test_tls_checks_server_and_client = None  # type: ignore[assignment]
+    test_wrong_secret_is_in_no_error_log_or_repr = None  # type: ignore[assignment]
+    """The mock cluster has neither TLS nor passwords."""
     test_confirmed_by_the_server_but_the_answer_is_lost = None  # type: ignore[assignment]
 
     @pytest.fixture
     def broker(self, kafka_broker: KafkaBroker) -> KafkaBroker:
         return kafka_broker
+
+    @pytest.mark.slow
+    @pytest.mark.lane("pg18")
+    async def test_node_killed_while_it_relays_a_log(
+        self, broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await super().test_node_killed_while_it_relays_a_log(broker, conn, database, monkeypatch)
 
     async def test_brokers_that_do_not_answer_for_a_while(self, broker: KafkaBroker) -> None:
         topic = await broker.prepare()

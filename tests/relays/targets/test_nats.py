@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
 
+from headrace.db import Connection, Target
 from headrace.relays.targets.target import DeliveryError, TargetRefused
-from tests.relays.targets.brokers import NatsBroker
+from tests.relays.targets.brokers import Broker, NatsBroker
 from tests.relays.targets.builders import build_message, build_messages, deliver_all, with_headers
 from tests.relays.targets.laws import DeliveryLaws, check_content
 from tests.relays.targets.servers import NatsServer
@@ -23,14 +24,27 @@ class TestNats(DeliveryLaws):
     def broker(self, nats_server: NatsServer, request: pytest.FixtureRequest) -> NatsBroker:
         return NatsBroker(nats_server, is_atomic=request.param)
 
+    @pytest.mark.parametrize("broker", [False], ids=["single"], indirect=True)
+    async def test_delivering_process_killed(self, broker: Broker) -> None:
+        """The kill of a node, below, has the atomic batches."""
+        await super().test_delivering_process_killed(broker)
+
+    @pytest.mark.parametrize("broker", [True], ids=["atomic"], indirect=True)
+    @pytest.mark.lane("pg18")
+    async def test_node_killed_while_it_relays_a_log(
+        self, broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await super().test_node_killed_while_it_relays_a_log(broker, conn, database, monkeypatch)
+
+    @pytest.mark.parametrize("broker", [True], ids=["atomic"], indirect=True)
     @pytest.mark.timeout(60)
-    async def test_tls_checks_server_and_client(self, broker: NatsBroker) -> None:
+    async def test_tls_checks_server_and_client(self, broker: Broker) -> None:
         server = NatsServer(tls=True)
         server.start()
         try:
             context = ssl.create_default_context(cafile=server.certificates.path("ca.pem"))
             context.load_cert_chain(server.certificates.path("client.pem"), server.certificates.path("client.key"))
-            secured = NatsBroker(server, is_atomic=broker.stream == "ATOMIC", context=context)
+            secured = NatsBroker(server, is_atomic=True, context=context)
             await super().test_tls_checks_server_and_client(secured)
         finally:
             server.stop()

@@ -7,8 +7,9 @@ from dataclasses import replace
 import aio_pika
 import pytest
 
+from headrace.db import Connection, Target
 from headrace.relays.targets.target import DeliveryError, TargetRefused
-from tests.relays.targets.brokers import RabbitMQBroker, RabbitMQStreamBroker
+from tests.relays.targets.brokers import Broker, RabbitMQBroker, RabbitMQStreamBroker
 from tests.relays.targets.builders import build_messages, deliver_all, first_occurrences, positions_by_key, with_headers
 from tests.relays.targets.laws import DeliveryLaws, check_content
 from tests.relays.targets.servers import RabbitMQServer
@@ -16,12 +17,16 @@ from tests.relays.targets.servers import RabbitMQServer
 
 class TestRabbitMQ(DeliveryLaws):
     process_messages = 400
-    restarts = (5,)
-    """An Erlang node takes its time to start."""
 
     @pytest.fixture
     def broker(self, rabbitmq_server: RabbitMQServer) -> RabbitMQBroker:
         return RabbitMQBroker(rabbitmq_server)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(300)
+    async def test_server_killed_and_restarted_between_and_within_batches(self, broker: Broker) -> None:
+        """Slow: an Erlang node takes its time to start."""
+        await super().test_server_killed_and_restarted_between_and_within_batches(broker)
 
     async def test_message_that_no_queue_takes_is_a_clear_error(self, broker: RabbitMQBroker) -> None:
         topic = await broker.prepare()
@@ -93,12 +98,23 @@ class TestRabbitMQ(DeliveryLaws):
 
 class TestRabbitMQStream(DeliveryLaws):
     process_messages = 400
-    restarts = (5,)
-    """An Erlang node takes its time to start."""
 
     @pytest.fixture
     def broker(self, rabbitmq_server: RabbitMQServer) -> RabbitMQStreamBroker:
         return RabbitMQStreamBroker(rabbitmq_server)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(300)
+    async def test_server_killed_and_restarted_between_and_within_batches(self, broker: Broker) -> None:
+        """Slow: an Erlang node takes its time to start."""
+        await super().test_server_killed_and_restarted_between_and_within_batches(broker)
+
+    @pytest.mark.slow
+    @pytest.mark.lane("pg18")
+    async def test_node_killed_while_it_relays_a_log(
+        self, broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await super().test_node_killed_while_it_relays_a_log(broker, conn, database, monkeypatch)
 
     async def test_missing_stream_is_a_clear_error(self, broker: RabbitMQStreamBroker) -> None:
         target = broker.target()

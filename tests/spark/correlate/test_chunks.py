@@ -23,7 +23,7 @@ from headrace.spark.correlate.rows import OUTPUT, OUTPUT_SCHEMA
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import event_lists, patterns
 
-from .test_step import EVIDENCE_MAX, QUIET, OutputRows, output_rows, referred, rows_of
+from .test_step import EVIDENCE_MAX, QUIET, OutputRows, _order, output_rows, referred, rows_of
 
 events = event_lists(max_size=24)
 Partition = Callable[[], Iterable[pa.RecordBatch]]
@@ -93,8 +93,7 @@ def by_tasks(table: Table, found: Sequence[Event], cuts: Sequence[int]) -> tuple
 
 
 def expected(table: Table, found: Sequence[Event]) -> OutputRows:
-    return output_rows(pa.table([list(column) for column in zip(*referred(table, [("", e) for e in found], None).outputs, strict=True)]
-        or [[] for _ in OUTPUT_SCHEMA.names], schema=OUTPUT_SCHEMA))  # fmt: skip
+    return sorted(referred(table, [("", event) for event in found], None).outputs, key=_order)
 
 
 @given(patterns(timers=False), events, st.lists(st.integers(1, 23), max_size=4), st.sampled_from([0, 3, 1000]))

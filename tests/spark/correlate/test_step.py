@@ -99,7 +99,8 @@ def referred(table: Table, events: Keyed, until: int | None) -> Reference:
 
 
 def output_rows(outputs: pa.Table) -> OutputRows:
-    return sorted((tuple(row.values()) for row in outputs.to_pylist()), key=_order)
+    """Without what registers held: these patterns have none."""
+    return sorted((tuple(row.values()) for row in outputs.drop_columns(["captured"]).to_pylist()), key=_order)
 
 
 def _order(row: tuple[object, ...]) -> tuple[object, ...]:

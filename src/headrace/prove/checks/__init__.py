@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.prove.checks import log, reactions, timing
+from headrace.prove.checks import log, reactions, relays, timing
 from headrace.prove.checks.result import CheckResult, Violation, merge_shards
 from headrace.prove.checks.timing import rate_returns
 from headrace.prove.evidence import Evidence
@@ -19,6 +19,7 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.consumed_once,
     reactions.consumed_in_order,
     reactions.consumed_matches_log,
+    relays.relayed_once,
     reactions.poison_becomes_dead_letter,
     reactions.firings_match_rules,
     reactions.outputs_match_replay,

@@ -33,6 +33,30 @@ def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
 
 
 @contextmanager
+def kill_broker(environment: Environment, draw: random.Random) -> Iterator[str]:
+    broker = draw.choice(environment.brokers)
+    broker.kill()
+    try:
+        yield broker.kind
+        environment.hold(draw.uniform(0.2, 1.5))
+    finally:
+        broker.start()
+
+
+@contextmanager
+def cut_broker(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Cuts the connections of a relay in the middle of the data, and rejects new ones for a while."""
+    broker = draw.choice(environment.brokers)
+    broker.proxy.open = False
+    broker.proxy.cut()
+    try:
+        yield broker.kind
+        environment.hold(draw.uniform(0.2, 2.5))
+    finally:
+        broker.proxy.open = True
+
+
+@contextmanager
 def delay(environment: Environment, draw: random.Random) -> Iterator[str]:
     environment.proxy.delay_s = draw.uniform(0.02, 0.2)
     try:

@@ -64,7 +64,8 @@ TOO_LARGE: Final = 10054
 BATCH_MAX: Final = 1000
 """The server's limit for an atomic batch."""
 CLOSE_S: Final = 2.0
-HEADER_OVERHEAD_BYTES: Final = 64
+HEADER_OVERHEAD_BYTES: Final = 512
+"""More than the headers that state conditions and batches take."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
@@ -166,15 +167,11 @@ class NatsTarget:
         missing = [message for message in messages if _is_missing(message, tail)]
         while missing:
             group, too_large = self._next_group(client, missing, tail)
-            if group:
-                stored = await self._publish(client, subject, group, tail)
-                # None: another process of this relay was faster. What is stored decides.
-                tail = stored or await self._read_tail(client, subject, messages)
-                self._tails[subject] = tail
-            missing = (
-                missing[len(group) :] if group and stored else [message for message in missing if _is_missing(message, tail)]
-            )
-            if too_large is not None and (not group or stored):
+            stored = await self._publish(client, subject, group, tail) if group else tail
+            # None: another process of this relay was faster. What is stored decides.
+            tail = self._tails[subject] = stored or await self._read_tail(client, subject, messages)
+            missing = missing[len(group) :] if stored else [message for message in missing if _is_missing(message, tail)]
+            if stored and too_large is not None:
                 raise too_large
         self._tails[subject] = tail
 
@@ -197,7 +194,7 @@ class NatsTarget:
         self, client: Client, subject: str, group: Sequence[tuple[Message, dict[str, str]]], tail: Tail
     ) -> Tail | None:
         """Publishes messages as a whole; returns the new end of the subject, or none if the subject has another end than expected."""
-        group[0][1].update({EXPECTED_STREAM: self._options.text("stream"), EXPECTED_SEQUENCE: str(tail.sequence)})
+        group[0][1][EXPECTED_SEQUENCE] = str(tail.sequence)
         last, last_headers = group[-1]
         if len(group) > 1:
             batch_id = uuid4().hex
@@ -243,7 +240,8 @@ class NatsTarget:
     def _headers(self, message: Message, *, delivered: int) -> dict[str, str]:
         headers = broker_headers(message, reserved=("nats-", "status", "description"))
         headers[DELIVERED_HEADER] = str(max(delivered, message.position))
-        return {name: _header_text(value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)}
+        headers = {name: _header_text(value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)}
+        return headers | {EXPECTED_STREAM: self._options.text("stream")}
 
     def _failure(self, error: BaseException) -> DeliveryError:
         if isinstance(error, nats.errors.NoRespondersError):

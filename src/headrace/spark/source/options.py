@@ -97,8 +97,8 @@ class SourceOptions:
             raise Invalid(f"the source has no option {', '.join(unknown)}; docs/spark.md lists the options")
         if not options:
             raise Invalid(
-                "the source got no option. Of a table with columns of its own, Spark passes none: create it without columns "
-                "(create table orders using headrace options (…)), or create a temporary view"
+                "give one of the options subscribe and subscribePattern; there is no option at all. Of a table with columns of its "
+                "own, Spark passes none: create it without columns (create table orders using headrace options (…)), or a temporary view"
             )
         topics = _list(options.get("subscribe") or options.get("path"), "subscribe") or ()
         pattern = options.get("subscribepattern")

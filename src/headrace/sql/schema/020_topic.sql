@@ -19,6 +19,9 @@ create table headrace_internal.topic (
     log_until     timestamptz not null default '-infinity',
     -- No sequencer watches this topic: a publisher must send a NOTIFY at commit. Otherwise it must not.
     asleep        boolean     not null default true,
+    -- When it fell asleep, by the server's own clock, and the newest position of its log then: see headrace_internal.find_due.
+    asleep_at     timestamptz,
+    asleep_head   bigint      not null default 0,
     -- Timers of correlators have fired up to here: the log's clock continues from it, so that no event comes before them.
     timers_to     timestamptz,
     -- Where its rules and correlators run. The cursors of their consumers are the handover from one to the other.

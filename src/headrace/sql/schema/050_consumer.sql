@@ -12,6 +12,12 @@ create table headrace_internal.consumer (
     when_exhausted text       not null default 'stop',
     -- After a failed event became a dead letter: do later events of its key wait behind it, or continue?
     key_order     text        not null default 'hold',
+    -- Only events for which it is true are handled; null: all.
+    condition     text,
+    -- The condition as SQL, printed by a node from its parsed form, never the text of a user. Null until a node has compiled it.
+    filter        text,
+    -- Why the condition cannot be compiled.
+    condition_error text,
     created_at    timestamptz not null default headrace.clock(),
     constraint consumer_pkey primary key (consumer_id),
     constraint consumer_name_unique unique (topic_id, consumer),
@@ -23,8 +29,14 @@ create table headrace_internal.consumer (
     -- Also rules out infinity and NaN, with which no retry could be planned.
     constraint consumer_backoff_up_to_a_year check (backoff_max_s <= 31536000),
     constraint consumer_when_exhausted_known check (when_exhausted in ('stop', 'dead_letter')),
-    constraint consumer_key_order_known check (key_order in ('hold', 'skip'))
+    constraint consumer_key_order_known check (key_order in ('hold', 'skip')),
+    constraint consumer_condition_10000 check (char_length(condition) <= 10000),
+    constraint consumer_filter_has_condition check (condition is not null or (filter is null and condition_error is null))
 );
+
+-- Conditions to compile.
+create index consumer_pending on headrace_internal.consumer (consumer_id)
+where condition is not null and filter is null and condition_error is null;
 
 -- The progress of a consumer. Whoever locks the row may handle the partition; the lock ends with the
 -- transaction, so a dead process holds nothing. Partition -1: the one cursor over the whole topic.
@@ -46,6 +58,9 @@ create table headrace_internal.cursor (
     constraint cursor_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,
     constraint cursor_state_known check (state in ('running', 'stopped'))
 ) with (fillfactor = 50);
+
+-- Retries that become due.
+create index cursor_retry on headrace_internal.cursor (retry_at) where retry_at is not null;
 
 -- Events a consumer could not handle ('dead'), and later events of the same key that wait behind them ('behind').
 create table headrace_internal.dead_letter (

@@ -6,9 +6,9 @@ as $$
     select v.privileges, r.relation
     from (values
         ('any', 'select', '{namespace,namespace_grant,topic,outbox,event_type,action,event_schema,event_schema_version}'::text[]),
-        ('publish', 'select', '{capture,direct_topic}'),
-        -- Rejects every row of a role that may not insert into the outbox itself.
-        ('publish', 'insert', '{direct_outbox}'),
+        ('publish', 'select', '{capture}'),
+        -- Inserts nothing for a role that may not insert into the outbox itself.
+        ('publish', 'insert', '{direct_event}'),
         ('consume', 'select', '{log,archive,consumer,cursor,dead_letter,schedule,schedule_due,schedule_tick,rule,rule_version,firing,
             correlator,correlator_version,correlator_table,correlator_instance,correlation,node,action_result,attempt,pipeline,
             pipeline_batch,consumer_lag,dead_letters,rule_state,event_history,event_unmatched,correlator_state,correlation_history,

@@ -1,5 +1,5 @@
 -- Claims partitions of a consumer like headrace.claim_events, and returns only which events: those after "position" up to "upto". They
--- can be read from headrace.log.
+-- can be read from headrace.log. Raises HR300 for a consumer with a condition: headrace.claim_events gives only the events that match.
 create or replace function headrace.claim(
     p_consumer_id integer,
     p_max         integer,
@@ -14,6 +14,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    if exists (select from headrace_internal.consumer c where c.consumer_id = p_consumer_id and c.condition is not null) then
+        raise exception 'consumer % has a condition, and headrace.claim cannot say which events match', p_consumer_id
+            using errcode = 'HR300', hint = 'Use headrace.claim_events.';
+    end if;
     return query
     select c.partition, c.position, c.upto, (c.payload ->> 'events')::integer, (c.payload ->> 'attempts')::integer
     from (

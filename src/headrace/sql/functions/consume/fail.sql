@@ -28,6 +28,7 @@ as $$
 declare
     v_policy   record;
     v_attempts integer;
+    v_event    record;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
@@ -56,14 +57,17 @@ begin
         update headrace_internal.cursor c set state = 'stopped' where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'stopped';
     end if;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    execute format('select l.position, l.event_id, l.type, l.key, l.payload, l.headers from headrace_internal.%I l where l.position = $1',
+        'log_' || v_policy.topic_id) into v_event using p_upto;
     insert into headrace_internal.dead_letter
         (consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, error, traceback, attempts, ended_at)
-    select p_consumer_id, p_partition, l.position, l.event_id, l.type, l.key, l.payload, l.headers,
+    select p_consumer_id, p_partition, v_event.position, v_event.event_id, v_event.type, v_event.key, v_event.payload, v_event.headers,
         case p_verdict when 'discard' then 'discarded' else 'dead' end,
         case p_verdict when 'discard' then 'handler discarded it' when 'bury' then 'handler buried it' when 'refuse' then 'target refused it'
             else 'handler failed' end,
         left(p_error, 2000), left(p_traceback, 20000), v_attempts, case p_verdict when 'discard' then headrace.clock() end
-    from headrace_internal.log l where l.topic_id = v_policy.topic_id and l.position = p_upto
+    where v_event.position is not null
     on conflict on constraint dead_letter_once do update
     set state = excluded.state, reason = excluded.reason, error = excluded.error, traceback = excluded.traceback,
         attempts = excluded.attempts, ended_at = excluded.ended_at;

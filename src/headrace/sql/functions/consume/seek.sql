@@ -25,13 +25,13 @@ begin
         perform headrace_internal.refuse_reserved_consumer(p_consumer, p_is_seek => true);
         perform from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition for no key update;
     end if;
-    return query
-    select c.partition, c.position, v_to,
-        sign(c.position - v_to)::bigint * (
-            select count(*) from headrace_internal.log l
-            where l.topic_id = v_topic_id and (c.partition = -1 or l.partition = c.partition)
-                and l.position > least(c.position, v_to) and l.position <= greatest(c.position, v_to))
-    from headrace_internal.cursor c where c.consumer_id = v_consumer_id order by c.partition;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    return query execute format(
+        'select c.partition, c.position, $2, sign(c.position - $2)::bigint * ('
+        'select count(*) from headrace_internal.%I l where (c.partition = -1 or l.partition = c.partition) '
+        'and l.position > least(c.position, $2) and l.position <= greatest(c.position, $2)) '
+        'from headrace_internal.cursor c where c.consumer_id = $1 order by c.partition', 'log_' || v_topic_id)
+    using v_consumer_id, v_to;
     if not p_preview then
         update headrace_internal.cursor c
         set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, traceback = null, single_to = 0,

@@ -38,8 +38,8 @@ begin
             using errcode = 'HR300', hint = 'Use earliest, latest, a position, or a time such as 2026-01-31T12:00:00Z.';
     end;
     -- Times rise with positions, so the first event of the time partition is the one wanted.
-    select min(l.position) - 1 into v_position
-    from headrace_internal.log l where l.topic_id = p_topic_id and l.appended_at >= v_time;
+    execute format('select min(l.position) - 1 from headrace_internal.%I l where l.appended_at >= $1', 'log_' || p_topic_id)
+    into v_position using v_time;
     return coalesce(v_position, v_head);
 end
 $$;

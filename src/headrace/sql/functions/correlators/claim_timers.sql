@@ -25,8 +25,9 @@ begin
     end if;
     select t.version_id into version_id
     from headrace_internal.correlator_table t where t.correlator_id = p_correlator_id and not t.halted;
-    select l.appended_at into v_next
-    from headrace_internal.log l where l.topic_id = v_cursor.topic_id and l.position > v_cursor.position order by l.position limit 1;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
+        'log_' || v_cursor.topic_id) into v_next using v_cursor.position;
     if version_id is null or v_next < p_settled or exists (
         select from headrace_internal.correlator_version v where v.correlator_id = p_correlator_id and v.status = 'pending') then
         return;

@@ -28,25 +28,29 @@ declare
     v_ids     bigint[];
 begin
     select v.topic_id, v.outputs into v_version from headrace_internal.correlator_version v where v.version_id = p_version_id;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    execute format($statement$
     with fired as (
         insert into headrace_internal.correlation (topic_id, version_id, key, position, event_id, token, output_at, place, evidence,
             evidence_total, becomes, name, output_id, captured)
-        select v_version.topic_id, p_version_id, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
+        select $1, $2, o.key, o.position, l.event_id, o.token, coalesce(o.at, l.appended_at), o.place,
             o.evidence::bigint[], o.total, case when w.wanted ? 'action' then 'action' when w.wanted ? 'event' then 'event' end,
             coalesce(w.wanted ->> 'action', w.wanted ->> 'event'),
-            headrace_internal.output_id(p_version_id, o.key, o.position, coalesce(o.at, l.appended_at), o.place), o.captured::jsonb
-        from unnest(p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals, p_captured)
+            headrace_internal.output_id($2, o.key, o.position, coalesce(o.at, l.appended_at), o.place), o.captured::jsonb
+        from unnest($4, $5, $6, $7, $8, $9, $10, $11)
             with ordinality o (key, position, at, token, place, evidence, total, captured, n)
         left join lateral (
-            select l.event_id, l.appended_at from headrace_internal.log l
-            where l.topic_id = v_version.topic_id and l.position = o.position limit 1
+            select l.event_id, l.appended_at from headrace_internal.%I l where l.position = o.position limit 1
         ) l on true
-        cross join lateral (select v_version.outputs -> o.token as wanted) w
+        cross join lateral (select $3 -> o.token as wanted) w
         order by o.n
         on conflict on constraint correlation_once do nothing
         returning correlation_id, becomes
     )
-    select array_agg(f.correlation_id order by f.correlation_id) into v_ids from fired f;
+    select array_agg(f.correlation_id order by f.correlation_id) from fired f
+    $statement$, 'log_' || v_version.topic_id) into v_ids
+    using v_version.topic_id, p_version_id, v_version.outputs, p_keys, p_positions, p_times, p_tokens, p_places, p_evidence, p_totals,
+        p_captured;
     if v_ids is null then
         return 0;
     end if;

@@ -2,7 +2,7 @@
 -- clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
 -- the server's clock.
 -- Locks: what headrace_internal.extend_log locks, if partitions are missing. Indexes: outbox_order for the rows, log_position
--- backwards for the head, log_event_id for known ids; they must be used whatever the statistics of these fast-changing tables say.
+-- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
 create or replace function headrace_internal.sequence_topic(
     p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer,
     out first_position bigint, out events integer, out duplicates integer, out time_partitions integer
@@ -16,7 +16,8 @@ declare
     v_until timestamptz;
     v_moved integer;
 begin
-    select h.position, h.appended_at into v_head, v_time from headrace.log_head(p_topic.topic_id) h;
+    select h.position, h.appended_at into v_head, v_time
+    from headrace_internal.read_head(p_topic.topic_id, p_topic.clock, p_topic.time_partition) h;
     v_head := coalesce(v_head, p_topic.dropped_to);
     if p_topic.asleep then
         update headrace_internal.topic t set asleep = false where t.topic_id = p_topic.topic_id;
@@ -43,12 +44,14 @@ begin
         returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
             -- Publishing rejects a time beyond the limits; one that got here all the same must not stop the topic or its readers.
             headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
+    ), known as materialized (
+        select k.event_id from headrace_internal.known_events(p_topic.topic_id, array(select m.event_id from moved m)) k (event_id)
     ), fresh as (
         select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
             row_number() over (partition by m.event_id order by m.id) as copy
         from moved m
-        where (select l.position from headrace_internal.log l
-            where l.topic_id = p_topic.topic_id and l.event_id = m.event_id limit 1) is null
+        -- Hashed: almost always it is empty.
+        where m.event_id not in (select k.event_id from known k)
     ), numbered as (
         select v_head + row_number() over (order by f.id) as position,
             -- An event that has just become visible may lie beyond the partitions created a moment ago.

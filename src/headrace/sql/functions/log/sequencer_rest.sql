@@ -10,16 +10,17 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-    update headrace_internal.topic t set asleep = true
-    where t.topic_id in (
-        select i.topic_id from headrace_internal.topic i
-        where not i.asleep
-            and coalesce((select h.appended_at from headrace.log_head(i.topic_id) h), '-infinity')
-                < headrace.clock() - make_interval(secs => p_idle_s)
+    update headrace_internal.topic t set asleep = true, asleep_at = statement_timestamp(), asleep_head = q.head
+    from (
+        select i.topic_id, coalesce(h.position, i.dropped_to) as head
+        from headrace_internal.topic i
+        cross join lateral headrace_internal.read_head(i.topic_id, i.clock, i.time_partition) h
+        where not i.asleep and coalesce(h.appended_at, '-infinity') < headrace.clock() - make_interval(secs => p_idle_s)
             -- Not "not exists": as a join it would read the whole outbox.
             and (select o.id from headrace_internal.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
-        for no key update skip locked
-    );
+        for no key update of i skip locked
+    ) q
+    where t.topic_id = q.topic_id;
     if exists (
         select from headrace_internal.topic t
         where not t.asleep and not exists (select from headrace_internal.failure f where f.kind = 'sequence'

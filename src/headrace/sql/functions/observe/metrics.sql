@@ -19,12 +19,15 @@ declare
     v_namespaces text[] := array(
         select n.namespace from headrace_internal.namespace n
         where headrace_internal.holds_level(p_caller, 'consume', n.namespace) order by n.namespace);
+    -- Not for the queues of many namespaces: a plan of theirs takes some 40 kB of memory.
+    v_prepare    boolean := headrace_internal.above_namespaces(p_caller);
 begin
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_log(
-        v_namespaces, p_known, p_prepare => headrace_internal.above_namespaces(p_caller)) m;
+        v_namespaces, p_known, v_prepare) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_outbox(v_namespaces) m;
-    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_queues(v_namespaces) m;
-    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_dead_letters(v_namespaces) m;
+    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_queues(v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
+    return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_dead_letters(
+        v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_nodes(v_namespaces) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_rules(v_namespaces, p_known) m;
     if p_log_bytes then

@@ -1,5 +1,5 @@
 -- The time of the first event after a position in a topic's log; null if there is none. p_now: the time partition that is written now,
--- or null; if the next position is not there, by the whole log. For p_prepare see headrace_internal.metrics_of_log. Index: log_position.
+-- or null; if the next position is not there, by the topic's branch. For p_prepare see headrace_internal.metrics_of_log. Index: log_position.
 create or replace function headrace_internal.next_event_time(p_topic_id integer, p_now regclass, p_position bigint, p_prepare boolean)
 returns timestamptz
 language plpgsql volatile
@@ -22,9 +22,8 @@ begin
         end;
     end if;
     if v_time is null then
-        -- Not part of an expression: it would be set up for every table of the log even where it is not needed.
-        select l.appended_at into v_time from headrace_internal.log l
-        where l.topic_id = p_topic_id and l.position > p_position order by l.position limit 1;
+        execute format('select l.appended_at from headrace_internal.%I l where l.position > $1 order by l.position limit 1',
+            'log_' || p_topic_id) into v_time using p_position;
     end if;
     return v_time;
 end

@@ -6,10 +6,10 @@ set enable_bitmapscan = off
 as $$
 begin
     if exists (select from headrace_internal.firing f where f.topic_id = p_topic_id and f.position is null) then
-        update headrace_internal.firing f set position = l.position
-        from headrace_internal.log l
-        where f.topic_id = p_topic_id and f.position is null
-            and l.topic_id = p_topic_id and l.event_id = f.event_id and l.position <= p_upto;
+        -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+        execute format('update headrace_internal.firing f set position = l.position from headrace_internal.%I l '
+            'where f.topic_id = $1 and f.position is null and l.event_id = f.event_id and l.position <= $2', 'log_' || p_topic_id)
+        using p_topic_id, p_upto;
     end if;
 end
 $$;

@@ -2,7 +2,7 @@
 -- Returns the number of events and firings; no row when nothing is due, when another session holds the cursor, when the rules of
 -- the topic are paused, when it runs on another engine, or while a rule waits for the compiler: an event published after a rule was written does not pass before the
 -- rule is active.
--- Locks: the cursor row, no key update, skip locked. Indexes: log_position, rule_version_pending; see also match_events.
+-- Locks: the cursor row, no key update, skip locked. Index: rule_version_pending; see also batch_end and match_events.
 create or replace function headrace_internal.react(p_topic_id integer, p_max integer default 1000)
 returns table (events integer, firings integer, "position" bigint)
 language plpgsql volatile
@@ -28,12 +28,9 @@ begin
     if not found or (select t.engine from headrace_internal.topic t where t.topic_id = p_topic_id) <> 'database' then
         return;
     end if;
-    select max(d.position), count(*) into v_upto, events
-    from (
-        select l.position from headrace_internal.log l
-        where l.topic_id = p_topic_id and l.position > v_cursor.position
-        order by l.position limit case when v_cursor.single_to > v_cursor.position then 1 else p_max end
-    ) d;
+    select b.upto, b.events into v_upto, events
+    from headrace_internal.batch_end(v_cursor.consumer_id, p_topic_id, -1, v_cursor.position,
+        case when v_cursor.single_to > v_cursor.position then 1 else p_max end) b;
     -- Checked after the events: a rule written later than this check is later than all of them.
     if events = 0 or exists (select from headrace_internal.rule_version v where v.topic_id = p_topic_id and v.status = 'pending') then
         return;

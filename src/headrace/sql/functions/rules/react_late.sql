@@ -16,9 +16,11 @@ begin
     if not exists (select from headrace_internal.inline_failure f where f.topic_id = p_topic_id) then
         return 0;
     end if;
-    select array_agg(l.event_id), min(l.position), max(l.position) into v_events, v_first, v_last
-    from (select distinct f.event_id from headrace_internal.inline_failure f where f.topic_id = p_topic_id) f
-    join headrace_internal.log l on l.topic_id = p_topic_id and l.event_id = f.event_id and l.position <= p_upto;
+    -- By the topic's own branch: by the whole log it would be planned for, and lock, every topic.
+    execute format('select array_agg(l.event_id), min(l.position), max(l.position) '
+        'from (select distinct f.event_id from headrace_internal.inline_failure f where f.topic_id = $1) f '
+        'join headrace_internal.%I l on l.event_id = f.event_id and l.position <= $2', 'log_' || p_topic_id)
+    into v_events, v_first, v_last using p_topic_id, p_upto;
     if v_events is null then
         return 0;
     end if;

@@ -2,11 +2,15 @@
 -- there in any case: an invalid version is not evaluated, and neither is the text that it replaced.
 -- p_compiled: an array of {version_id, error, canonical, shape, keys, variant, bound, bound_text, integers, numerics, texts, moments}.
 -- Indexes: rule_version_pkey, rule_version_unique, rule_match_pkey.
+-- The rules are an array where it matters: its length is known to the planner, which then uses the indexes, so that the price of a
+-- rule does not grow with the number of rules.
 create or replace function headrace_internal.take_effect(p_topic_id integer, p_position bigint, p_compiled jsonb) returns void
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_rule_ids integer[];
 begin
     create temporary table compiled on commit drop as
     select c.version_id, c.error, c.canonical, c.shape, c.keys, c.variant, c.bound, c.bound_text, c.integers, c.numerics, c.texts, c.moments,
@@ -17,11 +21,12 @@ begin
         variant integer, bound double precision, bound_text text, integers bigint[], numerics numeric[], texts text[], moments timestamptz[])
     join headrace_internal.rule_version v on v.version_id = c.version_id;
 
+    v_rule_ids := array(select distinct c.rule_id from compiled c);
     delete from headrace_internal.rule_match m
     using headrace_internal.rule_version v
-    where v.version_id = m.version_id and v.topic_id = p_topic_id and v.rule_id in (select c.rule_id from compiled c);
+    where v.version_id = m.version_id and v.topic_id = p_topic_id and v.rule_id = any (v_rule_ids);
     update headrace_internal.rule_version v set until_position = p_position, until_at = headrace.clock()
-    where v.topic_id = p_topic_id and v.rule_id in (select c.rule_id from compiled c)
+    where v.topic_id = p_topic_id and v.rule_id = any (v_rule_ids)
         and v.since_position is not null and v.until_position is null;
     update headrace_internal.rule_version v
     set status = case when c.error is null then 'valid' else 'invalid' end, error = c.error, canonical = c.canonical,

@@ -1,2 +1,2 @@
--- The time at which an event was appended to the log. Index: log_position.
-select l.appended_at from headrace.log l where l.topic_id = %(topic_id)s and l.position = %(position)s;
+-- The time at which an event was appended to the log.
+select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;

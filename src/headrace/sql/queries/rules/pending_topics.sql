@@ -6,7 +6,9 @@ where t.topic_id in (
         select v.topic_id from headrace_internal.rule_version v where v.status = 'pending'
         union
         select c.topic_id from headrace_internal.consumer c
-        where c.consumer = 'headrace.rules' and not exists (select from headrace_internal.rule r where r.topic_id = c.topic_id))
+        -- Not "not exists": as a join it would read all rules.
+        where c.consumer = 'headrace.rules'
+            and (select r.rule_id from headrace_internal.rule r where r.topic_id = c.topic_id limit 1) is null)
     and not exists (select from headrace_internal.failure f
         where f.kind = 'rule compilation' and f.namespace = t.namespace and f.name = t.topic and f.retry_at > headrace.clock())
 order by t.topic_id;

@@ -1,2 +1,2 @@
--- The log's time of the event at a position. Index: log_position.
-select l.appended_at from headrace_internal.log l where l.topic_id = %(topic_id)s and l.position = %(position)s limit 1;
+-- The log's time of the event at a position.
+select l.appended_at from headrace.read_log(%(topic_id)s, %(position)s - 1, 1) l where l.position = %(position)s;

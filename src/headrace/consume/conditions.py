@@ -1,0 +1,64 @@
+"""Conditions of consumers: compiled by whoever may write the result, that is the owner and nodes.
+
+Promises: the database gets SQL that was printed from our own tree; the text of a user is never executed. A role that only consumes
+stores its condition as text, and a node compiles it. An invalid condition is marked with its error, and stops only its consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import LiteralString
+
+from headrace.db import LoopSteps, Pool, Subscription, fetch_value_async
+from headrace.lang.condition import ConditionError, parse, to_postgres
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 30.0
+"""Longest wait without a notification: one may be lost with its connection."""
+
+MAY_COMPILE: LiteralString = "select pg_catalog.has_schema_privilege('headrace_internal', 'usage')"
+COMPILE: LiteralString = "select headrace_internal.compile_condition(%s, %s, %s, %s)"
+_PENDING: LiteralString = """select consumer_id, condition from headrace_internal.consumer
+    where condition is not null and filter is null and condition_error is null"""
+
+
+def compile_parameters(consumer_id: int, condition: str) -> tuple[int, str, str | None, str | None]:
+    """The parameters of COMPILE: the condition as SQL, or why it cannot be compiled."""
+    try:
+        return consumer_id, condition, to_postgres(parse(condition)), None
+    except ConditionError as error:
+        return consumer_id, condition, None, str(error)
+    except Exception as error:
+        # A bug of ours must not stop the others.
+        logger.exception("the condition of consumer %s could not be compiled", consumer_id)
+        return consumer_id, condition, None, f"could not be compiled: {type(error).__name__}: {error}"
+
+
+async def compile_if_allowed(pool: Pool, consumer_id: int, condition: str) -> None:
+    """Compiles the condition of a consumer at once, if our role may; otherwise a node does it soon."""
+    if await fetch_value_async(pool, MAY_COMPILE):
+        await fetch_value_async(pool, COMPILE, compile_parameters(consumer_id, condition))
+
+
+class ConditionCompiler:
+    """Compiles the conditions of consumers that others have written, until `stop` is set."""
+
+    def __init__(self, pool: Pool, written: Subscription, stop: asyncio.Event) -> None:
+        self._pool = pool
+        self._written = written
+        self._stop = stop
+        self._steps = LoopSteps("conditions of consumers", stop, pool=pool)
+
+    async def run(self) -> None:
+        while not self._stop.is_set():
+            await self._steps.run(self.compile_once)
+            await self._written.wait(RETRY_S)
+
+    async def compile_once(self) -> int:
+        """Compiles the pending conditions; returns how many there were."""
+        async with self._pool.connection() as conn:
+            pending = await (await conn.execute(_PENDING)).fetchall()
+            for consumer_id, condition in pending:
+                await conn.execute(COMPILE, compile_parameters(consumer_id, condition))
+        return len(pending)

@@ -1,0 +1,90 @@
+"""Due poll: wakes the consumers of a node that may have something to do, by one statement a second for all of them.
+
+A consumer sleeps until it is notified. Promises: what no notification says is found within a second: a retry that becomes due, a
+dead letter to redrive, a partition whose holder died, a notification that was lost with its connection, a topic that was dropped
+and created again. However many topics and consumers a node has, they cost one transaction a second per namespace while they are
+idle."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from headrace.db import LoopSteps, Pool
+
+POLL_S = 1.0
+
+_DUE = "select topic_id, consumer_id, topics from headrace.due_consumers(%s)"
+_TOPICS = "select topic, topic_id from headrace.topic where namespace = headrace.current_namespace(%s)"
+
+
+class PolledConsumer(Protocol):
+    """A consumer that a poll can wake."""
+
+    @property
+    def namespace(self) -> str | None: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def topic_id(self) -> int: ...
+
+    @property
+    def consumer_id(self) -> int: ...
+
+    def wake(self) -> None:
+        """Lets it look for something to do."""
+
+    def check_topic_soon(self) -> None:
+        """Lets it register with its topic, which was dropped or created again."""
+
+
+class DuePoll:
+    """Polls one database until `stop` is set."""
+
+    def __init__(self, pool: Pool, stop: asyncio.Event, *, name: str = "due consumers") -> None:
+        self._pool = pool
+        self._stop = stop
+        self._name = name
+        self._consumers: dict[str | None, list[PolledConsumer]] = {}
+        self._topics: dict[str | None, str] = {}
+        """What identifies the topics of each namespace, as of the last poll."""
+
+    def add(self, consumer: PolledConsumer) -> None:
+        self._consumers.setdefault(consumer.namespace, []).append(consumer)
+
+    async def run(self) -> None:
+        steps = {
+            namespace: LoopSteps(f"{self._name} of {namespace or 'the default namespace'}", self._stop, pool=self._pool)
+            for namespace in self._consumers
+        }
+        while not self._stop.is_set():
+            for namespace in self._consumers:
+                await steps[namespace].attempt(partial(self.poll_once, namespace))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), POLL_S)
+
+    async def poll_once(self, namespace: str | None) -> None:
+        """Wakes the consumers of a namespace that may have something to do."""
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_DUE, (namespace,))).fetchall()
+        topic_ids = {topic_id for topic_id, consumer_id, _ in rows if consumer_id is None}
+        consumer_ids = {consumer_id for _, consumer_id, _ in rows}
+        for consumer in self._consumers[namespace]:
+            if consumer.topic_id in topic_ids or consumer.consumer_id in consumer_ids:
+                consumer.wake()
+        [topics] = [topics for _, _, topics in rows if topics is not None]
+        if self._topics.get(namespace) != topics:
+            await self._compare_topics(namespace)
+            self._topics[namespace] = topics
+
+    async def _compare_topics(self, namespace: str | None) -> None:
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_TOPICS, (namespace,))).fetchall()
+        topic_ids: dict[str, int] = dict(rows)
+        for consumer in self._consumers[namespace]:
+            if topic_ids.get(consumer.topic) != consumer.topic_id:
+                consumer.check_topic_soon()

@@ -1,0 +1,17 @@
+-- Stores the compiled form of a consumer's condition, or why it has none, unless the condition was changed meanwhile; wakes the
+-- consumer. Only the owner and nodes may call it: p_filter is executed with the owner's rights. True if it was stored.
+-- Locks: the consumer row.
+create or replace function headrace_internal.compile_condition(p_consumer_id integer, p_condition text, p_filter text, p_error text)
+returns boolean
+language plpgsql volatile
+as $$
+begin
+    update headrace_internal.consumer c set filter = p_filter, condition_error = left(p_error, 2000)
+    where c.consumer_id = p_consumer_id and c.condition = p_condition;
+    if not found then
+        return false;
+    end if;
+    perform pg_notify('headrace_log', c.topic_id::text) from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
+    return true;
+end
+$$;
