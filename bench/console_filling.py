@@ -9,6 +9,7 @@ from headrace import Action, Headrace
 from headrace.core import Bury
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
+from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit
@@ -116,6 +117,7 @@ def _define(conn: Connection) -> None:
         )
     output = {"late": ActionOutput(action="REMIND")}
     create_correlator(conn, Correlator(name="unpaid", topic="bench", pattern=PATTERN, key="key", outputs=output))
+    create_relay(conn, Relay(name="crm", topic="topic0", target="webhook", options={"url": "https://crm.example/hook"}))
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="bench", type="report.due", zone="Europe/Berlin")
 
 
@@ -145,7 +147,9 @@ def read_sample(conn: Connection) -> Sample:
     [group] = conn.execute(
         "select error_group from headrace.count_dead_letters() where kind = 'event' order by dead desc limit 1"
     ).fetchone() or [""]
-    [at] = conn.execute(
-        "select appended_at from headrace.log where position = %s and topic_id = headrace.topic_id('bench')", (position,)
-    ).fetchone() or [None]
-    return Sample(event_id, action_id, letter_id, "bench/consumer0", position, at.isoformat(), group)
+    row = conn.execute(
+        "select to_char(appended_at, 'YYYY-MM-DD\"T\"HH24:MI:SSOF') from headrace.log where position = %s and topic_id = headrace.topic_id('bench')",
+        (position,),
+    ).fetchone()
+    assert row is not None
+    return Sample(event_id, action_id, letter_id, "bench/consumer0", position, row[0], group)

@@ -86,6 +86,8 @@ def page_addresses(database: Target, namespace: str) -> dict[str, str]:
         "/dead-letters/group": ("/dead-letters/group", {**words, "discard": "1"}),
         "/dead-letters/letter/{letter:path}": (f"/dead-letters/letter/{letter}", {}),
         "/nodes": ("/nodes", {}),
+        "/relays": ("/relays", {}),
+        "/relays/{relay}": ("/relays/crm", {}),
         "/palette": ("/palette", {"q": "e"}),
     }
     routes = {route.path for route in page_routes() if isinstance(route, Route) and "GET" in (route.methods or ())}

@@ -14,6 +14,7 @@ from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace
+from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit
@@ -106,6 +107,7 @@ def _define(conn: Connection) -> None:
     output = {"late": ActionOutput(action="REMIND")}
     create_correlator(conn, Correlator(name="unpaid", topic="orders", pattern=PATTERN, key="key", outputs=output))
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", zone="Europe/Berlin")
+    create_relay(conn, Relay(name="crm", topic="payments", target="webhook", options={"url": "https://crm.example/hook"}))
 
 
 def _fill_enemy(database: Target) -> None:
@@ -132,6 +134,8 @@ def _fill_enemy(database: Target) -> None:
         output = {"evil": ActionOutput(action="CHARGE")}
         create_correlator(conn, Correlator(name="evil", topic="orders", pattern=pattern, key="key", outputs=output), **own)
         create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", payload={"note": HOSTILE}, **own)
+        options = {"url": "https://crm.example/<script>window.hacked=true</script>"}
+        create_relay(conn, Relay(name="crm", topic="orders", target="webhook", options=options), **own)
         headers = {HOSTILE.replace("\x1b", ""): HOSTILE}
         kit.publish("orders", "order.placed", {HOSTILE: [HOSTILE], "total": 1}, key=HOSTILE[:200], headers=headers)
         kit.run_until_idle_sync(app)

@@ -60,6 +60,8 @@ PAGES = {
     "dead-letter": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/1"),
     "dead-letter-event": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/orders/mailing/15"),
     "nodes": ("/nodes", "/nodes"),
+    "relays": ("/relays", "/relays"),
+    "relay": ("/relays/{relay}", "/relays/crm"),
 }
 """Name of the snapshot: route and address."""
 NOT_A_PAGE = {"/palette", "/login"}

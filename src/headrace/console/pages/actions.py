@@ -74,7 +74,7 @@ def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:
     parameters = {
         "outcome": None if outcome == "ended" else outcome,
         "action": name,
-        "rows": RESULTS_READ_MAX,
+        "rows": RESULTS_READ_MAX if name or outcome != "ended" else QUEUED_MAX,
         "limit": QUEUED_MAX,
         "namespace": view.namespace,
     }

@@ -31,6 +31,7 @@ PLACES = {
     "rules": "/rules",
     "correlators": "/correlators",
     "schedules": "/schedules",
+    "relays": "/relays",
     "nodes": "/nodes",
     "time partitions": "/topics",
     "same topics": "/topics",
