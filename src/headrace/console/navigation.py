@@ -17,7 +17,15 @@ class Link:
 NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
     ("", (Link("Now", "/", "h"),)),
     ("Events", (Link("Events", "/events", "e"), Link("Topics", "/topics", "t"), Link("Consumers", "/consumers", "c"))),
-    ("Reactions", (Link("Rules", "/rules", "r"), Link("Correlators", "/correlators", "p"), Link("Schedules", "/schedules", "s"))),
+    (
+        "Reactions",
+        (
+            Link("Rules", "/rules", "r"),
+            Link("Correlators", "/correlators", "p"),
+            Link("Schedules", "/schedules", "s"),
+            Link("Relays", "/relays", "l"),
+        ),
+    ),
     ("Work", (Link("Actions", "/actions", "a"), Link("Dead letters", "/dead-letters", "d"), Link("Nodes", "/nodes", "n"))),
 )
 """Groups of entries: heading and links."""
