@@ -67,7 +67,7 @@ def test_wrong_usage_exits_with_2(words: list[str]) -> None:
         (["topic", "create", "other", "--retention", "soon"], 5, "Invalid"),
         (["topic", "create", "other", "--namespace", "nowhere"], 3, "NotFound"),
         (["publish", "orders", "placed", "{"], 5, "InvalidPayload"),
-        (["publish", "orders", "not a type", "1"], 5, "InvalidEventType"),
+        (["publish", "orders", "not  a type", "1"], 5, "InvalidEventType"),
         (["publish", "nowhere", "placed", "1"], 3, "UnknownTopic"),
         (["tail", "orders", "--from", "4711", "--no-follow"], 5, "PositionOutOfRange"),
         (["consumer", "lag", "orders", "nobody"], 3, "UnknownConsumer"),

@@ -71,4 +71,4 @@ def test_unregistered_names_are_warned_of_or_rejected(cli: Cli, cars: Connection
     assert cli("event-type", "drop", "NEW_CAR").code == 0
     assert cli("event-type", "drop", "NEW_CAR").code == 5
     assert cli("action", "drop", "NOTIFY").code == 0
-    assert cli("event-type", "create", "not a type").code == 5
+    assert cli("event-type", "create", "not  a type").code == 5

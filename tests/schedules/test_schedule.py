@@ -225,7 +225,7 @@ def test_topic_with_schedules_cannot_be_dropped(reports: Connection) -> None:
 @pytest.mark.lane("pg18")
 def test_invalid_event_is_rejected_when_the_schedule_is_created(reports: Connection) -> None:
     with pytest.raises(InvalidEventType):
-        create_schedule(reports, "report", cron="0 * * * *", topic="reports", type="no name")
+        create_schedule(reports, "report", cron="0 * * * *", topic="reports", type="no  name")
     with pytest.raises(InvalidHeaders):
         create_schedule(reports, "report", cron="0 * * * *", topic="reports", type="due", headers={"x": "y" * 16_370})
 
