@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow test-console prove style lint bench bench-guard reference pictures clean
+.PHONY: setup demo test test-slow test-relays test-console prove style lint bench bench-guard reference pictures clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ test: style  ## everything but the slow marks; mypy runs beside the tests and re
 
 test-slow: setup  ## the long runs
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or hypothesis' --hypothesis-profile explore
+
+test-relays: setup  ## relays into every broker, RabbitMQ and the long kills included
+	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' tests/relays
 
 test-console: setup  ## the console's pages in a browser, with the aria snapshots and pictures in build/console
 	$(BIN)/pytest -n 0 tests/console

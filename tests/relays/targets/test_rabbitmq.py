@@ -14,6 +14,9 @@ from tests.relays.targets.builders import build_messages, deliver_all, first_occ
 from tests.relays.targets.laws import DeliveryLaws, check_content
 from tests.relays.targets.servers import RabbitMQServer
 
+# An Erlang node takes its time to start and to confirm: `make test-relays`.
+pytestmark = pytest.mark.slow
+
 
 class TestRabbitMQ(DeliveryLaws):
     process_messages = 400
