@@ -169,7 +169,7 @@ def test_sql_maps_as_python_does(conn: Connection) -> None:
 def test_invalid_type_is_rejected_when_published(conn: Connection) -> None:
     conn.execute("select headrace.create_topic('orders')")
     with pytest.raises(Invalid, match="is not a name"):
-        publish_many(conn, [from_cloudevent(SMALLEST | {"type": "not a name"}, topic="orders")])
+        publish_many(conn, [from_cloudevent(SMALLEST | {"type": "not  a name"}, topic="orders")])
     assert isinstance(from_cloudevent(SMALLEST, topic="orders").id, UUID)
 
 

@@ -65,7 +65,7 @@ def test_type_comes_from_a_column_of_the_row(shop: Connection) -> None:
     assert [type for type, _, _ in captured(shop)] == ["order.placed", "order.paid", "order.paid"]
 
 
-@pytest.mark.parametrize("kind", ["not a name", "", None, "x" * 201])
+@pytest.mark.parametrize("kind", ["not  a name", "", None, "x" * 201])
 def test_invalid_type_fails_the_writers_statement(shop: Connection, kind: str | None) -> None:
     capture(shop, "orders", "orders", type_column="kind")
     with pytest.raises(InvalidEventType, match="event type"), map_database_errors():

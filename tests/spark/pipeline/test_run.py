@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.core import Conflict, Invalid, UnknownTopic
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target, connect
-from headrace.lang.ecl.stepping import Batch
+from headrace.lang.ecl import AnyBatch, make_batch
 from headrace.spark import Access
 from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, list_pipelines, set_engine, stepping
 from headrace.spark.pipeline.runner import IDLE_S, pause_s
@@ -119,13 +119,13 @@ async def test_timers_of_a_long_silence_are_spread_over_batches_as_in_the_databa
     from headrace.spark.correlate import general as _correlate_general
 
     monkeypatch.setattr(_correlate_general, "FIRINGS_MAX", 3)
-    created: list[Batch] = []
+    created: list[AnyBatch] = []
 
-    def few_at_a_time(*given: object) -> Batch:
-        created.append(Batch(*given, ticks_left=10))  # type: ignore[arg-type]
+    def few_at_a_time(*given: object) -> AnyBatch:
+        created.append(make_batch(*given, ticks_left=10))  # type: ignore[arg-type]
         return created[-1]
 
-    monkeypatch.setattr(stepping, "Batch", few_at_a_time)
+    monkeypatch.setattr(stepping, "make_batch", few_at_a_time)
     await prepare(conn, database, events=5, seed=14)
     pattern = "repeat {sequential {SOLD, repeat {push(late) {after 30 s}}}}"
     create_correlator(

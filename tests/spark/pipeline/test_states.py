@@ -39,6 +39,7 @@ def state(number: int, key: str) -> dict[str, object]:
         "evidence_total": number,
         "started_at": MICROS - number,
         "seen_at": MICROS + number,
+        "memory": None,
     }
 
 

@@ -30,6 +30,11 @@ declare
     v_msg_id    bigint;
 begin
     perform headrace.event_within_limits(p_action, p_key, coalesce(p_payload, 'null'), '{}');
+    -- An event type may have spaces, the name of an action may not.
+    if strpos(p_action, ' ') > 0 then
+        raise exception 'action "%" is not a name', left(p_action, 200)
+            using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits and _ . : / - and start with a letter or _.';
+    end if;
     if p_delay < interval '0' then
         raise exception 'the delay of an action cannot be %', p_delay
             using errcode = 'HR300', hint = 'Give a delay of zero or more.';
