@@ -30,27 +30,6 @@ async def test_task_that_loses_a_cancellation_ends_anyway() -> None:
     assert loop.cancelled() and lost == 2
 
 
-async def test_caller_that_is_cancelled_while_it_cancels_leaves_no_task_behind() -> None:
-    ending = asyncio.Event()
-
-    async def end_slowly() -> None:
-        try:
-            await asyncio.sleep(10)
-        finally:
-            await ending.wait()
-
-    loop = asyncio.create_task(end_slowly())
-    await asyncio.sleep(0)
-    caller = asyncio.create_task(cancel_tasks(loop))
-    await asyncio.sleep(0)
-    caller.cancel()
-    await asyncio.sleep(0)
-    ending.set()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    assert loop.done()
-
-
 @pytest.mark.lane("pg18")
 @pytest.mark.parametrize(
     ("sqlstate", "is_retried"),

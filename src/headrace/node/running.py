@@ -83,6 +83,9 @@ async def run_node(
         targets: Sequence[Target] = await asyncio.to_thread(configured_targets)
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
+    for target in targets:
+        # Before the node starts: a start that is broken off in the middle would have to be undone.
+        await asyncio.to_thread(require_migrated, target)
     monitor = LoopMonitor(on_failure)
     node = Node(
         app,
@@ -123,8 +126,6 @@ async def _start(node: Node, task: asyncio.Task[None], targets: Sequence[Target]
     started = asyncio.create_task(node.wait_started(), name="headrace start")
     try:
         async with asyncio.timeout(timeout_s):
-            for target in targets:
-                await asyncio.to_thread(require_migrated, target)
             await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         raise DatabaseUnavailable(
