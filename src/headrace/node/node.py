@@ -248,8 +248,7 @@ class DatabaseLoops:
         # One is left for the others: slow handlers of actions stop no consumer, and the other way round.
         most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
         of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
-        of_actions = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S)
-        subscribe = self._listener.subscribe
+        of_actions, subscribe = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
         self.sequencer = Sequencer(self.loop_pool, subscribe("headrace_outbox"), stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
@@ -257,10 +256,9 @@ class DatabaseLoops:
         self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
         self._due = DuePoll(self.loop_pool, stop)
         self._conditions = ConditionCompiler(pool, subscribe("headrace_rule"), stop)
+        sources, due = sessions.consumer_sources, self._due
         self.consumers = [
-            ConsumerRunner(
-                consumer, of_consumers, subscribe("headrace_log"), stop, sources=sessions.consumer_sources, due=self._due
-            )
+            ConsumerRunner(consumer, of_consumers, subscribe("headrace_log"), stop, sources=sources, due=due)
             for consumer in app.consumers
         ]
         self.actions = ActionWorkers(

@@ -83,9 +83,8 @@ async def run_node(
         targets: Sequence[Target] = await asyncio.to_thread(configured_targets)
     else:
         targets = parse_targets(dsn) if isinstance(dsn, str) else dsn
-    for target in targets:
-        # Before the node starts: a start that is broken off in the middle would have to be undone.
-        await asyncio.to_thread(require_migrated, target)
+    # Before the node starts: a start that is broken off in the middle would have to be undone.
+    await _check_schemas(targets, start_timeout_s)
     monitor = LoopMonitor(on_failure)
     node = Node(
         app,
@@ -119,6 +118,19 @@ async def run_node(
             # The process has no time for the grace time: leave no loop behind.
             await cancel_tasks(task)
             raise
+
+
+async def _check_schemas(targets: Sequence[Target], timeout_s: float) -> None:
+    """Raises NotMigrated where steps of a schema are missing, and DatabaseUnavailable where a server does not answer in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            for target in targets:
+                await asyncio.to_thread(require_migrated, target)
+    except TimeoutError:
+        raise DatabaseUnavailable(
+            f"the node did not start within {timeout_s:g} s: {target}: no answer yet; check the address and that PostgreSQL accepts "
+            "connections, or raise start_timeout_s"
+        ) from None
 
 
 async def _start(node: Node, task: asyncio.Task[None], targets: Sequence[Target], timeout_s: float) -> None:

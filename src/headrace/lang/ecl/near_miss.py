@@ -61,8 +61,8 @@ def find_near_misses(
     if search.original is not None:
         return []
     skipped = len(events) - len(search.events)
-    found = [replace(miss, number=miss.number + skipped) for miss in search.all()]
-    return sorted(found, key=lambda miss: ([*Change].index(miss.change), -miss.number))
+    misses = [replace(miss, number=miss.number + skipped) for miss in search.all()]
+    return sorted(misses, key=lambda miss: ([*Change].index(miss.change), -miss.number))
 
 
 class _Search:
