@@ -21,6 +21,7 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "spark_lookback",
+    "spark_scan",
     "pipeline",
     "recovery",
     "walls",

@@ -44,7 +44,7 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
+    "spark": {"MicroBatch", "correlate", "correlate_stream", "event_schema", "match", "read", "register", "take_micro_batch"},
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
     "tracing": {"TraceContext", "TracingMode"},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.lang.condition import Condition, Node, Sample, TruthTable, parse, python_engine, sample_rows
 from headrace.spark.scan.columns import FieldReader, Integers, Texts
-from headrace.spark.scan.evaluation import TRUE, UNKNOWN, Conditions
+from headrace.spark.scan.evaluation import TRUE, UNKNOWN, Conditions, fold_constants
 from tests.examples import examples
 from tests.lang.condition.strategies import conditions, events
 from tests.lang.condition.test_engines import VALID, corpus_failures
@@ -32,9 +32,10 @@ def as_batch(samples: Sequence[Sample]) -> pa.RecordBatch:
 
 
 def column_engine(given: Sequence[Condition], samples: Sequence[Sample]) -> TruthTable:
-    compiled = Conditions([condition.tree for condition in given])
+    trees = [fold_constants(condition.tree) for condition in given]
+    compiled = Conditions(trees)
     truths = compiled.over(FieldReader(compiled.fields).read(as_batch(samples)), len(samples))
-    columns = [truths.of(condition.tree).tolist() for condition in given]
+    columns = [truths.of(tree).tolist() for tree in trees]
     return [[None if truth == UNKNOWN else truth == TRUE for truth in row] for row in zip(*columns, strict=True)]
 
 

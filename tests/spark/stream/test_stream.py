@@ -23,7 +23,9 @@ pytestmark = pytest.mark.lane("pg18")
 EVENTS = 200
 SPECS = (
     CorrelatorSpec(name="threes", pattern="repeat {push(three) {loop(3) {placed}}}", key="key", topic="orders"),
-    CorrelatorSpec(name="all", pattern="capture n = (object)::int; repeat {push(big) {sequential {placed as t, placed and <n > t.n + 2>}}}"),
+    CorrelatorSpec(
+        name="all", pattern="capture n = (object)::int; repeat {push(big) {sequential {placed as t, placed and <n > t.n + 2>}}}"
+    ),
 )
 
 

@@ -3,12 +3,10 @@
 Owns: the classification of events by whole columns, and what travels from the tasks that read to those that step. Promises: the
 firings, outputs and evidence of the database's engines."""
 
-from headrace.spark.scan.collecting import ClassifiedEvents, Watched, classify_frame, classify_range, within
-from headrace.spark.scan.scanning import COMPARED_SCHEMA, Definitions, LiveOutputs, scan
+from headrace.spark.scan.collecting import Watched, classify_frame, classify_range, within
+from headrace.spark.scan.scanning import Definitions, LiveOutputs, scan
 
 __all__ = [
-    "COMPARED_SCHEMA",
-    "ClassifiedEvents",
     "Definitions",
     "LiveOutputs",
     "Watched",

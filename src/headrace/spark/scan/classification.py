@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,11 @@ from headrace.lang.ecl import KEY_BYTES_MAX, Decision, SimpleTable, Table, condi
 from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.match import RuleSpec
 from headrace.spark.scan.columns import Column, FieldReader, Texts
-from headrace.spark.scan.evaluation import TRUE, BatchTruths, Conditions
+from headrace.spark.scan.evaluation import TRUE, BatchTruths, Conditions, fold_constants
+from headrace.spark.scan.pruning import RuleIndex
 
+ROWS_MAX = 100
+"""On more rows than this, whole columns are faster than a rule's own function."""
 _TYPE = Field("type", (), Extraction.TEXT)
 _TRUTH_FACTS = np.array(["false", None, "true"], object)
 
@@ -39,7 +43,28 @@ _TRUTH_FACTS = np.array(["false", None, "true"], object)
 def rule_tree(spec: RuleSpec) -> Node:
     """When a rule fires, its event type included."""
     is_type = Compare("=", _TYPE, Constant(spec.event_type, Type.TEXT))
-    return Junction("and", (is_type, parse(spec.condition).tree))
+    return Junction("and", (is_type, fold_constants(parse(spec.condition).tree)))
+
+
+class _Rule:
+    def __init__(self, tree: Node, since_offset: int) -> None:
+        self.tree = tree
+        self.since_offset = since_offset
+        self._fields = fields_of(tree)
+        slots = {field: number for number, field in enumerate(self._fields)}
+        self._function = cast("Callable[[Sequence[Value | None]], bool | None]", compile_node(with_slots(tree, slots)))
+
+    def fires(
+        self, rows: NDArray[np.int64], columns: Mapping[Field, Column], lists: dict[Field, list[Value | None]]
+    ) -> NDArray[np.int64]:
+        """On which of a few rows the rule fires. `lists` keeps the values of columns for the other rules."""
+        values = []
+        for field in self._fields:
+            if field not in lists:
+                lists[field] = columns[field].to_list()
+            values.append(lists[field])
+        function = self._function
+        return np.array([row for row in rows.tolist() if function([own[row] for own in values]) is True], np.int64)
 
 
 @dataclass(frozen=True)
@@ -108,10 +133,11 @@ class Classifier:
     """Classifies batches of events for rules and correlators; a worker has one for all its batches."""
 
     def __init__(self, rules: Sequence[RuleSpec], groups: Sequence[Group]) -> None:
-        self._rules = [(rule_tree(rule), rule.since_offset) for rule in rules]
+        self._rules = [_Rule(rule_tree(rule), rule.since_offset) for rule in rules]
         self._groups = [_GroupClassifier(group) for group in groups]
+        self._index = RuleIndex([rule.tree for rule in self._rules])
         self._conditions = Conditions(
-            [*(tree for tree, _ in self._rules), *(node for group in self._groups for node in group.trees)]
+            [*(rule.tree for rule in self._rules), *(node for group in self._groups for node in group.trees)]
         )
         fields = [*self._conditions.fields, *(field for group in self._groups for field in group.fields)]
         self._reader = FieldReader(fields)
@@ -123,7 +149,8 @@ class Classifier:
 
     def classify(self, batch: pa.RecordBatch) -> ClassifiedBatch:
         columns = self._reader.read(batch)
-        return ClassifiedBatch(batch, columns, self._conditions.over(columns, batch.num_rows), self._rules, self._groups)
+        truths = self._conditions.over(columns, batch.num_rows)
+        return ClassifiedBatch(batch, columns, truths, self._rules, self._index, self._groups)
 
 
 @dataclass(frozen=True)
@@ -131,15 +158,28 @@ class ClassifiedBatch:
     batch: pa.RecordBatch
     columns: Mapping[Field, Column]
     truths: BatchTruths
-    rules: Sequence[tuple[Node, int]]
+    rules: Sequence[_Rule]
+    index: RuleIndex
     groups: Sequence[_GroupClassifier]
 
     def firings(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The rows on which each rule fires."""
+        """The rows on which each rule fires; rules that cannot fire in this batch are left out."""
         offsets = self.batch.column("offset").to_numpy()
-        for number, (tree, since_offset) in enumerate(self.rules):
-            fires = self.truths.of(tree) == TRUE
-            yield number, np.flatnonzero(fires & (offsets >= since_offset) if since_offset else fires)
+        lists: dict[Field, list[Value | None]] = {}
+        fired: dict[int, list[NDArray[np.int64]]] = {}
+        for number, candidates in self.index.candidates(self.columns):
+            rule = self.rules[number]
+            if candidates is None or candidates.size > ROWS_MAX:
+                holds = self.truths.of(rule.tree) == TRUE
+                rows = np.flatnonzero(holds) if candidates is None else candidates[holds[candidates]]
+            else:
+                rows = rule.fires(candidates, self.columns, lists)
+            if rule.since_offset:
+                rows = rows[offsets[rows] >= rule.since_offset]
+            if rows.size:
+                fired.setdefault(number, []).append(rows)
+        for number, parts in sorted(fired.items()):
+            yield number, np.sort(np.concatenate(parts))
 
     def group_rows(self) -> Iterator[tuple[int, pa.Table]]:
         """Per group the events that can matter to it: key, symbols, facts…, offset, time."""
@@ -151,10 +191,12 @@ class _GroupClassifier:
     def __init__(self, group: Group) -> None:
         self._group = group
         self._predicates = [
-            [to_condition_tree(predicate) for predicate in table.predicates] if table.registers is None else []
+            [fold_constants(to_condition_tree(predicate)) for predicate in table.predicates] if table.registers is None else []
             for table in group.tables
         ]
-        self._static = [[parse(text).tree for text in table.program.static] if table.program else [] for table in group.tables]
+        self._static = [
+            [fold_constants(parse(text).tree) for text in table.program.static] if table.program else [] for table in group.tables
+        ]
         self.trees: list[Node] = [node for trees in (*self._predicates, *self._static) for node in trees]
         self._key_fields = fields_of(group.key) if group.key is not None else ()
         self._key_function = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -112,6 +113,29 @@ class Clause:
         codes, texts = column.dictionary
         holds = pc.is_in(texts, pa.array(items, pa.string())).to_numpy(zero_copy_only=False) == (sign == "=")
         return np.append(holds * np.int8(TRUE), np.int8(UNKNOWN))[codes]
+
+
+def fold_constants(node: Node) -> Node:
+    """The tree with arithmetic over constants as constants, which whole columns can be compared with."""
+    match node:
+        case Junction():
+            return replace(node, operands=tuple(map(fold_constants, node.operands)))
+        case Not():
+            return Not(fold_constants(node.operand))
+        case Compare():
+            return replace(node, left=_fold_value(node.left), right=_fold_value(node.right))
+        case Between():
+            return Between(_fold_value(node.operand), _fold_value(node.low), _fold_value(node.high))
+        case In():
+            return In(_fold_value(node.operand), tuple(map(_fold_value, node.items)))
+    return node
+
+
+def _fold_value(node: Node) -> Node:
+    if isinstance(node, Field | Constant) or fields_of(node):
+        return node
+    value = cast("Callable[[object], Value | None]", compile_node(node))(None)
+    return node if value is None else Constant(value, node.type)
 
 
 def _is_whole(constant: Constant) -> bool:

@@ -42,6 +42,7 @@ COMPARED_SCHEMA = pa.schema(
     ]
 )
 """An output, of the tested definition (`would`), of the live one (`live`), or of both."""
+_NO_ROWS = np.array([], np.int64)
 _IDENTITY = ("name", "token", "key", "position", "time")
 
 
@@ -127,7 +128,10 @@ def _classify(
     rows = 0
     for batch in batches:
         classified = classifier.classify(batch)
-        fired = [_fired(batch, number, at, firings[number]) for number, at in classified.firings()]
+        would = dict(classified.firings())
+        # Live rules may have fired where the tested ones cannot.
+        numbers = would.keys() | {number for number, positions in firings.items() if positions.size}
+        fired = [_fired(batch, number, would.get(number, _NO_ROWS), firings[number]) for number in sorted(numbers)]
         for group, table in (*((RULES, table) for table in fired), *classified.group_rows()):
             if table.num_rows:
                 pending.setdefault(group, []).append(table)

@@ -88,5 +88,11 @@ class StreamRun:
             names = ", ".join(sorted(f"{topic or 'a topic'} on shard {shard or '?'}" for shard, topic in classified.ends))
             raise Invalid(f"a stream of correlators runs over one log, but the frame has events of {names}; filter the frame")
         for log, (last, time) in classified.ends.items():
+            self._check_topic(log[1])
             with map_database_errors():
                 self._store.write(log, last, time, classified.events)
+
+    def _check_topic(self, topic: str | None) -> None:
+        for spec in self._watched.correlators:
+            if topic is not None and spec.topic not in (None, topic):
+                raise Invalid(f"correlator {spec.name!r} is over topic {spec.topic}, but the frame has events of {topic}")
