@@ -23,6 +23,7 @@ NAMES = (
     "spark_lookback",
     "spark_scan",
     "pipeline",
+    "stream_keys",
     "recovery",
     "walls",
     "connections",

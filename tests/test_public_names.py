@@ -20,7 +20,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
-    "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
+    "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
