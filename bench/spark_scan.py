@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bench.lab import Lab, surroundings
 from bench.result import Round, Side, ratio, report
 from bench.spark import cpu_s, folder, run_through, spark_session, timed
@@ -60,7 +62,7 @@ QUICK = Plan(events=200_000, rounds=1, events_once=0)
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
     conditions = surroundings(lab)
-    sides = {name: Side(name, []) for name in ("backtest", "read", "backtest once", "read once")}
+    sides = {name: Side(name, []) for name in ("backtest", "read", "one process", "backtest once", "read once")}
     with lab.database("spark_scan", partitions=1) as target, connect(target) as conn, folder() as place, spark_session() as spark:
         secret = place / "address"
         secret.write_text(target.dsn)
@@ -71,6 +73,7 @@ def run(lab: Lab, *, quick: bool) -> None:
             if number:  # The first round warms Java and the workers.
                 sides["backtest"].rounds.append(measured[0])
                 sides["read"].rounds.append(measured[1])
+                sides["one process"].rounds.append(timed(plan.events, lambda: _one_process(str(secret), plan.events)))
         if plan.events_once:
             _fill(conn, plan.events + 1, plan.events_once)
             once = _measure(spark, target, str(secret), plan.events_once)
@@ -80,6 +83,7 @@ def run(lab: Lab, *, quick: bool) -> None:
     figures = [ratio(f"{name}, {plan.events:,} events", sides["backtest"], sides["read"], TARGET)]
     if plan.events_once:
         figures.append(ratio(f"{name}, {plan.events_once:,} events, once", sides["backtest once"], sides["read once"], TARGET))
+    figures.append(ratio(f"Spark : one process, {plan.events:,} events", sides["backtest"], sides["one process"], 1.0))
     rules = _rules_alone(plan)
     figures += [
         ratio("mixed rules by whole columns, 1 000 : 100", rules[1_000], rules[100], THOUSAND_TARGET),
@@ -106,6 +110,26 @@ def _measure(spark: SparkSession, target: Target, secret: str, events: int) -> t
 
     whole = spark.read.format("headrace").options(secret=secret, subscribe="bench", minPartitions="2").load()
     return timed(events, look_back), timed(events, lambda: run_through(whole))
+
+
+def _one_process(secret: str, events: int) -> None:
+    """The same work without Spark: the two kinds of task, one after the other."""
+    from headrace.spark.scan import Definitions
+    from headrace.spark.scan.scanning import _classify, _step
+    from headrace.spark.schema import event_schema
+    from headrace.spark.source import SourceOptions, plan_splits, read_split
+
+    specs = [subject.spec for subject in _subjects()]
+    definitions = Definitions(tuple(specs[:100]), tuple(specs[100:]), 2**60)  # type: ignore[arg-type]
+    columns = definitions.columns
+    options = SourceOptions.of({"secret": secret, "subscribe": "bench", "columns": ",".join(columns)})
+    no_firings = {number: np.array([], np.int64) for number in range(100)}
+    chunks = [
+        chunk
+        for split in plan_splits(options)
+        for chunk in _classify(read_split(options, event_schema(columns), split), definitions, no_firings, 0, 1)
+    ]
+    assert sum(batch.num_rows for batch in _step(chunks, definitions)) > events // 1000
 
 
 def _fill(conn: Connection, first: int, last: int) -> None:
