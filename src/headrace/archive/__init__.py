@@ -11,6 +11,7 @@ from headrace.archive.catalog import (
     list_archive,
     verify_archive,
 )
+from headrace.archive.parquet import file_schema
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
@@ -28,6 +29,7 @@ __all__ = [
     "StoredEvent",
     "StoredRange",
     "archive_topic",
+    "file_schema",
     "find_file_ranges",
     "find_position_at",
     "find_stored_range",
