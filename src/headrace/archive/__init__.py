@@ -11,6 +11,7 @@ from headrace.archive.catalog import (
     list_archive,
     verify_archive,
 )
+from headrace.archive.iceberg import open_iceberg_catalog
 from headrace.archive.parquet import file_schema
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
@@ -37,6 +38,7 @@ __all__ = [
     "list_archive",
     "list_closed_partitions",
     "literal_query",
+    "open_iceberg_catalog",
     "read_archive_file",
     "read_stored_events",
     "read_stored_events_at",
