@@ -27,7 +27,7 @@ from headrace.lang.condition import parse
 from headrace.report import table_html
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped]
     import polars
     import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection as ArrowConnection

@@ -110,5 +110,5 @@ def read_statement(span: StoredRange, selection: Selection) -> str:
         keys=None if rows.keys is None else list(rows.keys),
         from_time=rows.from_time and rows.from_time.isoformat(),
         to_time=rows.to_time and rows.to_time.isoformat(),
-        condition=sql.SQL("true" if where is None else _CONDITION.replace("{}", to_postgres(parse(where)))),  # type: ignore[arg-type]
+        condition=sql.SQL("true" if where is None else _CONDITION.replace("{}", to_postgres(parse(where)))),
     )

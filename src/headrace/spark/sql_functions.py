@@ -4,16 +4,19 @@ Promises: `headrace_match` gives the answers of the condition language, by its P
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.functions import arrow_udf, arrow_udtf
+from pyspark.sql.functions import (
+    arrow_udf,  # type: ignore[attr-defined]
+    arrow_udtf,
+)
 
 from headrace.core import Invalid
-from headrace.lang.condition import Condition, Sample, decode_json, parse, to_python
+from headrace.lang.condition import Condition, Json, Sample, decode_json, parse, to_python
 from headrace.spark.schema import event_schema
 from headrace.spark.source import EventReader, SourceOptions
 
@@ -32,8 +35,8 @@ _ARGUMENTS = {"object": "payload", "type": "type", "key": "key", "headers": "hea
 def register_functions(spark: SparkSession) -> None:
     """Adds the functions to a session that does not have them."""
     if not spark.catalog.functionExists(EVENTS_FUNCTION):
-        spark.udtf.register(EVENTS_FUNCTION, arrow_udtf(EventsFunction, returnType=event_schema()))
-        spark.udf.register(MATCH_FUNCTION, arrow_udf(match_condition, "boolean"))  # type: ignore[call-overload]
+        spark.udtf.register(EVENTS_FUNCTION, arrow_udtf(returnType=event_schema())(EventsFunction))
+        spark.udf.register(MATCH_FUNCTION, arrow_udf(match_condition, "boolean"))
 
 
 class EventsFunction:
@@ -76,11 +79,16 @@ def match_condition(
             continue
         parsed, evaluate = _compiled(text)
         _check_arguments(parsed, passed)
-        sample = Sample(
-            decode_json(payload_), type_ or "", key_, {} if headers_ is None else decode_json(headers_), emitted_at_ or _NO_TIME
-        )
+        sample = Sample(decode_json(payload_), type_ or "", key_, _decode_headers(headers_), emitted_at_ or _NO_TIME)
         answers.append(evaluate(sample))
     return pa.array(answers, pa.bool_())
+
+
+def _decode_headers(text: str | None) -> Mapping[str, Json]:
+    headers = {} if text is None else decode_json(text)
+    if not isinstance(headers, dict):
+        raise Invalid(f"the headers of an event are a JSON object, not {text!r}")
+    return headers
 
 
 @lru_cache(maxsize=1024)
