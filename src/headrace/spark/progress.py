@@ -17,8 +17,8 @@ from headrace.spark.source import from_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.functions import (
-    arrow_udf,  # type: ignore[attr-defined]
-    arrow_udtf,
-)
+from pyspark.sql.functions import arrow_udf, arrow_udtf  # type: ignore[attr-defined]
 
 from headrace.core import Invalid
 from headrace.lang.condition import Condition, Json, Sample, decode_json, parse, to_python
@@ -35,7 +32,7 @@ _ARGUMENTS = {"object": "payload", "type": "type", "key": "key", "headers": "hea
 def register_functions(spark: SparkSession) -> None:
     """Adds the functions to a session that does not have them."""
     if not spark.catalog.functionExists(EVENTS_FUNCTION):
-        spark.udtf.register(EVENTS_FUNCTION, arrow_udtf(returnType=event_schema())(EventsFunction))
+        spark.udtf.register(EVENTS_FUNCTION, arrow_udtf(EventsFunction, returnType=event_schema()))  # type: ignore[arg-type]
         spark.udf.register(MATCH_FUNCTION, arrow_udf(match_condition, "boolean"))
 
 
