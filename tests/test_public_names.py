@@ -46,7 +46,10 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
+    "spark": {
+        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "event_schema", "read", "register", "stream_progress",
+        "take_micro_batch",
+    },
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
     "tracing": {"TraceContext", "TracingMode"},
