@@ -30,8 +30,8 @@ _ARGUMENTS = {"object": "payload", "type": "type", "key": "key", "headers": "hea
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Adds the functions to a session that does not have them."""
-    if not spark.catalog.functionExists(EVENTS_FUNCTION):
+    """Adds the functions to a session that does not have them; not through Spark Connect."""
+    if hasattr(spark, "_jsc") and not spark.catalog.functionExists(EVENTS_FUNCTION):
         spark.udtf.register(EVENTS_FUNCTION, arrow_udtf(EventsFunction, returnType=event_schema()))  # type: ignore[arg-type]
         spark.udf.register(MATCH_FUNCTION, arrow_udf(match_condition, "boolean"))
 
