@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from headrace.consume.connections import EventRows
-from headrace.core import LoggedEvent, RawJSON, decode
+from headrace.core import ERASED_HEADER, LoggedEvent, RawJSON, decode
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ClaimedBatch:
 
     @cached_property
     def events(self) -> Sequence[LoggedEvent]:
-        """The events to handle, by position; raises what decoding them raises."""
+        """The events to handle, by position, without erased ones; raises what decoding them raises."""
         events: list[LoggedEvent] = []
         for start, end in self._spans:
             events += starmap(LoggedEvent, self._rows.load(start, end))
@@ -75,6 +75,8 @@ class ClaimedBatch:
             events.sort(key=attrgetter("position"))
         if self._is_filtered:
             events = [event for event in events if event.headers is not None]
+        # Nothing is left of an erased event that a handler could work on.
+        events = [event for event in events if ERASED_HEADER not in event.headers]
         return [event for event in events if event.position not in self.held] if self.held else events
 
     def ends(self) -> dict[int, int]:
