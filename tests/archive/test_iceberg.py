@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from headrace.archive import archive_topic, list_archive, open_iceberg_catalog
+import headrace
+from headrace.archive import archive_topic, erase_key, list_archive, open_iceberg_catalog
 from headrace.core import ArchiveBusy, Forbidden, NotFound
 from headrace.db import Connection, Target
 from headrace.log import create_topic
@@ -164,3 +165,24 @@ def test_role_that_may_not_create_the_schema_is_told_what_to_run(three: Connecti
         with psycopg.connect(database.dsn, autocommit=True) as owner:
             owner.execute(f"drop owned by {role} cascade")
             owner.execute(f"drop role {role}")
+
+
+def test_erased_data_is_neither_in_the_table_nor_in_its_metadata(three: Connection, database: Target, tmp_path: Path) -> None:
+    archive_as_table(database, tmp_path)
+    drop(three, days=6)
+    assert b"odd" in b"".join(path.read_bytes() for path in tmp_path.rglob("*.parquet"))
+    erased = erase_key(database, "orders", "k1", replace_key=True)
+    assert erased.row_counts["archive"] == 6
+    assert table_files(database) == recorded_files(three)
+    table = open_iceberg_catalog(database).load_table(("default", "orders"))
+    rows = {row["position"]: row for row in table.scan().to_arrow().to_pylist()}
+    events = {row["position"]: row for row in headrace.read("orders", end=31, dsn=database).to_arrow().to_pylist()}
+    assert rows == {position: {name: row[name] for name in rows[position]} for position, row in events.items()}
+    assert [(rows[position]["key"], rows[position]["payload"]) for position in (1, 2)] == [
+        (erased.new_key, "{}"),
+        ("k2", rows[2]["payload"]),
+    ]
+    allowed = {table.schema().find_field(name).field_id for name in ("position", "appended_at", "emitted_at")}
+    manifests = [manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)]
+    entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)]
+    assert len(entries) > 2 and all(set(entry.data_file.lower_bounds or {}) <= allowed for entry in entries)

@@ -29,6 +29,11 @@ SCHEMA = "headrace_iceberg"
 CATALOG = "headrace"
 """The name of the catalog in these tables."""
 _IN_URL = ("user", "password", "host", "port", "dbname")
+# Iceberg's files would else hold the least and the greatest key and payload, which an erasure could not take out of old snapshots.
+_METRICS = {
+    "write.metadata.metrics.default": "none",
+    **{f"write.metadata.metrics.column.{name}": "full" for name in ("position", "appended_at", "emitted_at")},
+}
 T = TypeVar("T")
 
 
@@ -180,7 +185,7 @@ def _load_table(catalog: SqlCatalog, topic: Topic, root: Path) -> Table:
         catalog.create_namespace_if_not_exists(topic.namespace)
     # Readers of a folder of Parquet files skip names that begin with an underscore.
     location = root / "_iceberg" / f"namespace={topic.namespace}" / f"topic={topic.topic}"
-    table = catalog.create_table(identifier, file_schema(), location=_location(location))
+    table = catalog.create_table(identifier, file_schema(), location=_location(location), properties=_METRICS)
     # The files were not written for Iceberg: their columns are found by name.
     with table.transaction() as change:
         change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: table.schema().name_mapping.model_dump_json()})

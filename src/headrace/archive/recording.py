@@ -14,6 +14,9 @@ import msgspec
 from headrace.archive.files import delete_replaced
 from headrace.archive.iceberg import CatalogWriter
 from headrace.archive.parquet import Content
+from headrace.core import ArchiveBusy
+from headrace.db import Connection
+from headrace.log import Topic
 
 FILE_EVENTS_MIN = 500_000
 """Days of a month share a file until it has this many events: Spark opens a hundred small files in the time it needs to read one
@@ -79,6 +82,13 @@ def join_days(days: Sequence[ArchivedDays]) -> list[ArchivedDays]:
 def temporary_path(path: Path) -> Path:
     # Readers of a folder of Parquet files skip names that begin with a dot.
     return path.with_name(f".{path.name}.writing")
+
+
+def lock_archive(conn: Connection, topic: Topic) -> None:
+    """One archiver per topic. The lock ends with the session, however that ends."""
+    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
+    if row != (True,):
+        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
 
 
 def record_files(writer: CatalogWriter, files: Sequence[RecordedFile]) -> None:

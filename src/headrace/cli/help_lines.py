@@ -16,6 +16,8 @@ HELP_LINES: dict[str, str] = {
     "topic show": "Show one topic and its consumers.",
     "topic export": "Write the events of a topic to a file, from the archive and the log.",
     "topic drop": "Drop a topic with its log and its outbox, on every shard.",
+    "topic erase": "Erase the data of one key: in the log, the archive and everything made of its events.",
+    "topic erasures": "List what was erased: who, when and how many rows; never the key.",
     "topic maintain": "Apply the retention of all topics and create time partitions ahead.",
     "topic drop-expired": "Drop old time partitions of a topic, whatever its retention.",
     "publish": "Publish an event, or every line of a file.",
