@@ -1,8 +1,8 @@
 """Pace: how long a loop pauses between two steps.
 
-A step has a price of its own, however few events it moves: round trips, commits, a write to the disk. The pause follows from that
-price, so that it takes at most a share of the loop's time. On a quiet server a step is cheap and the next one comes soon; on a
-busy one every step takes longer, the pauses grow with it, and the batches fill up."""
+A step has a price of its own, however few events it moves: the time that client and server work for it, without waiting for the disk.
+The pause follows from that price, so that it takes at most a share of the loop's time. On a quiet server a step is cheap and the
+next one comes soon; on a busy one every step takes longer, the pauses grow with it, and the batches fill up."""
 
 from __future__ import annotations
 

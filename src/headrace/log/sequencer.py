@@ -32,12 +32,17 @@ WATCH_S = 0.025
 SLEEP_S = 1.0
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
-TRIM_S = 5.0
+TRIM_S = 3.0
 PAUSES_S = {"busy": POLL_S[-1], "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
 _SEQUENCE: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
+)
+# With the time that the step took, without its commit.
+_SEQUENCE_TIMED: LiteralString = (
+    "select topic_id, first_position, last_position, events, duplicates, "
+    "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer)"
 )
 
 
@@ -68,6 +73,8 @@ class Sequencer:
         self._trimmed_at = time.monotonic()
         self._idle_polls = 0
         self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
+        self._cost_s = 0.0
+        """How long the server worked on the last step. Waiting for the disk at its commit is not counted: it costs no CPU."""
         self._steps = LoopSteps("sequencer", stop, pool=pool)
         # An error of these must not keep events from the log.
         self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
@@ -80,7 +87,7 @@ class Sequencer:
             topics = await self._steps.run(self._step)
             if topics:
                 self._idle_polls = 0
-                pause_s = self._pace.pause_s(time.monotonic() - started)
+                pause_s = self._pace.pause_s(self._cost_s, elapsed_s=time.monotonic() - started)
                 if max(topic.events for topic in topics) < self._batch:
                     await asyncio.sleep(pause_s)
             else:
@@ -90,7 +97,9 @@ class Sequencer:
 
     async def _step(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn:
-            topics = [SequencedTopic(*row) for row in await fetch_exchanged(conn, _SEQUENCE, (self._batch,))]
+            rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch,))
+        topics = [SequencedTopic(*row) for *row, _ in rows]
+        self._cost_s = rows[-1][-1] if rows else 0.0
         self.events += sum(topic.events for topic in topics)
         return topics
 
