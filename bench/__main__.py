@@ -17,6 +17,7 @@ NAMES = (
     "rules",
     "actions",
     "correlate",
+    "read",
     "spark_source",
     "spark_match",
     "spark_correlate",
