@@ -18,6 +18,7 @@ from headrace.spark.backtest.frames import Source, TopicRange, compare_outputs, 
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import Report
+from headrace.spark.progress import job_description
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +59,8 @@ def backtest(
         source = Source(spark, {name: value for name, value in options.items() if value})
         ranges = _ranges(conns, subjects, start, end, folder, namespace)
 
-        with map_spark_errors():
+        described = job_description(spark, f"headrace backtest of {', '.join(name for _, name in names)}")
+        with map_spark_errors(), described:
             compared = union(_frames(source, ranges, subjects, namespace)).persist()
             stack.callback(compared.unpersist)
             reader = EvidenceReader({(part.shard, part.topic): (part.conn, part.stored) for part in ranges}, folder)

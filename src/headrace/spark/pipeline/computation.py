@@ -13,6 +13,7 @@ from headrace.spark.correlate import CorrelatorSpec, MicroBatch
 from headrace.spark.credentials import Access
 from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
+from headrace.spark.progress import job_description
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
 
@@ -106,6 +107,11 @@ class BatchComputer:
             return [Computed(part) for part in parts]
         after, upto = min(part.snapshot.position for part in busy), max(part.upto for part in busy)
         range_ = replace(self._log, first=after + 1, until=upto + 1)
+        text = f"headrace pipeline: topic {range_.topic}, positions {range_.first} to {range_.until - 1}"
+        with job_description(self._session, text):
+            return self._compute(parts, busy, range_)
+
+    def _compute(self, parts: Sequence[Part], busy: Sequence[Part], range_: Range) -> list[Computed]:
         few = [part for part in busy if len(part.rules) <= COLUMNS_RULES_MAX]
         results = {id(part): result for part, result in zip(few, self._classify(few, range_), strict=True)} if few else {}
         return [results.get(id(part)) or self._match(part, range_) for part in parts]
