@@ -9,7 +9,13 @@ from headrace.schemas.codegen import STYLES, Style, generate_classes
 from headrace.schemas.comparison import Comparison, compare
 from headrace.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility
 from headrace.schemas.database_check import DatabaseCheck, PayloadRule, database_check
-from headrace.schemas.definitions import DefinitionFinding, check_definition, check_relay_definition, find_in_relay
+from headrace.schemas.definitions import (
+    DefinitionFinding,
+    check_definition,
+    check_relay_definition,
+    find_in_conditions,
+    find_in_relay,
+)
 from headrace.schemas.findings import Finding, check_condition
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema
@@ -71,6 +77,7 @@ __all__ = [
     "database_check",
     "describe_namespace",
     "drop_schema",
+    "find_in_conditions",
     "find_in_relay",
     "find_schema",
     "generate_classes",

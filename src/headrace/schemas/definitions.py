@@ -90,11 +90,19 @@ def check_definition(
 ) -> tuple[Finding, ...]:
     """Checks conditions (event type, text) of a definition that is being written, and reports what is wrong as the namespace treats
     unknown names: an error (SchemaFindings), warnings, or nothing. Returns the findings."""
-    findings: list[tuple[str, Finding]] = []
-    for event_type, condition in conditions:
-        for values in _schemas(conn, event_type, namespace).values():
-            findings += [(event_type, finding) for finding in findings_in(condition, values)]
-    return _report(conn, noun, findings, namespace)
+    return _report(conn, noun, find_in_conditions(conn, conditions, namespace=namespace), namespace)
+
+
+def find_in_conditions(
+    conn: Connection, conditions: Sequence[tuple[str, str]], *, namespace: str | None = None
+) -> tuple[tuple[str, Finding], ...]:
+    """What conditions (event type, text) read that the schemas do not have, with the event types; reports nothing."""
+    return tuple(
+        (event_type, finding)
+        for event_type, condition in conditions
+        for values in _schemas(conn, event_type, namespace).values()
+        for finding in findings_in(condition, values)
+    )
 
 
 def check_relay_definition(
