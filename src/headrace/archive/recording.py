@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.archive.files import delete_replaced
 from headrace.archive.parquet import Content
+from headrace.core import ArchiveBusy
 from headrace.db import Connection, map_database_errors
 from headrace.log import Topic
 
@@ -80,6 +81,13 @@ def join_days(days: Sequence[ArchivedDays]) -> list[ArchivedDays]:
 def temporary_path(path: Path) -> Path:
     # Readers of a folder of Parquet files skip names that begin with a dot.
     return path.with_name(f".{path.name}.writing")
+
+
+def lock_archive(conn: Connection, topic: Topic) -> None:
+    """One archiver per topic. The lock ends with the session, however that ends."""
+    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
+    if row != (True,):
+        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
 
 
 def record_files(conn: Connection, topic: Topic, root: Path, files: Sequence[RecordedFile]) -> None:

@@ -21,8 +21,9 @@ from headrace.archive.files import file_name
 from headrace.archive.leftovers import Origin, reject_leftovers
 from headrace.archive.parquet import read_content, write_file
 from headrace.archive.reading import literal_query
-from headrace.archive.recording import ArchivedDays, RecordedFile, join_days, record_files, temporary_path
-from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
+from headrace.archive.recording import ArchivedDays, RecordedFile, join_days, lock_archive, record_files, temporary_path
+from headrace.archive.rewriting import erase_pending
+from headrace.core import ArchiveMismatch, NotFound
 from headrace.db import (
     Connection,
     Target,
@@ -90,7 +91,8 @@ def archive_topic(
     require_sessions(target, f"the archive of {target}")
     with map_connection_errors(target), connect(target) as conn:
         topic_ = get_topic(conn, topic, namespace=namespace)
-        _lock_topic(conn, topic_)
+        lock_archive(conn, topic_)
+        erase_pending(conn, topic_)
         with _connect_arrow(target) as arrow:
             closed = list_closed_partitions(conn, topic, before=before, namespace=namespace)
             due = [partition for partition in closed if partition.events and not partition.archived]
@@ -100,13 +102,6 @@ def archive_topic(
         compacted = compact_files(conn, topic_, root)
         if compacted:
             yield replace(progress, compacted=compacted)
-
-
-def _lock_topic(conn: Connection, topic: Topic) -> None:
-    """One archiver per topic. The lock ends with the session, however that ends."""
-    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
-    if row != (True,):
-        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
 
 
 def _archive_partition(

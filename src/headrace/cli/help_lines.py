@@ -15,6 +15,8 @@ HELP_LINES: dict[str, str] = {
     "topic list": "List the topics of the namespace with their sizes.",
     "topic show": "Show one topic and its consumers.",
     "topic drop": "Drop a topic with its log and its outbox, on every shard.",
+    "topic erase": "Erase the data of one key: in the log, the archive and everything made of its events.",
+    "topic erasures": "List what was erased: who, when and how many rows; never the key.",
     "topic maintain": "Apply the retention of all topics and create time partitions ahead.",
     "topic drop-expired": "Drop old time partitions of a topic, whatever its retention.",
     "publish": "Publish an event, or every line of a file.",
