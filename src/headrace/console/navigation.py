@@ -25,7 +25,10 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("Schedules", "/schedules", "s"),
         ),
     ),
-    ("Integrations", (Link("Relays", "/relays", "l"), Link("Hooks", "/hooks", "w"), Link("Access tokens", "/access-tokens", "k"))),
+    (
+        "Integrations",
+        (Link("Relays", "/relays", "l"), Link("Hooks", "/hooks", "w"), Link("Access tokens", "/access-tokens", "k")),
+    ),
     ("Work", (Link("Actions", "/actions", "a"), Link("Dead letters", "/dead-letters", "d"), Link("Nodes", "/nodes", "n"))),
 )
 """Groups of entries: heading and links."""

@@ -50,7 +50,7 @@ def running_targets(kinds: Sequence[str], folder: Path) -> Iterator[list[RelayTa
         for kind in kinds:
             target = _class(kind)(folder)
             target.proxy.start()
-            stack.callback(lambda each=target: each.proxy.stop())
+            stack.callback(target.proxy.stop)
             stack.callback(target.stop)
             target.start()
             asyncio.run(target.prepare())
