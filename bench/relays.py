@@ -45,7 +45,7 @@ class Plan:
     events: int
 
 
-FULL = Plan(rounds=7, events=10_000)
+FULL = Plan(rounds=5, events=4_000)
 QUICK = Plan(rounds=3, events=1_000)
 
 
