@@ -67,7 +67,7 @@ class RabbitMQServer(ServerProcess):
         plugins = self.folder / "enabled_plugins"
         plugins.write_text("[rabbitmq_stream].\n")
         environment = {
-            "PATH": f"{os.environ['PATH']}:/usr/sbin",
+            "PATH": os.pathsep.join([*os.get_exec_path(), "/usr/sbin"]),
             "HOME": str(self.folder),
             "LANG": "C.UTF-8",
             "ERL_EPMD_PORT": str(self._epmd_port),
