@@ -26,7 +26,7 @@ SITE = ROOT / "build/site"
 START = ("index", "compared", "glossary", "guarantees")
 GUIDES = (
     "publish", "consume", "rules", "conditions", "correlators", "ecl", "ecl-table", "definitions", "actions", "schedules", "schemas",
-    "relays", "relay-targets", "http", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
+    "relays", "relay-targets", "http", "read", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
     "operations", "monitoring", "tracing", "console", "shards",
 )  # fmt: skip
 FOLDERS = {"tutorial": "Tutorial", "howto": "How to", "reference": "Reference", "adr": "Decisions"}
