@@ -34,6 +34,7 @@ NAMES = (
     "ingest",
     "console",
     "relays",
+    "schemas",
 )
 
 
