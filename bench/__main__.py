@@ -31,6 +31,7 @@ NAMES = (
     "ingest",
     "console",
     "relays",
+    "sizing",
 )
 
 
