@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 # Demo and tests start many processes: where bytecode is not written, each of them compiles headrace first.
 export PYTHONDONTWRITEBYTECODE =
-# Processes that run tests.
-WORKERS ?= 2
+# Processes that run tests: one more than cores, because a third of a test's time is waiting.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .PHONY: setup demo test test-slow test-relays test-console test-package prove style lint bench bench-guard reference pictures site release-check clean
 
@@ -35,7 +35,7 @@ test-relays: setup  ## relays into every broker, RabbitMQ and the long kills inc
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' tests/relays
 
 test-console: setup  ## the console's pages in a browser, with the aria snapshots and pictures in build/console
-	$(BIN)/pytest -n 0 tests/console
+	HEADRACE_ARTEFACTS=build/console $(BIN)/pytest -n 0 tests/console
 
 test-package: setup  ## builds the wheel, and tries it with every extra and on every Python that pyenv has
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' tests/package
