@@ -37,7 +37,7 @@ class Cost:
 
 
 def run(lab: Lab, *, quick: bool) -> None:
-    events = 500 if quick else 10_000
+    events = 500 if quick else 4_000
     facts = surroundings(lab)
     with lab.database("sizing", partitions=4) as target, connect(target) as conn:
         conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
