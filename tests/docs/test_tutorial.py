@@ -11,10 +11,11 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.db import Connection, Target
+from headrace.db import Target
 from tests.console.conftest import serve
 from tests.docs.guide import DOCS
 from tests.docs.tutorial import Reader, environment_for, missing_line
+from tests.spark.frames import secret_file
 
 FIRST_TRACK = [f"tutorial/{page.stem}" for page in sorted((DOCS / "tutorial").glob("[01]*.md"))]
 DATA_TRACK = [f"tutorial/{page.stem}" for page in sorted((DOCS / "tutorial").glob("data-*.md"))]
@@ -58,13 +59,12 @@ def reader(database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.lane("pg18")
 @pytest.mark.timeout(600)
 def test_tutorial_runs_from_the_first_page_to_the_last(
-    reader: Reader, conn: Connection, spark: SparkSession, tmp_path: Path
+    reader: Reader, database: Target, spark: SparkSession, tmp_path: Path
 ) -> None:
     assert len(FIRST_TRACK) == 10 and len(DATA_TRACK) == 4
     for page in FIRST_TRACK:
         assert reader.read(page) > 0
-    (tmp_path / "secret").write_text(reader.environment["HEADRACE_DSN"])
-    reader.names |= {"spark": spark, "secret": str(tmp_path / "secret")}
+    reader.names |= {"spark": spark, "secret": secret_file(tmp_path, database)}
     for page in DATA_TRACK:
         assert reader.read(page) > 0
 
