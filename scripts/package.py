@@ -55,13 +55,15 @@ def build(folder: Path) -> Distribution:
 
 def check_contents(distribution: Distribution) -> int:
     """Raises PackageError if the wheel or the sdist lacks a file; returns the number of files in the wheel."""
-    names = run(["git", "ls-files", "src/headrace"], cwd=ROOT).splitlines()
+    names = run(["git", "ls-files", "src"], cwd=ROOT).splitlines()
     wanted = {name.removeprefix("src/") for name in names} | {f"{VENDOR}/{name}" for name in VENDOR_FILES}
     with zipfile.ZipFile(distribution.wheel) as archive:
         inside = set(archive.namelist())
     with tarfile.open(distribution.sdist) as archive:
         in_sdist = {name.partition("/src/")[2] for name in archive.getnames() if "/src/" in name}
-    foreign = {name for name in inside if not name.startswith("headrace") or "__pycache__" in name}
+    packages = {name.partition("/")[0] for name in wanted}
+    foreign = {name for name in inside if name.partition("/")[0] not in packages and ".dist-info/" not in name}
+    foreign |= {name for name in inside if "__pycache__" in name}
     problems = {
         "missing in the wheel": wanted - inside,
         "missing in the sdist": wanted - in_sdist,

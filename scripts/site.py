@@ -25,8 +25,8 @@ SITE = ROOT / "build/site"
 # The guides in the order in which they are read; any other page of docs/ comes after them.
 START = ("index", "compared", "glossary", "guarantees")
 GUIDES = (
-    "publish", "consume", "rules", "conditions", "correlators", "ecl", "ecl-table", "definitions", "actions", "schedules", "schemas",
-    "relays", "relay-targets", "http", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
+    "publish", "consume", "read", "rules", "conditions", "correlators", "ecl", "ecl-table", "definitions", "actions", "schedules", "schemas",
+    "relays", "relay-targets", "http", "read", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
     "operations", "monitoring", "tracing", "console", "shards",
 )  # fmt: skip
 FOLDERS = {"tutorial": "Tutorial", "howto": "How to", "reference": "Reference", "adr": "Decisions"}

@@ -16,16 +16,18 @@ SUBROOMS = {"spark", "lang"}
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"Pause", "QueueState"},
     "archive": {
-        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "replay",
+        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "open_iceberg_catalog",
+        "replay",
     },
+    "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
-    "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
+    "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
         "Violation", "accepts", "canonical", "check_compatibility", "compare", "database_check", "find_schema",
-        "infer_schema", "load_checker", "read_json",
+        "infer_schema", "load_checker", "read_json", "relay_findings",
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
@@ -44,7 +46,10 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
+    "spark": {
+        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "correlate_stream", "event_schema", "match", "read", "register", "stream_progress",
+        "take_micro_batch",
+    },
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
     "tracing": {"TraceContext", "TracingMode"},

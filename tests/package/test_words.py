@@ -1,4 +1,4 @@
-"""The files of the repository name no package registry, no path of a machine, and only one version."""
+"""The files of the repository name no package registry, no path of a machine and no tool of their authors; one version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 # Written so that this file does not find itself.
 REGISTRIES = ("pypi" + r"\.org", r"files\.python" + "hosted", "registry\\." + "npmjs", "reg" + r"istry\.yarnpkg")
 PATHS = ("/tmp/w" + "t/", "/wo" + "rk/", "/root" + r"/\.", "/opt/py" + "pi")
-FORBIDDEN = re.compile("|".join((*REGISTRIES, *PATHS)))
+AUTHORS = (r"\b(?:AI|coding|sub)[- ]?ag" + r"ents?\b", r"\bCla" + r"ude\b", r"\bhelper ses" + "sion")
+FORBIDDEN = re.compile("|".join((*REGISTRIES, *PATHS, *AUTHORS)))
 
 
 def texts() -> dict[str, str]:
@@ -25,7 +26,7 @@ def texts() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths if path.is_file()}
 
 
-def test_no_file_names_a_package_registry_or_a_path_of_a_machine() -> None:
+def test_no_file_names_a_registry_a_path_of_a_machine_or_a_tool_of_its_author() -> None:
     found = {name: FORBIDDEN.findall(text) for name, text in texts().items()}
     assert {name: words for name, words in found.items() if words} == {}
 

@@ -12,6 +12,8 @@ from headrace.archive.catalog import (
     verify_archive,
 )
 from headrace.archive.erasing import Erasure, erase_key, finish_erasures, list_erasures
+from headrace.archive.iceberg import open_iceberg_catalog
+from headrace.archive.parquet import file_schema
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
@@ -31,6 +33,7 @@ __all__ = [
     "StoredRange",
     "archive_topic",
     "erase_key",
+    "file_schema",
     "find_file_ranges",
     "find_position_at",
     "find_stored_range",
@@ -40,6 +43,7 @@ __all__ = [
     "list_closed_partitions",
     "list_erasures",
     "literal_query",
+    "open_iceberg_catalog",
     "read_archive_file",
     "read_stored_events",
     "read_stored_events_at",

@@ -62,7 +62,7 @@ def erase_key(
         topic_ = get_topic(conn, topic, namespace=namespace)
         lock_archive(conn, topic_)
         if not dry_run:
-            erase_pending(conn, topic_)
+            erase_pending(conn, target, topic_)
         archived = find_archived_key(conn, topic_, key)
         names = {"event_ids": "event_id", "positions": "position", "times": "appended_at"}
         places = {name: [row[column] for row in archived] for name, column in names.items()}
@@ -76,7 +76,7 @@ def erase_key(
             pending = _pending_topics(conn, namespace)
             if dry_run:
                 return _preview(conn, _erasure(conn, int(erasure_id), namespace), pending)
-        _finish(conn, pending)
+        _finish(conn, target, pending)
         return _erasure(conn, int(erasure_id), namespace)
 
 
@@ -84,7 +84,7 @@ def finish_erasures(target: Target, *, namespace: str | None = None) -> int:
     """Finishes erasures that a crash left pending in the archive; returns how many events it found in files."""
     require_sessions(target, f"erasing in {target}")
     with map_connection_errors(target), connect(target) as conn:
-        return _finish(conn, _pending_topics(conn, namespace))
+        return _finish(conn, target, _pending_topics(conn, namespace))
 
 
 def _pending_topics(conn: Connection, namespace: str | None) -> list[Topic]:
@@ -93,11 +93,11 @@ def _pending_topics(conn: Connection, namespace: str | None) -> list[Topic]:
     return [topic for topic in topics if fetch_value(conn, statement, (topic.topic_id,))]
 
 
-def _finish(conn: Connection, topics: Sequence[Topic]) -> int:
+def _finish(conn: Connection, target: Target, topics: Sequence[Topic]) -> int:
     total = 0
     for topic in topics:
         lock_archive(conn, topic)
-        total += erase_pending(conn, topic)
+        total += erase_pending(conn, target, topic)
     return total
 
 

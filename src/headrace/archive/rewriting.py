@@ -14,11 +14,12 @@ from uuid import UUID
 
 from headrace.archive.catalog import ArchivedFile, list_archive
 from headrace.archive.files import delete_replaced, file_name, files_of
+from headrace.archive.iceberg import CatalogWriter
 from headrace.archive.parquet import file_rows, file_schema, read_content, row_hash, write_file
 from headrace.archive.reading import FileRange, RowFilter, read_archive_file
 from headrace.archive.recording import ArchivedDays, RecordedFile, record_files, temporary_path
 from headrace.core import ERASED_HEADER, ArchiveBusy, ArchiveMismatch, NotFound
-from headrace.db import Connection, fetch_rows, fetch_value
+from headrace.db import Connection, Target, fetch_rows, fetch_value
 from headrace.log import Topic
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Checksums:
     changed: int = 0
 
 
-def erase_pending(conn: Connection, topic: Topic) -> int:
+def erase_pending(conn: Connection, target: Target, topic: Topic) -> int:
     """Finishes the pending erasures of a topic; returns how many events it found in files. The caller holds the lock of the archive.
 
     Raises NotFound if a file is missing here, and ArchiveBusy or ArchiveMismatch if a file is left that may hold the events."""
@@ -55,7 +56,7 @@ def erase_pending(conn: Connection, topic: Topic) -> int:
     for erasure in fetch_rows(conn, PendingErasure, statement, (topic.topic_id,)):
         event_ids = frozenset(map(str, erasure.event_ids))
         files = list_archive(conn, topic.topic, namespace=topic.namespace)
-        events = sum(_erase_in_file(conn, topic, erasure, file, event_ids) for file in files)
+        events = sum(_erase_in_file(conn, target, topic, erasure, file, event_ids) for file in files)
         for folder in sorted({file.folder for file in files}):
             _delete_leftovers(conn, topic, erasure, Path(folder), event_ids)
         fetch_value(conn, "select headrace.end_erasure(%s, %s, %s)", (erasure.erasure_id, topic.topic_id, events))
@@ -93,7 +94,7 @@ def _count(path: Path, event_ids: Collection[str]) -> int:
 
 
 def _erase_in_file(
-    conn: Connection, topic: Topic, erasure: PendingErasure, file: ArchivedFile, event_ids: Collection[str]
+    conn: Connection, target: Target, topic: Topic, erasure: PendingErasure, file: ArchivedFile, event_ids: Collection[str]
 ) -> int:
     """Writes a file again without the events' data, unless it has none; returns how many of the events it has."""
     import pyarrow.parquet as pq
@@ -117,7 +118,8 @@ def _erase_in_file(
         raise ArchiveMismatch(f"{path}, written again, holds {content}; expected {days.content}; see headrace archive verify")
     new = root / file_name(topic.namespace, topic.topic, file.day, content)
     temporary.replace(temporary_path(new))
-    record_files(conn, topic, root, [RecordedFile.of(days, new, root)])
+    writer = CatalogWriter.of(conn, target, topic, root, iceberg=False)
+    record_files(writer, [RecordedFile.of(days, new, root)])
     return count
 
 

@@ -14,6 +14,7 @@ HELP_LINES: dict[str, str] = {
     "topic engine": "Move the rules and correlators of a topic to another engine.",
     "topic list": "List the topics of the namespace with their sizes.",
     "topic show": "Show one topic and its consumers.",
+    "topic export": "Write the events of a topic to a file, from the archive and the log.",
     "topic drop": "Drop a topic with its log and its outbox, on every shard.",
     "topic erase": "Erase the data of one key: in the log, the archive and everything made of its events.",
     "topic erasures": "List what was erased: who, when and how many rows; never the key.",

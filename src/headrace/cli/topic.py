@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -9,10 +10,12 @@ from typer import Argument, BadParameter, Option, Typer
 
 from headrace import log
 from headrace.archive import Erasure, erase_key, finish_erasures, keep_until_archived, list_erasures
+from headrace.arrow import ExportFormat, read
+from headrace.arrow import export as export_events
 from headrace.cli.changes import Changes
 from headrace.cli.consumer import PARTITION, STATE
-from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
-from headrace.cli.output import Column, console, table
+from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
+from headrace.cli.output import Column, console, progress_bar, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
@@ -153,6 +156,51 @@ def _labels(topic: log.Topic) -> dict[str, object]:
 
 def _facts(topic: log.Topic) -> dict[str, object]:
     return {**msgspec.to_builtins(topic), "events": topic.events}
+
+
+@command(group, "export")
+def export(
+    session: Session,
+    name: TopicName,
+    file: Annotated[Path, Argument(help="File to write: .parquet, .arrow, .csv or .jsonl.", show_default=False)],
+    start: From = "earliest",
+    end: To = "latest",
+    types: Types = None,
+    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    where: Annotated[str | None, Option(help="Only events for which this condition is true.")] = None,
+    columns: Annotated[list[str] | None, Option("--column", help="Only this column; repeatable.")] = None,
+    format: Annotated[ExportFormat | None, Option(help="Format of the file.", show_default="by its name")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it exists.")] = False,
+    folder: ArchiveFolder = None,
+) -> None:
+    """Write the events of a topic to a file, from the archive and the log.
+
+    All shards go into one file. It gets its name once it is complete. In JSON lines (.jsonl) payload and headers are JSON; in the
+    other formats they are JSON text.
+
+    Example: headrace topic export orders orders.parquet --from 2026-01-01 --type order.placed
+    """
+    events = read(
+        name,
+        start=start,
+        end=end,
+        types=types,
+        keys=keys,
+        where=where,
+        columns=columns,
+        archive=folder or True,
+        dsn=session.targets,
+        namespace=session.namespace,
+    )
+    written = 0
+    with progress_bar(hide=session.json) as progress:
+        # The condition may leave some out.
+        task = progress.add_task("events", total=sum(map(len, events.positions.values())) if where is None else None)
+        for step in export_events(events, file, format=format, overwrite=overwrite):
+            written = step.events
+            progress.update(task, completed=written)
+    facts = {"topic": name, "events": written, "file": str(file), "file_bytes": file.stat().st_size}
+    session.done(f"{written} events of {name} written to {file}", facts)
 
 
 @command(group, "drop")
