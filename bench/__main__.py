@@ -30,6 +30,7 @@ NAMES = (
     "tracing",
     "ingest",
     "console",
+    "open_consoles",
     "relays",
 )
 

@@ -59,12 +59,13 @@ PAGES = {
     "dead-letters-group": ("/dead-letters/group", f"/dead-letters/group?{urlencode(GROUP)}"),
     "dead-letter": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/1"),
     "dead-letter-event": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/orders/mailing/15"),
-    "nodes": ("/nodes", "/nodes"),
+    "nodes": ("/nodes", "/nodes?namespace=lab"),
+    "nodes-none": ("/nodes", "/nodes"),
     "relays": ("/relays", "/relays"),
     "relay": ("/relays/{relay}", "/relays/crm"),
 }
 """Name of the snapshot: route and address."""
-NOT_A_PAGE = {"/palette", "/login"}
+NOT_A_PAGE = {"/palette", "/login", "/metrics"}
 
 
 def test_every_page_has_a_snapshot() -> None:

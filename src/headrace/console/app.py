@@ -21,6 +21,7 @@ from headrace.console.pages import (
     dead_letters,
     event,
     events,
+    metrics,
     nodes,
     now,
     palette,
@@ -53,6 +54,7 @@ PAGES = (
     dead_letters,
     nodes,
     palette,
+    metrics,
     sign_in,
 )
 """The modules of the pages; each lists its ROUTES. The first route that fits is taken."""

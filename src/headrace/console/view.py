@@ -56,6 +56,15 @@ class _Undo(Exception):
     """Rolls a preview back."""
 
 
+@dataclass
+class _Cached:
+    """A value that requests share. The lock is held while it is built: others wait instead of building it too."""
+
+    lock: Lock = field(default_factory=Lock)
+    at: float = float("-inf")
+    value: Any = None
+
+
 class Site:
     """What all requests share."""
 
@@ -64,22 +73,20 @@ class Site:
         self.settings = settings
         self.templates = templates
         self.samples = Samples()
-        self._cache: dict[tuple[object, ...], tuple[float, Any]] = {}
+        self._cache: dict[tuple[object, ...], _Cached] = {}
         self._lock = Lock()
 
     def cached(self, key: tuple[object, ...], seconds: float, build: Callable[[], T]) -> T:
         """A value that is built again when it is older than this number of seconds. Ten open consoles ask the database once."""
-        now = monotonic()
         with self._lock:
-            at, value = self._cache.get(key, (0.0, None))
-        if value is not None and now - at < seconds:
-            return value  # type: ignore[no-any-return]
-        value = build()
-        with self._lock:
-            if len(self._cache) >= CACHE_MAX:
+            if key not in self._cache and len(self._cache) >= CACHE_MAX:
                 self._cache.clear()
-            self._cache[key] = (now, value)
-        return value
+            entry = self._cache.setdefault(key, _Cached())
+        with entry.lock:
+            now = monotonic()
+            if now - entry.at >= seconds:
+                entry.value, entry.at = build(), now
+            return entry.value  # type: ignore[no-any-return]
 
 
 class View:

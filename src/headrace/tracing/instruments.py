@@ -27,7 +27,9 @@ class MessagingInstruments:
             "messaging.client.sent.messages", unit="{message}", description="Events published and actions sent."
         )
         self._consumed_messages = meter.create_counter(
-            "messaging.client.consumed.messages", unit="{message}", description="Events and actions delivered to handlers, and events read from the log."
+            "messaging.client.consumed.messages",
+            unit="{message}",
+            description="Events and actions delivered to handlers, and events read from the log.",
         )
         self._process_duration = meter.create_histogram(
             "messaging.process.duration",

@@ -116,9 +116,7 @@ class MessageTracer:
         try:
             events = read()
         except Exception as error:
-            span = self._tracer.start_span(
-                f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, start_time=started_ns
-            )
+            span = self._tracer.start_span(f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, start_time=started_ns)
             names["error.type"] = mark_error(span, error)
             span.end()
             self._instruments.record_received(time.perf_counter() - started, 0, names)
