@@ -221,26 +221,30 @@ def check_page(open_page: Pages) -> CheckPage:
     `HEADRACE_UPDATE_SNAPSHOTS=1 pytest …` writes new snapshots: read the diff."""
 
     def check(url: str, name: str) -> None:
-        ARTEFACTS.mkdir(parents=True, exist_ok=True)
-        # One page for all four: to load it again would take longer than the checks.
         page = open_page(url)
-        compare_snapshot(page, name)
-        for size, schemes in (("wide", ("light", "dark")), ("narrow", ("dark", "light"))):
-            page.set_viewport_size(SIZES[size])  # type: ignore[arg-type]
-            for scheme in schemes:
-                page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-                page.screenshot(path=ARTEFACTS / f"{name}-{size}-{scheme}.png", full_page=True)
-                # Colours differ by scheme, layout by width: two of the four combinations meet all of both.
-                if (size, scheme) == ("wide", "light"):
-                    assert_accessible(page)
-                elif (size, scheme) == ("narrow", "dark"):
-                    assert_accessible(page, *DEPENDS_ON_LOOKS)
-            width = page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
-            assert width <= 0, f"{name} is {width} px wider than a {size} screen"
+        check_looks(page, name)
         page.context.close()
         open_page.contexts.remove(page.context)
 
     return check
+
+
+def check_looks(page: Page, name: str) -> None:
+    """A page that is open, in all four looks. To load it again for each would take longer than the checks."""
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    compare_snapshot(page, name)
+    for size, schemes in (("wide", ("light", "dark")), ("narrow", ("dark", "light"))):
+        page.set_viewport_size(SIZES[size])  # type: ignore[arg-type]
+        for scheme in schemes:
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.screenshot(path=ARTEFACTS / f"{name}-{size}-{scheme}.png", full_page=True)
+            # Colours differ by scheme, layout by width: two of the four combinations meet all of both.
+            if (size, scheme) == ("wide", "light"):
+                assert_accessible(page)
+            elif (size, scheme) == ("narrow", "dark"):
+                assert_accessible(page, *DEPENDS_ON_LOOKS)
+        width = page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+        assert width <= 0, f"{name} is {width} px wider than a {size} screen"
 
 
 def assert_accessible(page: Page, *rules: str) -> None:

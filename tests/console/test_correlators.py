@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from headrace.correlators import get_correlator
 from headrace.db import connect
-from tests.console.conftest import Pages, Running
+from tests.console.conftest import Pages, Running, check_looks
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
 
@@ -50,6 +50,7 @@ def test_create_and_edit_with_the_effect_first(site: Running, open_page: Pages) 
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("note")).to_have_text("0 keys carried, 0 restarted")
     expect(page.locator(".diff .new")).to_contain_text("repeat {push(lost) {parcel.sent}}")
+    check_looks(page, "correlator-preview")
     with connect(site.database) as conn:
         assert get_correlator(conn, "lost", namespace="lab").version == 1, "the preview writes nothing"
         page.get_by_role("button", name="Apply").click()

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,13 @@ def test_every_page_shows_two_shards_together(databases: Databases) -> None:
             assert {row["shard"] for row in rows} == {"east", "west"}, path
         [only] = {row["shard"] for row in json.loads(ask(f"{address}/topics?shard=west&format=json").text)}
         assert only == "west"
+
+
+def test_many_requests_share_one_connection(filled: Target) -> None:
+    """None holds a connection while it waits for another: with a pool of one that would wait until the time-out."""
+    with serve([filled], ConsoleSettings(pool_size=1)) as address, ThreadPoolExecutor(8) as threads:
+        paths = ["/topics", "/consumers", "/events?topic=orders", "/"] * 2
+        assert [answer.status for answer in threads.map(lambda path: ask(address + path), paths)] == [200] * 8
 
 
 def test_settings_file(tmp_path: Path) -> None:

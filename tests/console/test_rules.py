@@ -11,7 +11,7 @@ from headrace.console import ConsoleSettings, NoLogin, User
 from headrace.console.pages import rules_backtest
 from headrace.db import Target, connect
 from headrace.rules import Rule, alter_rule, create_rule, get_rule, list_rules
-from tests.console.conftest import Pages, Running, assert_accessible, serve
+from tests.console.conftest import Pages, Running, check_looks, serve
 from tests.console.filling import SCRIPT
 from tests.console.test_consumers import audit
 from tests.console.test_guard import ask
@@ -105,7 +105,7 @@ def test_backtest_beside_the_edit_reads_the_whole_past(site: Running, open_page:
     changes = page.get_by_role("region", name="Newest events whose answer changes").first.locator("tbody tr")
     expect(changes).to_have_count(8)
     assert [text.strip() for text in changes.last.inner_text().split("\t")][2:] == ["parcel-0", "new"]
-    assert_accessible(page)
+    check_looks(page, "rule-backtest")
     # The address holds the whole view; another start is another backtest.
     page.goto(page.url.split("#")[0].replace("backtest=earliest", "backtest=11"))
     expect(result.get_by_text("10 of 10 positions")).to_be_visible()
@@ -190,6 +190,14 @@ def test_dropped_rule_keeps_its_history(site: Running) -> None:
         conn.execute("delete from headrace.rule where namespace = 'lab' and rule = 'dropped'")
     answer = ask(site.url("/rules/dropped", namespace="lab"))
     assert answer.status == 200 and "This rule was dropped" in answer.text
+
+
+def test_trial_and_versions_are_exported(site: Running) -> None:
+    trial = json.loads(ask(site.url("/rules/large", format="json", table="trial")).text)
+    assert (trial[0]["position"], trial[0]["answer"], trial[0]["failing"]) == (89, "unknown", "(object ->> 'total')::int > 300")
+    [version] = json.loads(ask(site.url("/rules/large", format="json", table="versions")).text)
+    assert (version["version"], version["condition"]) == (1, "(object ->> 'total')::int > 300")
+    assert len(ask(site.url("/rules/-/edit", **PLAN, format="csv", table="trial")).text.splitlines()) == 16
 
 
 def test_firings_are_listed_and_exported(site: Running) -> None:

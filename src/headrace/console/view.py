@@ -152,10 +152,15 @@ class View:
 
     def each_shard(self, read: Callable[[Connection], T]) -> list[tuple[str, T]]:
         """Reads from every selected shard; one that is unreachable is left out and shown in a banner. At least one must answer."""
+        return self._each_shard(read, lambda target: self._transaction(target, read_only=True))
+
+    def _each_shard(
+        self, read: Callable[[Connection], T], begin: Callable[[Target], AbstractContextManager[Connection]]
+    ) -> list[tuple[str, T]]:
         results = []
         for target in self.targets:
             try:
-                with self.reading(target) as conn:
+                with begin(target) as conn:
                     results.append((target.name, read(conn)))
             except DatabaseUnavailable as error:
                 self.unreachable[target.name] = str(error)
@@ -237,6 +242,11 @@ class View:
         return (shard, self.user.role or "", self.namespace)
 
     def _transaction(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
+        # Before a connection is taken: whoever holds one and needs another to find the namespace waits for those who do the same.
+        self.namespace  # noqa: B018
+        return self._begin(target, read_only=read_only)
+
+    def _begin(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
         # A page without a login, such as the one to sign in, must not read with the console's own rights.
         if not self.is_signed_in:
             raise Forbidden("sign in first")
@@ -244,6 +254,6 @@ class View:
 
     def _read_namespaces(self) -> list[str]:
         names: dict[str, None] = {}
-        for _, rows in self.each_shard(list_namespaces):
+        for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
             names |= dict.fromkeys(row.namespace for row in rows)
         return list(names)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from headrace.console.pages.rules_backtest import backtest_tables, find_backtest
-from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial
+from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial, trial_table
 from headrace.console.pages.rules_versions import FieldChange, compare
 from headrace.console.routes import change, read
 from headrace.console.view import Done, Page, View
@@ -127,7 +127,8 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
         "address": "/rules/-/edit" if state else "/rules/-/create",
     }
     title = f"Edit {name}" if state else "Create a rule"
-    tables = backtest_tables(backtest) if backtest else ()
+    tables = [trial_table(plan.trial)] if plan and plan.trial else []
+    tables += backtest_tables(backtest) if backtest else ()
     return Page("rule_edit.html", title, tables=tables, values=values, is_live=backtest is not None and backtest.is_running)
 
 
