@@ -30,7 +30,7 @@ CONSOLES = (
     "/events?topic=bench",
 )
 """What ten people look at: the pages that change most."""
-EVENTS = 1_000_000
+EVENTS = 600_000
 OPENING_S = 4.0
 
 
