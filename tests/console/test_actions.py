@@ -47,6 +47,7 @@ def test_priority_run_now_and_cancel(site: Running, open_page: Pages) -> None:
 
 def test_queue_and_actions_of_a_name_pause_and_go_on(site: Running, open_page: Pages) -> None:
     name = f"HOLD_{uuid4().hex[:8]}"
+    send(site, name)
     page = open_page(site.url("/actions", namespace="lab", action=name))
     page.get_by_role("button", name=f"Pause {name}").click()
     expect(page.get_by_role("status")).to_have_text(f"action {name} is paused")

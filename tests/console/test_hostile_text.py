@@ -21,7 +21,7 @@ def test_nothing_of_an_enemy_runs_or_is_markup(site: Running, open_page: Pages) 
     page = open_page("about:blank")
     for namespace in ("enemy", "default"):
         for route, address in page_addresses(site.database, namespace).items():
-            answer = page.goto(site.address + address)
+            answer = page.goto(site.address + address) if route != "/palette" else page.request.get(site.address + address)
             assert answer is not None and answer.status == 200, route
             text = answer.text()
             # A field of a form keeps what was typed, to the character.
