@@ -192,7 +192,7 @@ def _move_table(moves: Sequence[Row]) -> Table:
         Column("from_position", "from", kind="number"),
         Column("to_position", "to", kind="number"),
         Column("count", "events", kind="number"),
-        Column("meaning", ""),
+        Column("meaning", "effect"),
     )
     return Table("moves", columns, rows, title="What would move")
 
