@@ -17,6 +17,7 @@ NAMES = (
     "rules",
     "actions",
     "correlate",
+    "read",
     "spark_source",
     "spark_match",
     "spark_correlate",
@@ -47,13 +48,22 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short rounds, only to check that it runs")
     parser.add_argument("--record", action="store_true", help="with guard: record the figures of this run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="with guard: the folder of the recorded figures")
+    parser.add_argument("--case", action="append", metavar="NAME", help="with growth: one of its cases; repeat it for several")
+    parser.add_argument("--folder", type=Path, help="with growth: keep the server and its data here, and use what is there")
+    parser.add_argument(
+        "--build-s", type=float, help="with growth: only build the data, for so many seconds; exit code 75: more to do"
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {*NAMES, GUARD}
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}, {GUARD}")
-    with lab() as server:
+    with lab(arguments.folder) as server:
         for name in arguments.names or NAMES:
-            options = {"record": arguments.record, "folder": arguments.results} if name == GUARD else {}
+            options: dict[str, object] = {}
+            if name == GUARD:
+                options = {"record": arguments.record, "folder": arguments.results}
+            elif name == "growth":
+                options = {"cases": arguments.case, "keep": arguments.folder is not None, "build_s": arguments.build_s}
             importlib.import_module(f"bench.{name}").run(server, quick=arguments.quick, **options)
 
 

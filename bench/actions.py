@@ -68,9 +68,9 @@ def _drained(lab: Lab, target: Target, name: str, plan: Plan) -> Round:
     """One queue's worker empties its queue."""
     jobs = plan.jobs.get(name, plan.actions)
     with child("bench.drain", name, target.dsn, str(jobs)) as worker:
-        cpu = lab.cpu_s([worker.pid])
-        seconds = worker.ask()["seconds"]
-        return Round(jobs / seconds, 1e6 * (lab.cpu_s([worker.pid]) - cpu) / jobs)
+        cpu = lab.cpu_s()
+        answer = worker.ask()
+    return Round(jobs / answer["seconds"], 1e6 * (lab.cpu_s() - cpu + answer["cpu_s"]) / jobs)
 
 
 def _beside_waiting(lab: Lab, conn: Connection, target: Target, plan: Plan) -> Round:

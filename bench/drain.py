@@ -1,8 +1,9 @@
 """A queue's worker with an empty handler, in a process of its own: `python -m bench.drain <queue> <dsn> <jobs>`.
 
 It fills its queue by the means of that queue and says `ready`; told to go, it works until the queue is empty and answers with the
-seconds from the first call of the handler until everything is acknowledged and the worker has ended. Queues: `headrace` (as it
-comes), `headrace-1` (one worker), `procrastinate`, `pgqueuer`; the last with batches of our size."""
+seconds from the first call of the handler until everything is acknowledged and the worker has ended, and with its own CPU seconds
+since it was told. Queues: `headrace` (as it comes), `headrace-1` (one worker), `procrastinate`, `pgqueuer`; the last with batches
+of our size."""
 
 from __future__ import annotations
 
@@ -105,15 +106,20 @@ async def pgqueuer(dsn: str, jobs: int, go: Callable[[], None]) -> Calls:
 
 
 async def drain(queue: str, dsn: str, jobs: int) -> None:
+    cpu = 0.0
+
     def go() -> None:
+        nonlocal cpu
         print("ready", flush=True)
         sys.stdin.readline()
+        cpu = time.process_time()
 
     if queue == "headrace-1":
         calls = await headrace(dsn, jobs, go, workers=1)
     else:
         calls = await {"headrace": headrace, "procrastinate": procrastinate, "pgqueuer": pgqueuer}[queue](dsn, jobs, go)
-    print(json.dumps({"seconds": time.perf_counter() - calls.first_at}), flush=True)
+    seconds = time.perf_counter() - calls.first_at
+    print(json.dumps({"seconds": seconds, "cpu_s": time.process_time() - cpu}), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,15 +45,20 @@ class Lab:
         return Target(database, self.server.dsn(database))
 
     @contextmanager
-    def database(self, name: str, *, partitions: int) -> Iterator[Target]:
-        """A new database with headrace and the topic `bench`; dropped at the end."""
-        with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
-            admin.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+    def database(self, name: str, *, partitions: int, keep: bool = False) -> Iterator[Target]:
+        """A new database with headrace and the topic `bench`; dropped at the end. With `keep` it stays, and the next run finds it."""
         target = self.target(name)
-        with connect(target) as conn:
-            migrate(conn)
-            create_topic(conn, "bench", partitions=partitions)
+        with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
+            exists = admin.execute("select from pg_catalog.pg_database where datname = %s", (name,)).fetchone() is not None
+            if not exists:
+                admin.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+        if not exists:
+            with connect(target) as conn:
+                migrate(conn)
+                create_topic(conn, "bench", partitions=partitions)
         yield target
+        if keep:
+            return
         with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
             admin.execute(psycopg.sql.SQL("drop database {} with (force)").format(psycopg.sql.Identifier(name)))
 
@@ -61,9 +66,14 @@ class Lab:
         """CPU seconds used so far by the server, its backends (ended ones too) and other processes."""
         assert self.server.pid is not None
         postmaster = psutil.Process(self.server.pid)
-        ended = postmaster.cpu_times()
-        pids = [self.server.pid, *(child.pid for child in postmaster.children()), *others]
-        return ended.children_user + ended.children_system + sum(map(_cpu_s, pids))
+        while True:
+            ended = postmaster.cpu_times()
+            pids = [self.server.pid, *(child.pid for child in postmaster.children()), *others]
+            used = ended.children_user + ended.children_system + sum(map(_cpu_s, pids))
+            after = postmaster.cpu_times()
+            # A backend that ended meanwhile would be in neither of the two, or in both.
+            if (after.children_user, after.children_system) == (ended.children_user, ended.children_system):
+                return used
 
 
 def _cpu_s(pid: int) -> float:
@@ -75,9 +85,10 @@ def _cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def lab() -> Iterator[Lab]:
-    """Starts a server in a temporary folder and ends it."""
-    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+def lab(keep: Path | None = None) -> Iterator[Lab]:
+    """Starts a server in a temporary folder and ends it; with `keep`, in that folder, which stays."""
+    folder = keep or Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     server = Server(folder)
     server.start()
@@ -85,7 +96,8 @@ def lab() -> Iterator[Lab]:
         yield Lab(server)
     finally:
         server.stop()
-        shutil.rmtree(folder)
+        if keep is None:
+            shutil.rmtree(folder)
 
 
 def surroundings(lab: Lab) -> dict[str, object]:

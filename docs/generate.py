@@ -348,7 +348,8 @@ _object = re.compile(
 SQL_ROOMS = {
     "outbox": "Publish", "log": "Topics and the log", "consume": "Consumers", "namespaces": "Namespaces",
     "definitions": "Definitions", "schemas": "Schemas of event types", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
-    "schedules": "Schedules", "relays": "Relays", "ingest": "HTTP in", "archive": "Archive", "spark": "Spark", "observe": "Observe", "core": "Helpers",
+    "schedules": "Schedules", "relays": "Relays", "ingest": "HTTP in", "archive": "Archive", "erasure": "Erasure", "spark": "Spark", "observe": "Observe",
+    "core": "Helpers",
 }  # fmt: skip
 
 

@@ -16,8 +16,10 @@ SUBROOMS = {"spark", "lang"}
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"Pause", "QueueState"},
     "archive": {
-        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "replay",
+        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "open_iceberg_catalog",
+        "replay",
     },
+    "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
     "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
@@ -44,7 +46,10 @@ FOR_USERS: dict[str, set[str]] = {
     "testing": {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
-    "spark": {"MicroBatch", "correlate", "event_schema", "read", "register", "take_micro_batch"},
+    "spark": {
+        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "event_schema", "read", "register", "stream_progress",
+        "take_micro_batch",
+    },
     "spark.correlate": {"AnyCorrelator"},
     "spark.match": {"AnyRule"},
     "tracing": {"TraceContext", "TracingMode"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.actions import Action, send_action, send_action_async
+    from headrace.arrow import Events, read
     from headrace.consume import Batch, Failure
     from headrace.core import (
         JSON,
@@ -54,6 +55,7 @@ __all__ = [
     "DatabaseUnavailable",
     "Discard",
     "Event",
+    "Events",
     "Failure",
     "Forbidden",
     "HandlerTimeout",
@@ -89,6 +91,7 @@ __all__ = [
     "publish_async",
     "publish_many",
     "publish_many_async",
+    "read",
     "release_capture",
     "send_action",
     "send_action_async",
@@ -98,6 +101,7 @@ __all__ = [
 
 _ROOMS = {
     "actions": {"Action", "send_action", "send_action_async"},
+    "arrow": {"Events", "read"},
     "consume": {"Batch", "Failure"},
     "correlators": {"Correlator", "create_correlator"},
     "db": {"Shards", "Target", "connect", "connect_async", "migrate"},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
 
-from headrace.actions import send_action
+from headrace.actions import Claim, send_action
 from headrace.actions.queue import MSG_ID_MAX
 from headrace.db import Connection
 from tests.actions.claims import CLAIMS
@@ -60,3 +61,26 @@ async def test_busy_worker_returns_for_actions_that_become_due_behind_it(
     make_due(conn)
     await run_dry(worker)
     assert sorted(effects()) == [1, 2, 3, 4, 5]
+
+
+async def test_two_claims_of_a_pool_run_at_once_and_the_second_starts_behind_the_first(
+    conn: Connection, bench: Bench, effects: Effects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(conn, *range(40))
+    worker = bench.worker(write, batch_size=8)
+    assert await worker.handle_once()
+    original, starts, together = bench.queue.claim, list[int](), asyncio.Barrier(2)
+
+    async def claim(actions: Sequence[str], most: int, *, after: int) -> list[Claim]:
+        starts.append(after)
+        async with asyncio.timeout(30):
+            await together.wait()
+        return await original(actions, most, after=after)
+
+    monkeypatch.setattr(bench.queue, "claim", claim)
+    assert all(await asyncio.gather(worker.handle_once(), worker.handle_once()))
+    assert starts[1] == starts[0] + 8
+    assert sorted(effects()) == list(range(24))  # type: ignore[type-var]
+    monkeypatch.undo()
+    await run_dry(worker)
+    assert sorted(effects()) == list(range(40))  # type: ignore[type-var]

@@ -64,3 +64,11 @@ def test_guard_names_every_step_that_has_become_slower(tmp_path: Path, monkeypat
             guard_bench.run(server, quick=True, folder=tmp_path)
     named = str(failure.value).partition("has risen: ")[2].partition(". ")[0]
     assert set(named.split(", ")) == STEPS
+
+
+def test_a_step_has_risen_only_above_fifteen_percent() -> None:
+    recorded = dict.fromkeys(STEPS, 2.0)
+    assert guard_bench._risen(dict.fromkeys(STEPS, 2.29), recorded) == []
+    assert guard_bench._risen(dict.fromkeys(STEPS, 1.0), recorded) == []
+    figures = dict.fromkeys(STEPS, 2.0) | {"match": 2.31}
+    assert guard_bench._risen(figures, recorded) == ["match"]

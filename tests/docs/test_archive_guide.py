@@ -22,6 +22,6 @@ async def test_archive_guide_runs(database: Target, conn: Connection, tmp_path: 
     events(conn, 1, 10, days=0)
     events(conn, 11, 10, days=6)
     names = {"target": later(database, days=6), "folder": tmp_path}
-    assert (await run_guide("archive", database, conn, names))["blocks_run"] == 3
+    assert (await run_guide("archive", database, conn, names))["blocks_run"] == 4
     drain(conn)
     assert [event.headers[REPLAY_HEADER] for event in read_log(conn, "orders.test")] == [f"orders/{n}" for n in range(1, 21)]

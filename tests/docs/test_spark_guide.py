@@ -24,7 +24,7 @@ async def test_spark_guide_runs(spark: SparkSession, database: Target, conn: Con
         conn.execute("select headrace.publish('orders', %s, %s::jsonb, p_key => %s)", (f"order.{type_}", payload, key))
     drain(conn)
     names = {"secret": secret_file(tmp_path, database), "folder": str(tmp_path)}
-    assert (await guide.run_guide("spark", database, conn, names))["blocks_run"] == 5
+    assert (await guide.run_guide("spark", database, conn, names))["blocks_run"] == 8
 
 
 def test_spark_guide_names_every_option() -> None:

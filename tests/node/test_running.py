@@ -12,9 +12,9 @@ import pytest
 
 from headrace.actions import Action
 from headrace.core import DatabaseUnavailable, LoggedEvent, NotMigrated, UnknownTopic
-from headrace.db import AsyncConnection, Connection, LoopFailure, Target
+from headrace.db import AsyncConnection, Connection, LoopFailure, Target, cancel_tasks
 from headrace.db.server import free_port
-from headrace.node import Headrace, list_nodes
+from headrace.node import Headrace, Node, list_nodes
 from headrace.outbox import publish
 from tests.builders import through_proxy, topic
 
@@ -203,6 +203,19 @@ async def test_cancelled_block_leaves_no_loop_behind(shop: Shop, database: Targe
     with pytest.raises(asyncio.CancelledError):
         await server
     assert other_tasks() == set()
+
+
+async def test_node_that_is_cancelled_during_its_start_leaves_nothing_behind(
+    shop: Shop, conn: Connection, database: Target
+) -> None:
+    for stage in range(8):
+        task = asyncio.create_task(Node(shop.app, [database]).run())
+        await asyncio.sleep(0.02 * stage)
+        await cancel_tasks(task)
+        assert other_tasks() == set(), f"cancelled after {0.02 * stage:g} s"
+    assert [node.state for node in list_nodes(conn)] == [], "those that had registered have deregistered"
+    sessions = "select count(*) from pg_stat_activity where datname = current_database()"
+    await until(lambda: conn.execute(sessions).fetchone() == (1,))
 
 
 async def test_role_that_only_handles_may_run_a_node_without_the_sequencer(conn: Connection, database: Target) -> None:

@@ -68,7 +68,9 @@ def test_read_says_what_is_wrong_before_spark_runs(
     conn.execute(f"do $$ begin create role {role} login; exception when duplicate_object then null; end $$")
     stranger = tmp_path / "stranger"
     stranger.write_text(make_conninfo(database.dsn, user=role))
-    assert first_line((Forbidden, NotFound), lambda: read("orders", spark=spark, secret=str(stranger)))
+    assert fails(Forbidden, secret=str(stranger)).startswith(
+        "permission denied for schema headrace; name a namespace this role has, or ask its owner for: select headrace.grant_namespace"
+    )
 
 
 def test_frame_that_does_not_fit_is_rejected_with_the_column(spark: SparkSession, secret: str) -> None:

@@ -81,6 +81,11 @@ class Queue:
         """Removes handled actions from the queue, in the handlers' transaction; raises HR206 if a lease was lost."""
         await ack(conn, claims, durations_s, node_id=self._node_id, namespace=self.namespace)
 
+    async def ack_and_commit(self, conn: HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
+        """Removes handled actions from the queue and commits the handlers' transaction, in one round trip where the driver can;
+        raises HR206 if a lease was lost, and then nothing is committed."""
+        await conn.commit(_ACK, _ack_parameters(claims, durations_s, self._node_id, self.namespace))
+
     async def fail(self, claim: Claim, policy: Policy, error: HandlerError | BaseException, duration_s: float) -> str | None:
         """Records a failed attempt; returns what follows: `retry`, `dead`, `discarded`, or None if the lease was lost."""
         async with self._leases.connection() as conn:
@@ -173,8 +178,14 @@ async def ack(
     namespace: str | None,
 ) -> None:
     """Removes handled actions from the queue, in the transaction that is open on the connection."""
-    parameters = (*_fences(claims), _array(f"{duration_s:.6f}" for duration_s in durations_s), node_id, namespace)
-    await conn.execute(_ACK, parameters, prepare=True)
+    await conn.execute(_ACK, _ack_parameters(claims, durations_s, node_id, namespace), prepare=True)
+
+
+def _ack_parameters(
+    claims: Sequence[Claim], durations_s: Sequence[float], node_id: UUID | None, namespace: str | None
+) -> tuple[str | None, ...]:
+    durations = _array(f"{duration_s:.6f}" for duration_s in durations_s)
+    return *_fences(claims), durations, None if node_id is None else str(node_id), namespace
 
 
 async def fail(

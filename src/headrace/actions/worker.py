@@ -38,6 +38,8 @@ POLL_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1)
 """Pauses after claims that found nothing, before the worker sleeps and waits for a notification."""
 IDLE_S = 1.0
 """Longest sleep without a notification: for delayed and failed actions that become due, and for a lost notification."""
+CLAIMS_IN_FLIGHT = 2
+"""How many claims of a worker pool run at once: the server works on one while this process reads the rows of another."""
 RETRIED_POLL_S = 0.1
 """While there is enough fresh work, how often a worker checks for redelivered actions and for those behind `after`."""
 
@@ -93,7 +95,7 @@ class ActionWorker:
         self._retried_checked_at = 0.0
         self._just_retried = False
         self._after = MSG_ID_MAX
-        self._claim_lock = asyncio.Lock()
+        self._claims_in_flight = asyncio.Semaphore(CLAIMS_IN_FLIGHT)
         self._to_release: dict[bool, list[Claim]] = {True: [], False: []}
         """Claims left by a lost connection, by whether the attempt counts: it does if handlers were called."""
         self._rests = self._steps("rest")
@@ -202,14 +204,23 @@ class ActionWorker:
     async def _claim_fresh(self, most: int) -> list[Claim]:
         if self._worker_pool.ordered:
             return await self._queue.claim_ordered(self._names[0], most)
-        # One claim at a time: concurrent claims would walk over each other's rows.
-        async with self._claim_lock:
-            claims = await self._queue.claim(self._names, most, after=self._after)
-            # At the end of the queue, the next action may be anywhere: committed late, released, or due only then.
-            is_end = len(claims) < most
-            ordinary = [] if is_end else [claim.msg_id for claim in claims if claim.action.priority == 0]
-            self._after = max(ordinary, default=MSG_ID_MAX)
+        async with self._claims_in_flight:
+            after = self._after
+            if after < MSG_ID_MAX:
+                # This claim takes `most` actions after `after`, so there are none left up to here: the next claim starts behind.
+                self._after += most
+            claims = await self._queue.claim(self._names, most, after=after)
+        self._advance(claims, after, is_end=len(claims) < most)
         return claims
+
+    def _advance(self, claims: Sequence[Claim], after: int, *, is_end: bool) -> None:
+        """Moves `_after` behind what was claimed. At the end of the queue, the next action may be anywhere: committed late,
+        released, or due only then."""
+        last = MSG_ID_MAX if is_end else max((claim.msg_id for claim in claims if claim.action.priority == 0), default=MSG_ID_MAX)
+        if MSG_ID_MAX in (after, last):
+            self._after = last
+        elif self._after < MSG_ID_MAX:
+            self._after = max(self._after, last)
 
     async def _handle(self, claims: Sequence[Claim]) -> None:
         started = time.monotonic()
@@ -294,8 +305,7 @@ class ActionWorker:
         durations_s = await call_action_handlers(self._worker_pool.handlers, claims, conn)
         for claim, duration_s in zip(claims, durations_s, strict=True):
             self.durations[claim.action.action].observe(duration_s)
-        await self._queue.ack(conn, claims, durations_s)
-        await conn.commit()
+        await self._queue.ack_and_commit(conn, claims, durations_s)
         self.handled += len(claims)
         self.handled_by_action.update(claim.action.action for claim in claims)
         await run_after_commit(conn)

@@ -1,4 +1,4 @@
-"""Archive: closed time partitions of the log as Parquet files. Reads archive and log as one, and replays them.
+"""Archive: closed time partitions of the log as Parquet files. Reads archive and log as one, replays them, and erases keys in both.
 
 Owns: the files and their catalog, headrace.archive. Promises: a file enters the catalog only after it was read back and is equal
 to the log, row by row; what is in the catalog may be dropped from the log; archive and log together have every position once."""
@@ -11,6 +11,9 @@ from headrace.archive.catalog import (
     list_archive,
     verify_archive,
 )
+from headrace.archive.erasing import Erasure, erase_key, finish_erasures, list_erasures
+from headrace.archive.iceberg import open_iceberg_catalog
+from headrace.archive.parquet import file_schema
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
@@ -21,6 +24,7 @@ __all__ = [
     "ArchiveProgress",
     "ArchivedFile",
     "ClosedPartition",
+    "Erasure",
     "FileRange",
     "FileVerification",
     "ReplayProgress",
@@ -28,13 +32,18 @@ __all__ = [
     "StoredEvent",
     "StoredRange",
     "archive_topic",
+    "erase_key",
+    "file_schema",
     "find_file_ranges",
     "find_position_at",
     "find_stored_range",
+    "finish_erasures",
     "keep_until_archived",
     "list_archive",
     "list_closed_partitions",
+    "list_erasures",
     "literal_query",
+    "open_iceberg_catalog",
     "read_archive_file",
     "read_stored_events",
     "read_stored_events_at",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from headrace.archive.catalog import ArchivedFile, list_archive
 from headrace.archive.files import delete_replaced, file_name, files_of
+from headrace.archive.iceberg import CatalogWriter
 from headrace.archive.leftovers import Origin
 from headrace.archive.parquet import file_schema, read_content, write_file
 from headrace.archive.reading import FileRange, read_archive_file
 from headrace.archive.recording import ArchivedDays, RecordedFile, record_files, temporary_path
 from headrace.core import ArchiveMismatch, NotFound
-from headrace.db import Connection
 from headrace.log import Topic
 
 if TYPE_CHECKING:
@@ -30,17 +30,18 @@ COMPACTED_MIN = 4
 """Fewer small files than this are not worth writing again."""
 
 
-def compact_files(conn: Connection, topic: Topic, root: Path) -> int:
+def compact_files(writer: CatalogWriter) -> int:
     """Puts the small files of months before the newest one together; returns how many there were. The caller holds the lock of
     the archive. A file that cannot be read stays as it is: `headrace archive verify` says what is wrong with it."""
-    catalog = list_archive(conn, topic.topic, namespace=topic.namespace)
+    topic, root = writer.topic, writer.root
+    catalog = list_archive(writer.conn, topic.topic, namespace=topic.namespace)
     # The catalog is data: only files that bear the name of their content are read or replaced.
     files = [file for file in catalog if (file.folder, file.file) == (str(root), _name(topic, _days_of(file)))]
     _delete_copies(root, topic, files)
     count = 0
     for members in _small_files(files):
         try:
-            count += _compact(conn, topic, root, members)
+            count += _compact(writer, members)
         except (ArchiveMismatch, NotFound) as error:
             logger.warning("topic %s: %d archive files are not put together: %s", topic.topic, len(members), error)
     return count
@@ -71,21 +72,22 @@ def _name(topic: Topic, days: ArchivedDays) -> str:
     return str(file_name(topic.namespace, topic.topic, days.day, days.content))
 
 
-def _compact(conn: Connection, topic: Topic, root: Path, members: Sequence[ArchivedFile]) -> int:
+def _compact(writer: CatalogWriter, members: Sequence[ArchivedFile]) -> int:
+    topic, root = writer.topic, writer.root
     days = _days_of(members[0])
     for member in members[1:]:
         days = days.joined_with(_days_of(member))
     path = root / _name(topic, days)
     temporary = temporary_path(path)
     try:
-        for _ in write_file(temporary, _rows(root, members), Origin.of(conn, topic.topic_id).metadata()):
+        for _ in write_file(temporary, _rows(root, members), Origin.of(writer.conn, topic.topic_id).metadata()):
             pass
         if (content := read_content(temporary)) != days.content:
             raise ArchiveMismatch(f"together they hold {content}; the catalog says {days.content}")
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    record_files(conn, topic, root, [RecordedFile.of(days, path, root)])
+    record_files(writer, [RecordedFile.of(days, path, root)])
     return len(members)
 
 

@@ -104,7 +104,7 @@ def read_content(path: Path | BinaryIO) -> Content:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=file_schema().names):
-                for row in _rows(batch):
+                for row in file_rows(batch):
                     position = row[0]
                     if events and position != last + 1:
                         raise ArchiveMismatch(f"{path}: position {position} follows {last}; archive this day again")
@@ -117,7 +117,8 @@ def read_content(path: Path | BinaryIO) -> Content:
     return Content(first, last, events, str(total))
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[_Row]:
+def file_rows(batch: pa.RecordBatch) -> Iterator[_Row]:
+    """The rows of a batch with all columns of a file."""
     import pyarrow as pa
 
     columns = [

@@ -12,8 +12,10 @@ from pathlib import Path
 import msgspec
 
 from headrace.archive.files import delete_replaced
+from headrace.archive.iceberg import CatalogWriter
 from headrace.archive.parquet import Content
-from headrace.db import Connection, map_database_errors
+from headrace.core import ArchiveBusy
+from headrace.db import Connection
 from headrace.log import Topic
 
 FILE_EVENTS_MIN = 500_000
@@ -82,17 +84,23 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.writing")
 
 
-def record_files(conn: Connection, topic: Topic, root: Path, files: Sequence[RecordedFile]) -> None:
+def lock_archive(conn: Connection, topic: Topic) -> None:
+    """One archiver per topic. The lock ends with the session, however that ends."""
+    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
+    if row != (True,):
+        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
+
+
+def record_files(writer: CatalogWriter, files: Sequence[RecordedFile]) -> None:
     """Gives the files their names and records them. Deletes files that they replace."""
+    topic, root = writer.topic, writer.root
     for file in files:
         path = root / file.file
         temporary_path(path).replace(path)
         _sync_folder(path.parent)
-    with map_database_errors():
-        replaced = conn.execute(
-            "select r.folder, r.file from headrace.record_archive(%s, %s, %s::jsonb) r",
-            (topic.topic_id, str(root), msgspec.json.encode([asdict(file) for file in files]).decode()),
-        ).fetchall()
+    parameters = (topic.topic_id, str(root), msgspec.json.encode([asdict(file) for file in files]).decode())
+    statement = "select r.folder, r.file from headrace.record_archive(%s, %s, %s::jsonb) r"
+    replaced = writer.write(lambda conn: conn.execute(statement, parameters).fetchall())
     # Whoever reads the folder as a whole would find their events twice.
     for folder, name in replaced:
         if (folder, name) not in {(str(root), file.file) for file in files}:

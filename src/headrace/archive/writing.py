@@ -18,11 +18,13 @@ from psycopg.rows import class_row
 from headrace.archive.catalog import list_archive
 from headrace.archive.compaction import compact_files
 from headrace.archive.files import file_name
+from headrace.archive.iceberg import CatalogWriter
 from headrace.archive.leftovers import Origin, reject_leftovers
 from headrace.archive.parquet import read_content, write_file
 from headrace.archive.reading import literal_query
-from headrace.archive.recording import ArchivedDays, RecordedFile, join_days, record_files, temporary_path
-from headrace.core import ArchiveBusy, ArchiveMismatch, NotFound
+from headrace.archive.recording import ArchivedDays, RecordedFile, join_days, lock_archive, record_files, temporary_path
+from headrace.archive.rewriting import erase_pending
+from headrace.core import ArchiveMismatch, NotFound
 from headrace.db import (
     Connection,
     Target,
@@ -80,38 +82,44 @@ def list_closed_partitions(
 
 
 def archive_topic(
-    target: Target, topic: str, *, folder: Path | str, before: datetime | None = None, namespace: str | None = None
+    target: Target,
+    topic: str,
+    *,
+    folder: Path | str,
+    before: datetime | None = None,
+    iceberg: bool = False,
+    namespace: str | None = None,
 ) -> Iterator[ArchiveProgress]:
     """Writes the closed time partitions that the archive does not hold, oldest first, and yields its progress.
 
-    Raises ArchiveBusy while another process archives the topic, ArchiveMismatch if a file, read back, differs from the log,
+    With `iceberg` the files are an Apache Iceberg table too, from then on in every run. Raises ArchiveBusy while another process
+    archives the topic, ArchiveMismatch if a file, read back, differs from the log,
     LogWentBack if the folder has these positions with other events, and TransactionPooler behind such a pooler."""
     root = Path(folder).absolute()
     require_sessions(target, f"the archive of {target}")
     with map_connection_errors(target), connect(target) as conn:
         topic_ = get_topic(conn, topic, namespace=namespace)
-        _lock_topic(conn, topic_)
+        lock_archive(conn, topic_)
+        erase_pending(conn, target, topic_)
+        writer = CatalogWriter.of(conn, target, topic_, root, iceberg=iceberg)
         with _connect_arrow(target) as arrow:
             closed = list_closed_partitions(conn, topic, before=before, namespace=namespace)
             due = [partition for partition in closed if partition.events and not partition.archived]
             progress = ArchiveProgress(0, sum(partition.events for partition in due), 0, 0)
             for partition in due:
-                progress = yield from _archive_partition(conn, arrow, topic_, partition, root, progress)
-        compacted = compact_files(conn, topic_, root)
+                progress = yield from _archive_partition(writer, arrow, partition, progress)
+        if writer.iceberg:
+            # Files that were recorded before the topic had a table.
+            writer.write(lambda _: None)
+        compacted = compact_files(writer)
         if compacted:
             yield replace(progress, compacted=compacted)
 
 
-def _lock_topic(conn: Connection, topic: Topic) -> None:
-    """One archiver per topic. The lock ends with the session, however that ends."""
-    row = conn.execute("select headrace.try_lock_topic(%s, 'archive')", (topic.topic_id,)).fetchone()
-    if row != (True,):
-        raise ArchiveBusy(f"topic {topic.topic!r} is being archived by another process; wait until it has finished")
-
-
 def _archive_partition(
-    conn: Connection, arrow: ArrowConnection, topic: Topic, partition: ClosedPartition, root: Path, progress: ArchiveProgress
+    writer: CatalogWriter, arrow: ArrowConnection, partition: ClosedPartition, progress: ArchiveProgress
 ) -> Generator[ArchiveProgress, None, ArchiveProgress]:
+    conn, topic, root = writer.conn, writer.topic, writer.root
     files = []
     origin = Origin.of(conn, topic.topic_id)
     recorded = {Path(file.folder) / file.file for file in list_archive(conn, topic.topic, namespace=topic.namespace)}
@@ -128,7 +136,7 @@ def _archive_partition(
         file = RecordedFile.of(days, path, root)
         files.append(file)
         progress = replace(progress, files=progress.files + 1, file_bytes=progress.file_bytes + file.file_bytes)
-    record_files(conn, topic, root, files)
+    record_files(writer, files)
     yield replace(progress, partition=partition.name)
     return progress
 
@@ -156,6 +164,6 @@ def _connect_arrow(target: Target) -> Iterator[ArrowConnection]:
     try:
         arrow = connect_arrow(target, application_name="headrace archive")
     except ImportError:
-        raise NotFound("the archive needs pyarrow and adbc-driver-postgresql; pip install 'headrace[spark]'") from None
+        raise NotFound("the archive needs pyarrow and adbc-driver-postgresql; pip install 'headrace[arrow]'") from None
     with closing(arrow):
         yield arrow

@@ -38,6 +38,7 @@ def run(
     name: TopicName,
     folder: ArchiveFolder = None,
     before: Annotated[str | None, Option(help="Only what ended before this time.", show_default="all closed ones")] = None,
+    iceberg: Annotated[bool, Option("--iceberg", help="Make the files an Apache Iceberg table too, from now on.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Write closed time partitions to Parquet files, check and record them.
@@ -54,10 +55,10 @@ def run(
             partitions = list_closed_partitions(conn, name, before=until, namespace=session.namespace)
             due = [partition for partition in partitions if not partition.archived]
             # Without work no folder is needed.
-            root = None if dry_run or not due else folder or _recorded_folder(session, conn, name)
+            root = None if dry_run or not (due or iceberg) else folder or _recorded_folder(session, conn, name)
         result: dict[str, object] = {"partitions": len(due), "events": sum(partition.events for partition in due)}
         if root is not None:
-            end = _archive(session, target, name, root, until)
+            end = _archive(session, target, name, root, until, iceberg=iceberg)
             result |= {"files": end.files, "file_bytes": end.file_bytes, "folder": str(root)}
         results.append((target, result))
     events = "events to archive" if dry_run else "events archived"
@@ -72,11 +73,13 @@ def _recorded_folder(session: Session, conn: Connection, topic: str) -> Path:
     return Path(files[-1].folder)
 
 
-def _archive(session: Session, target: Target, topic: str, folder: Path, before: datetime | None) -> ArchiveProgress:
+def _archive(
+    session: Session, target: Target, topic: str, folder: Path, before: datetime | None, *, iceberg: bool
+) -> ArchiveProgress:
     end = ArchiveProgress(0, 0, 0, 0)
     with progress_bar(hide=session.json) as progress:
         task = progress.add_task(f"events of {target.name}", total=None)
-        for end in archive_topic(target, topic, folder=folder, before=before, namespace=session.namespace):
+        for end in archive_topic(target, topic, folder=folder, before=before, iceberg=iceberg, namespace=session.namespace):
             progress.update(task, completed=end.written, total=end.total)
     return end
 

@@ -29,6 +29,7 @@ EXPLORE = (
     "prove --minutes 2 --report proof.html",
 )
 """Commands to try on the database of the demo."""
+SHORT_FLIGHTS = 2000
 CONSOLE_URL = f"http://127.0.0.1:{CONSOLE_PORT}/"
 
 
@@ -37,6 +38,7 @@ def demo(
     session: Session,
     flights: Annotated[int | None, Option(min=1, help="Only the first N flights.", show_default="all 336 776")] = None,
     spark: Annotated[bool, Option(help="Archive the year at the end, and backtest it on Spark.")] = True,
+    short: Annotated[bool, Option("--short", help=f"The first {SHORT_FLIGHTS} flights without Spark: takes seconds.")] = False,
     console: Annotated[bool, Option("--console", help="Open the web console on the demo's database at the end.")] = False,
 ) -> None:
     """Publish a year of flights out of New York, and check that the numbers add up.
@@ -47,6 +49,7 @@ def demo(
     end the year is archived as Parquet, and Spark runs the same rules and correlators over it: both must agree. The demo runs on
     an embedded PostgreSQL in .headrace/demo, or in a database of its own at --dsn; there it does not kill PostgreSQL.
     """
+    flights, spark = (flights or SHORT_FLIGHTS, False) if short else (flights, spark)
     require_packages(embedded=session.dsn is None, spark=spark)
     start = time.monotonic()
     with open_environment_on(session.targets[0].dsn) if session.dsn else open_own_environment() as environment:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
 from headrace import log
-from headrace.archive import keep_until_archived
+from headrace.archive import Erasure, erase_key, finish_erasures, keep_until_archived, list_erasures
+from headrace.arrow import ExportFormat, read
+from headrace.arrow import export as export_events
 from headrace.cli.changes import Changes
 from headrace.cli.consumer import PARTITION, STATE
-from headrace.cli.options import TopicName, Yes
-from headrace.cli.output import Column, console, table
+from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
+from headrace.cli.output import Column, console, progress_bar, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
@@ -155,6 +158,51 @@ def _facts(topic: log.Topic) -> dict[str, object]:
     return {**msgspec.to_builtins(topic), "events": topic.events}
 
 
+@command(group, "export")
+def export(
+    session: Session,
+    name: TopicName,
+    file: Annotated[Path, Argument(help="File to write: .parquet, .arrow, .csv or .jsonl.", show_default=False)],
+    start: From = "earliest",
+    end: To = "latest",
+    types: Types = None,
+    keys: Annotated[list[str] | None, Option("--key", help="Only this key; repeatable.")] = None,
+    where: Annotated[str | None, Option(help="Only events for which this condition is true.")] = None,
+    columns: Annotated[list[str] | None, Option("--column", help="Only this column; repeatable.")] = None,
+    format: Annotated[ExportFormat | None, Option(help="Format of the file.", show_default="by its name")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it exists.")] = False,
+    folder: ArchiveFolder = None,
+) -> None:
+    """Write the events of a topic to a file, from the archive and the log.
+
+    All shards go into one file. It gets its name once it is complete. In JSON lines (.jsonl) payload and headers are JSON; in the
+    other formats they are JSON text.
+
+    Example: headrace topic export orders orders.parquet --from 2026-01-01 --type order.placed
+    """
+    events = read(
+        name,
+        start=start,
+        end=end,
+        types=types,
+        keys=keys,
+        where=where,
+        columns=columns,
+        archive=folder or True,
+        dsn=session.targets,
+        namespace=session.namespace,
+    )
+    written = 0
+    with progress_bar(hide=session.json) as progress:
+        # The condition may leave some out.
+        task = progress.add_task("events", total=sum(map(len, events.positions.values())) if where is None else None)
+        for step in export_events(events, file, format=format, overwrite=overwrite):
+            written = step.events
+            progress.update(task, completed=written)
+    facts = {"topic": name, "events": written, "file": str(file), "file_bytes": file.stat().st_size}
+    session.done(f"{written} events of {name} written to {file}", facts)
+
+
 @command(group, "drop")
 def drop(
     session: Session,
@@ -167,6 +215,57 @@ def drop(
     session.confirm(f"Drop topic {name} with {events} events in its log?", yes=yes)
     session.on_every_shard(lambda conn: log.drop_topic(conn, name, force=force, namespace=session.namespace))
     session.done(f"topic {name} dropped", {"topic": name, "events": events})
+
+
+@command(group, "erase")
+def erase(
+    session: Session,
+    name: TopicName,
+    key: Annotated[str, Option(help="The key whose events are erased.", show_default=False)],
+    redact: Annotated[list[str] | None, Option(help="Only this field, such as customer.email; repeatable.")] = None,
+    replace_key: Annotated[bool, Option("--replace-key", help="Give the events a random key, too.")] = False,
+    actions: Annotated[bool, Option("--actions", help="Also actions with this key that your own code sent.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Erase the data of one key: in the log, the archive and everything made of its events.
+
+    Payloads become {} and headers only say that the event was erased. Positions, ids, types and times stay, so that consumers and
+    Spark go on. Dead letters, actions, and the state and outputs of correlators are erased, too. It cannot be undone.
+
+    Example: headrace topic erase orders --key customer-7 --redact email --redact address.street --dry-run
+    """
+    if not dry_run:
+        session.confirm(f"Erase the data of this key in topic {name} for good?", yes=yes)
+    options = {"fields": redact, "replace_key": replace_key, "actions": actions, "dry_run": dry_run}
+    erasures = [(target, erase_key(target, name, key, namespace=session.namespace, **options)) for target in session.targets]  # type: ignore[arg-type]
+    if session.json:
+        session.print([{"shard": target.name, **_erasure_facts(erasure)} for target, erasure in erasures])
+        return
+    rows = [(place, count) for _, erasure in erasures for place, count in erasure.row_counts.items()]
+    title = "would be erased" if dry_run else "erased"
+    session.print(None, table([(title, ""), ("rows", "")], rows) if rows else "nothing of this key was found")
+
+
+@command(group, "erasures")
+def erasures(
+    session: Session,
+    name: OptionalTopic = None,
+    finish: Annotated[bool, Option("--finish", help="First finish those that a crash left pending in the archive.")] = False,
+) -> None:
+    """List what was erased: who, when and how many rows; never the key."""
+    if finish:
+        for target in session.targets:
+            finish_erasures(target, namespace=session.namespace)
+    found = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
+    rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
+    fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))
+    columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, "archives_pending"]
+    session.show(columns, found, facts=_erasure_facts)
+
+
+def _erasure_facts(erasure: Erasure) -> dict[str, object]:
+    return dict(msgspec.to_builtins(erasure))
 
 
 @command(group, "maintain", common=("dsn", "json"))

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from headrace.console.assets import VENDOR
 from headrace.console.databases import Databases
 from headrace.console.guard import SAFE_METHODS, Guard
 from headrace.console.pages import (
@@ -34,7 +35,7 @@ from headrace.console.pages import (
 from headrace.console.rendering import create_templates, render_error
 from headrace.console.routes import ChangeEndpoint, make_view
 from headrace.console.settings import ConsoleSettings
-from headrace.console.static_files import STATIC, VENDOR
+from headrace.console.static_files import STATIC
 from headrace.console.view import Site
 from headrace.core import NotFound
 from headrace.db import Target

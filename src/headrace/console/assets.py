@@ -1,8 +1,9 @@
 """Assets: the browser libraries, htmx and uPlot.
 
-They are not in git. `python -m headrace.console.assets` (part of `make setup` and of the build of a wheel) takes them from npm, by
-version and by the SHA-512 that is written here, into the folder vendor/ of this package, with their licences. Without them the
-console works for reading: pages are whole without JavaScript; charts are left out and live pages are replaced as a whole."""
+They are not in git. `python -m headrace.console.assets` takes them from npm, by version and by the SHA-512 that is written here,
+into the folder vendor/ of this package, with their licences. Every build of the package does the same through hatch_build.py,
+which loads this file alone; so it imports the standard library only. Without them the console works for reading:
+pages are whole without JavaScript; charts are left out and live pages are replaced as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from dataclasses import dataclass
 from hashlib import sha512
 from pathlib import Path
 
-from headrace.console.static_files import VENDOR
+VENDOR = Path(__file__).parent / "vendor"
+MARKER = "versions.txt"
+"""Names the versions that are in the folder."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +55,32 @@ class AssetError(Exception):
 
 def fetch(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> list[Path]:
     """Fetches all libraries; returns the files that are new. Nothing is written unless all packages are the pinned ones."""
-    wanted = [folder / name for library in libraries for name in library.files.values()]
-    marker = folder / "versions.txt"
-    versions = "".join(f"{library.package} {library.version} {library.integrity}\n" for library in libraries)
-    if marker.exists() and marker.read_text() == versions and all(path.exists() for path in wanted):
+    if is_complete(folder, libraries=libraries):
         return []
     with tempfile.TemporaryDirectory(prefix="headrace-assets-") as name:
         packages = [(library, _pack(library, Path(name))) for library in libraries]
         for library, package in packages:
             check_integrity(library, package)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for library, package in packages:
             _extract(library, package, folder)
-    marker.write_text(versions)
-    return wanted
+    (folder / MARKER).write_text(_versions(libraries))
+    return _paths(folder, libraries)
+
+
+def is_complete(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> bool:
+    """True if the folder has all files of the pinned versions."""
+    marker = folder / MARKER
+    is_current = marker.exists() and marker.read_text() == _versions(libraries)
+    return is_current and all(path.exists() for path in _paths(folder, libraries))
+
+
+def _paths(folder: Path, libraries: Sequence[Library]) -> list[Path]:
+    return [folder / name for library in libraries for name in library.files.values()]
+
+
+def _versions(libraries: Sequence[Library]) -> str:
+    return "".join(f"{library.package} {library.version} {library.integrity}\n" for library in libraries)
 
 
 def check_integrity(library: Library, package: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from headrace.console.assets import VENDOR
+
 STATIC = Path(__file__).parent / "static"
-VENDOR = Path(__file__).parent / "vendor"
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from headrace.consume.connections import EventRows
-from headrace.core import LoggedEvent, RawJSON, decode
+from headrace.core import ERASED_HEADER, LoggedEvent, RawJSON, decode
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ClaimedBatch:
 
     @cached_property
     def events(self) -> Sequence[LoggedEvent]:
-        """The events to handle, by position; raises what decoding them raises."""
+        """The events to handle, by position, without erased ones; raises what decoding them raises."""
         events: list[LoggedEvent] = []
         for start, end in self._spans:
             events += starmap(LoggedEvent, self._rows.load(start, end))
@@ -75,6 +75,8 @@ class ClaimedBatch:
             events.sort(key=attrgetter("position"))
         if self._is_filtered:
             events = [event for event in events if event.headers is not None]
+        # Nothing is left of an erased event that a handler could work on.
+        events = [event for event in events if not _is_erased(event.headers)]
         return [event for event in events if event.position not in self.held] if self.held else events
 
     def ends(self) -> dict[int, int]:
@@ -93,3 +95,10 @@ class ClaimedBatch:
     def claim_of(self, event: LoggedEvent) -> Claim:
         """The claim that an event belongs to."""
         return next(claim for claim in self.claims if claim.partition in (event.partition, -1))
+
+
+_ERASED = f'"{ERASED_HEADER}"'.encode()
+
+
+def _is_erased(headers: Mapping[str, object] | RawJSON) -> bool:
+    return _ERASED in bytes(headers) if isinstance(headers, RawJSON) else ERASED_HEADER in headers

@@ -6,7 +6,15 @@ from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.errors import *  # noqa: F403
-from headrace.core.events import Event, LoggedEvent, ValidatedEvent, derive_event_id, validate_event, validate_fields
+from headrace.core.events import (
+    ERASED_HEADER,
+    Event,
+    LoggedEvent,
+    ValidatedEvent,
+    derive_event_id,
+    validate_event,
+    validate_fields,
+)
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
@@ -16,6 +24,7 @@ from headrace.core.safe_text import safe_json, safe_line, safe_lines
 
 __all__ = [
     "DURATION_BUCKETS_S",
+    "ERASED_HEADER",
     "HEADERS_BYTES_MAX",
     "JSON",
     "Address",

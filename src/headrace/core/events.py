@@ -44,6 +44,8 @@ else:
 
     PayloadType = TypeVar("PayloadType")
 
+ERASED_HEADER: Final = "headrace-erased"
+"""Marks an event of which only position, ids, type and times are left; its value is the id of the erasure."""
 _type_pattern: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*")
 
 

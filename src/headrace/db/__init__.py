@@ -44,6 +44,7 @@ from headrace.db.retry import (
     is_unreachable,
     record_failure,
     retry_until_connected,
+    run_to_end,
 )
 from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
 from headrace.db.server import Server, free_port
@@ -118,6 +119,7 @@ __all__ = [
     "record_failure",
     "require_sessions",
     "retry_until_connected",
+    "run_to_end",
     "schema_checksum",
     "uninstall",
 ]

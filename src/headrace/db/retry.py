@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
@@ -281,12 +281,31 @@ async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> 
     return result  # type: ignore[return-value]
 
 
-async def cancel_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancels tasks and waits until they have ended.
+async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels tasks and waits until they have ended, even if the caller is cancelled meanwhile; then it raises that cancellation.
 
     Once is not enough: asyncio.wait_for of Python 3.11, which psycopg uses, loses a cancellation that comes with a result."""
-    running = set(tasks)
+    await run_to_end(_cancel(set(tasks)))
+
+
+async def _cancel(running: set[asyncio.Task[Any]]) -> None:
     while running:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_S)
+
+
+async def run_to_end(step: Coroutine[Any, Any, None]) -> None:
+    """Runs a step of the clean-up to its end, however often the caller is cancelled meanwhile; then it raises the cancellation.
+
+    Whoever cancels a task by `cancel_tasks` does so again every 0.2 s, and would break off the clean-up of what the task owns."""
+    task = asyncio.create_task(step, name="clean-up")
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    task.result()
+    if cancellation is not None:
+        raise cancellation

@@ -198,10 +198,17 @@ def _accessible_bin(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None)
     """The programs where the server's user can run them: a copy next to the data if they are in a private home folder."""
     if user is None or all(parent.stat().st_mode & 0o001 for parent in bin_dir.parents):
         return bin_dir
-    copy = folder / "postgresql"
+    installation, package = bin_dir.parent, bin_dir.parents[1]
+    copy = folder / "programs"
     if not copy.exists():
-        shutil.copytree(bin_dir.parent, copy, symlinks=True)
-    return copy / "bin"
+        # Beside each other as in site-packages: the programs find their libraries by a relative path.
+        partial = folder / f"programs.{os.getpid()}"
+        shutil.copytree(installation, partial / package.name / installation.name, symlinks=True)
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, partial / libraries.name, symlinks=True)
+        partial.rename(copy)
+    return copy / package.name / installation.name / "bin"
 
 
 def _is_server(pid: int, data: Path) -> bool:

@@ -35,6 +35,7 @@ from headrace.db import (
     fetch_value_async,
     is_transient,
     map_error,
+    run_to_end,
 )
 from headrace.ingest import IngestServer, IngestSettings
 from headrace.log import Sequencer
@@ -195,11 +196,12 @@ class Node:
                 )
             await cancel_tasks(*late)
         except asyncio.CancelledError:
-            # Tasks do not end with the one that waits for them.
+            # Tasks do not end with the one that waits for them. A loop that loses the cancellation sees the stop signal.
+            self.stop()
             await cancel_tasks(*tasks)
             raise
         finally:
-            stopped.cancel()
+            await cancel_tasks(stopped)
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 error = _unwrap(outcome)
@@ -249,7 +251,7 @@ class DatabaseLoops:
         most = max(budget.handlers - 1, 1) if consumer_workers and action_workers else budget.handlers
         of_consumers = PoolShare(self._pool, most, name="a consumer", wait_s=WAIT_S)
         of_actions, subscribe = PoolShare(self._pool, most, name="a worker of actions", wait_s=WAIT_S), self._listener.subscribe
-        self.sequencer = Sequencer(self.loop_pool, subscribe("headrace_outbox"), stop)
+        self.sequencer = Sequencer(self.loop_pool, self._listener, stop)
         self.ticker = Ticker(pool, subscribe("headrace_schedule"), stop, target)
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
@@ -313,8 +315,9 @@ class DatabaseLoops:
     async def run(self) -> None:
         # Before the pools: they set settings of the session, which a pooler in transaction mode would give to other clients.
         await self._first_of(f"start on {self.target}", partial(check_node_database, self.target))
-        # A stack: a cancellation that interrupts one of the steps must not keep the others from running.
-        async with AsyncExitStack() as stack:
+        # A stack: a step of the clean-up that fails must not keep the others from running.
+        stack = AsyncExitStack()
+        try:
             stack.push_async_callback(self.loop_pool.close)
             await self.loop_pool.open()
             stack.push_async_callback(self._pool.close)
@@ -327,6 +330,8 @@ class DatabaseLoops:
             await self._first_of(f"registration with {self.target}", self._register)
             self.started.set()
             await self._run_loops()
+        finally:
+            await run_to_end(stack.aclose())
 
     async def _first_of(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step of the start. If the first attempt is rejected, the node ends: the user must see an unknown topic or a missing

@@ -145,7 +145,7 @@ async def _start(node: Node, task: asyncio.Task[None], targets: Sequence[Target]
             "check the address and that PostgreSQL accepts connections, or raise start_timeout_s"
         ) from None
     finally:
-        started.cancel()
+        await cancel_tasks(started)
     if task.done():
         await task
 

@@ -3,6 +3,6 @@
 Owns: the style that reports share. Promises: a page loads nothing and runs no script; whatever an event contains stays text."""
 
 from headrace.report.charts import Span, bar_chart, line_chart, require_charts
-from headrace.report.page import Page, StyledText, add_table
+from headrace.report.page import Page, StyledText, add_table, table_html
 
-__all__ = ["Page", "Span", "StyledText", "add_table", "bar_chart", "line_chart", "require_charts"]
+__all__ = ["Page", "Span", "StyledText", "add_table", "bar_chart", "line_chart", "require_charts", "table_html"]

@@ -20,6 +20,10 @@ body { background: #14181d; color: #dde3ea } th, td { border-color: #333c47 } }
 """
 
 
+CELL_MAX = 200
+"""Characters of a cell of a table in a notebook."""
+
+
 class StyledText(NamedTuple):
     """A text with a class of the page's style."""
 
@@ -58,3 +62,17 @@ def add_table(parent: Element, columns: Sequence[str], rows: Iterable[Sequence[o
                 SubElement(line, "td", {"class": value.style}).text = value.text
             else:
                 SubElement(line, "td").text = str(value)
+
+
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str | None = None) -> str:
+    """A table for a notebook, which shows it in its own style. Long texts are cut."""
+    parent = Element("div")
+    if caption is not None:
+        SubElement(parent, "p").text = caption
+    add_table(parent, columns, ([_cell(value) for value in row] for row in rows))
+    return tostring(parent, encoding="unicode", method="html")
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"

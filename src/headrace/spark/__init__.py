@@ -8,6 +8,7 @@ from headrace.spark.credentials import Access
 from headrace.spark.engines import run_ecl_cases, spark_engine
 from headrace.spark.errors import map_spark_errors
 from headrace.spark.match import RuleSpec, match
+from headrace.spark.progress import LogProgress, StreamProgress, stream_progress
 from headrace.spark.reading import read
 from headrace.spark.schema import event_schema
 from headrace.spark.sessions import register, session
@@ -16,8 +17,10 @@ from headrace.spark.sessions import register, session
 __all__ = [
     "Access",
     "CorrelatorSpec",
+    "LogProgress",
     "MicroBatch",
     "RuleSpec",
+    "StreamProgress",
     "correlate",
     "event_schema",
     "map_spark_errors",
@@ -27,5 +30,6 @@ __all__ = [
     "run_ecl_cases",
     "session",
     "spark_engine",
+    "stream_progress",
     "take_micro_batch",
 ]

@@ -40,10 +40,13 @@ BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Adds the format `headrace` to a session, leaves its settings alone, and returns it."""
+    """Adds the format `headrace` and the SQL functions headrace_events and headrace_match to a session, leaves its settings alone, and
+    returns it."""
     from headrace.spark.data_source import HeadraceSource
+    from headrace.spark.sql_functions import register_functions
 
     spark.dataSource.register(HeadraceSource)
+    register_functions(spark)
     return spark
 
 

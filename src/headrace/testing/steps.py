@@ -17,7 +17,7 @@ from headrace.actions import Action, ActionWorker, Claim, LeaseExtender, Queue, 
 from headrace.consume import ConsumerRunner, HandlerConnection
 from headrace.core import NotIdle
 from headrace.correlators import CorrelatorEngine
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, fetch_value, query
+from headrace.db import Connection, Pool, Subscription, Target, fetch_value, query
 from headrace.log import sequence
 from headrace.node import Headrace, Identity, Registry
 from headrace.rules import RuleEngine
@@ -56,8 +56,8 @@ class RecordingQueue(Queue):
         super().__init__(pool, namespace=namespace, node_id=node_id)
         self._handled = handled
 
-    async def ack(self, conn: AsyncConnection | HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
-        await super().ack(conn, claims, durations_s)
+    async def ack_and_commit(self, conn: HandlerConnection, claims: Sequence[Claim], durations_s: Sequence[float]) -> None:
+        await super().ack_and_commit(conn, claims, durations_s)
         self._handled.update((claim.action.id, claim.action) for claim in claims)
 
 

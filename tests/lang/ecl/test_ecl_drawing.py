@@ -87,3 +87,22 @@ def test_run_reads_timed_events_as_json() -> None:
 def test_run_refuses_events_it_cannot_read() -> None:
     with pytest.raises(PatternError, match="cannot be read"):
         parse_events('[["a"]]')
+
+
+def test_notebook_shows_pattern_and_edges_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    hostile = "repeat {push(x) {sequential {<object ->> 'a' = '</td><script>alert(1)</script>'>, b}}}"
+    table = compile(parse(hostile))
+    html = table._repr_html_()
+    assert "<script" not in html and "&lt;script&gt;" in html
+    assert " / x</td>" in html and "<pre>repeat" in html
+    assert "<td>success</td>" in build_machine(parse("push(x){a}"))._repr_html_()
+    steps = ", ".join(f"a{number}" for number in range(150))
+    long = compile(parse(f"push(x) {{sequential {{{steps}}}}}"))._repr_html_()
+    assert long.count("<tr>") <= 101 and "more</p>" in long
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_notebook_shows_a_picture_where_graphviz_is() -> None:
+    html = compile(parse("repeat {push(x) {sequential {<object ->> 'a' = '<script>'>, b}}}"))._repr_html_()
+    assert html.count("<svg") == 1 and "<script" not in html and "<!DOCTYPE" not in html

@@ -27,6 +27,13 @@ def test_page_escapes_whatever_events_contain() -> None:
     assert page.text.count(HOSTILE) >= 10
 
 
+def test_notebook_shows_the_content_of_the_page_and_escapes_it() -> None:
+    html = report((DayCounts(3, 2, 1, DAY),))._repr_html_()
+    page = PageParser(html)
+    assert html.startswith("<div>") and not {"script", "html", "body"} & set(page.tags)
+    assert page.text.count(HOSTILE) >= 10 and page.tags.count("svg") == 1
+
+
 def test_page_has_a_bar_per_day_and_kind() -> None:
     text = html_report(report((DayCounts(3, 2, 1, DAY), DayCounts(0, 6, 0, DAY + timedelta(days=4)))))
     for title in ("2026-01-01: 2 only would fire", "2026-01-01: 1 only fires now", "2026-01-05: 6 only fires now"):

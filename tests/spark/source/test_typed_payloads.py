@@ -1,13 +1,16 @@
-"""`option("schema", "registry")`: the payload as a typed value."""
+"""The option `schema`: the payload as a typed value."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from headrace.core import Invalid, UnknownSchema
 from headrace.db import Connection, Target
@@ -15,6 +18,7 @@ from headrace.log import create_topic
 from headrace.outbox import publish
 from headrace.schemas import set_schema
 from headrace.spark.schema import event_schema
+from headrace.spark.source.ddl import parse_ddl
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.typed_payloads import typed_array, with_payload_type
 from tests.spark.frames import load, secret_file
@@ -88,8 +92,6 @@ def test_type_comes_from_the_schema_of_one_event_type(orders: Connection, secret
     for types in ({}, {"types": "order.placed,order.lost"}):
         with pytest.raises(Invalid, match="option types"):
             schema(**types)
-    with pytest.raises(Invalid, match="option schema is registry"):
-        schema(schema="x")
 
 
 def test_spark_reads_the_payload_as_a_struct(orders: Connection, secret: str, spark: SparkSession) -> None:
@@ -103,3 +105,37 @@ def test_spark_reads_the_payload_as_a_struct(orders: Connection, secret: str, sp
         "payload.total", "payload.items[0].sku", "payload.labels['x'] as x", "payload.free", "offset"
     ).collect()
     assert [tuple(row) for row in rows] == [(5, "a", 1.0, "[1]", 1), (None, None, None, None, 2)]
+
+
+def test_ddl_means_what_spark_means_by_it(spark: SparkSession) -> None:
+    for text in (
+        "a int",
+        "a: long, `b c` string, `d``e` double",
+        "x array<array<float>>, y MAP<STRING, struct<z: date, t timestamp>>",
+        "d decimal(12, 2), e decimal, f dec(5), g numeric(38,38), h smallint, i BYTE, j boolean, k real",
+    ):
+        expected = StructType.fromDDL(text)
+        assert StructType.fromJson(parse_ddl(text)) == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "option schema, at its end: not a list"),
+        ("a", "not a list of columns and types; write registry, or columns such as"),
+        ("a int b long", "line 1, column 7"),
+        ("a variant", "a payload has no type 'variant'; use string, boolean"),
+        ("a map<int, string>", "the keys of a map are names of JSON fields"),
+        ("a decimal(40, 2)", "at most 38 digits"),
+        ("a int, A long", "names a column twice: a, A"),
+    ],
+)
+def test_wrong_ddl_is_said_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(message)):
+        SourceOptions.of({"subscribe": "orders", "schema": text})
+
+
+def test_decimal_keeps_its_digits_and_rounds_what_is_too_fine() -> None:
+    payloads = ['{"d": 0.1}', '{"d": 12345678.905}', '{"d": 123456789.1}', '{"d": 1e30}', '{"d": "1"}', '{"d": 5}']
+    values = typed_array(payloads, pa.struct({"d": pa.decimal128(10, 2)})).to_pylist()
+    assert [value["d"] for value in values] == [Decimal("0.10"), Decimal("12345678.90"), None, None, None, Decimal("5.00")]

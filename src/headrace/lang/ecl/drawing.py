@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 from typing import Literal
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from headrace.lang.ecl.alphabet import leaves
 from headrace.lang.ecl.duration import print_duration
@@ -20,6 +21,7 @@ from headrace.lang.ecl.trace import label
 
 Form = Literal["mermaid", "dot", "svg"]
 NODES_MAX = 2_000
+NOTEBOOK_NODES_MAX = 100
 SVG_TIMEOUT_S = 60
 
 
@@ -49,6 +51,27 @@ def draw_machine(machine: Machine, *, form: Form = "mermaid") -> str:
 def draw_table(table: Table, *, form: Form = "mermaid") -> str:
     """States are round, events and timers label the edges, outputs follow a slash. Nodes over units are boxes."""
     return _render(_table_graph(table), form)
+
+
+def notebook_html(drawn: Machine | Table) -> str:
+    """For a notebook: the pattern and its drawing, by Graphviz where it is installed, else the list of its edges."""
+    graph = _machine_graph(drawn) if isinstance(drawn, Machine) else _table_graph(drawn)
+    parent = Element("div")
+    if isinstance(drawn, Table):
+        SubElement(parent, "pre").text = drawn.pattern
+    if len(graph.nodes) <= NOTEBOOK_NODES_MAX and shutil.which("dot") is not None:
+        # The text of Graphviz is escaped by Graphviz; before the picture it has a header that is not for HTML.
+        svg = _svg(_dot(graph))
+        return tostring(parent, encoding="unicode", method="html") + svg[svg.index("<svg") :]
+    labels = {node.name: f"▶ {node.label}" if node.start else node.label for node in graph.nodes}
+    table = SubElement(parent, "table")
+    for tag, row in [("th", ("from", "to", "on")), *(("td", edge) for edge in graph.edges[:NOTEBOOK_NODES_MAX])]:
+        line = SubElement(table, "tr")
+        for cell in row:
+            SubElement(line, tag).text = labels.get(cell, cell) if tag == "td" else cell
+    if len(graph.edges) > NOTEBOOK_NODES_MAX:
+        SubElement(parent, "p").text = f"and {len(graph.edges) - NOTEBOOK_NODES_MAX} more"
+    return tostring(parent, encoding="unicode", method="html")
 
 
 def _render(graph: _Graph, form: Form) -> str:

@@ -48,6 +48,12 @@ class Machine:
     failure: int
     clocks: dict[int, int]
 
+    def _repr_html_(self) -> str:
+        # Drawing imports this module.
+        from headrace.lang.ecl.drawing import notebook_html
+
+        return notebook_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class MachineState:

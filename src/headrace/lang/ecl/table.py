@@ -49,6 +49,12 @@ class Table(
     completes: bool
     registers: Registers | None = None
 
+    def _repr_html_(self) -> str:
+        # Drawing imports this module.
+        from headrace.lang.ecl.drawing import notebook_html
+
+        return notebook_html(self)
+
     @cached_property
     def predicates(self) -> tuple[Predicate, ...]:
         from headrace.lang.ecl.parser import parse_predicate

@@ -33,6 +33,7 @@ STATE_CHECKS: Checks = {
     "nodes": None,
     "indexes": "all are valid",
     "failures": "nothing fails in the loops of the nodes",
+    "erasures": "all are finished",
     "grants": "as headrace sets them",
 }
 

@@ -20,18 +20,18 @@ CLAIM_RETRIED = "headrace.claim_retried_action("
 
 
 def _ack_before_commit(_node: str) -> None:
-    original_ack, original_handle = Queue.ack, ActionWorker._handle
+    original_handle = ActionWorker._handle
 
     async def handle(self: ActionWorker, claims: Sequence[Any]) -> None:
         async with self._queue._leases.connection() as conn:
-            await original_ack(self._queue, conn, claims, [0.0] * len(claims))
+            await self._queue.ack(conn, claims, [0.0] * len(claims))
         await original_handle(self, claims)
 
-    async def ack(self: Queue, conn: object, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
-        return None
+    async def commit(self: Queue, conn: Any, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
+        await conn.commit()
 
     ActionWorker._handle = handle  # type: ignore[method-assign]
-    Queue.ack = ack  # type: ignore[method-assign]
+    Queue.ack_and_commit = commit  # type: ignore[method-assign]
 
 
 def _local_lease(node: str) -> None:

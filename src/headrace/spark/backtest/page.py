@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.etree.ElementTree import Element, SubElement
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from headrace.report import Page, add_table, bar_chart
 from headrace.spark.backtest.values import DayCounts, Report, Result, Sample
@@ -16,7 +16,18 @@ _COUNTS = ("would fire", "fires now", "both")
 def html_report(report: Report) -> str:
     """The whole page."""
     page = Page("Backtest: " + ", ".join(result.name for result in report.results))
-    body = page.body
+    _add_report(page.body, report)
+    return page.text()
+
+
+def notebook_report(report: Report) -> str:
+    """The content of the page, for a notebook, which shows it in its own style."""
+    parent = Element("div")
+    _add_report(parent, report)
+    return tostring(parent, encoding="unicode", method="html")
+
+
+def _add_report(body: Element, report: Report) -> None:
     SubElement(body, "h1").text = "Backtest"
     SubElement(body, "p").text = (
         f"From {report.start} to {report.end}: {report.events} events, {report.archived} of them from the archive, "
@@ -26,7 +37,6 @@ def html_report(report: Report) -> str:
         SubElement(body, "p").text = note
     for result in report.results:
         _add_result(body, result)
-    return page.text()
 
 
 def _add_result(body: Element, result: Result) -> None:

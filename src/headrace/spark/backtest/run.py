@@ -18,6 +18,7 @@ from headrace.spark.backtest.frames import EventFrame, Source, TopicRange, compa
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import Report
+from headrace.spark.progress import job_description
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +64,8 @@ def backtest(
             stack.callback(frame.unpersist)
             return frame
 
-        with map_spark_errors():
+        described = job_description(spark, f"headrace backtest of {', '.join(name for _, name in names)}")
+        with map_spark_errors(), described:
             compared = keep(compare(_frames(source, ranges, subjects, namespace, keep)))
             reader = EvidenceReader({(part.shard, part.topic): (part.conn, part.stored) for part in ranges}, folder)
             results = build_results(compared, subjects, reader, samples=samples, keys=keys)

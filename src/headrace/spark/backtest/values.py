@@ -113,3 +113,9 @@ class Report:
     seconds: float
     results: tuple[Result, ...]
     notes: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        # Charts take a second to import.
+        from headrace.spark.backtest.page import notebook_report
+
+        return notebook_report(self)

@@ -13,6 +13,7 @@ from headrace.spark.correlate import CorrelatorSpec, MicroBatch, build_classifie
 from headrace.spark.credentials import Access
 from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
+from headrace.spark.progress import job_description
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
 
@@ -107,8 +108,10 @@ class BatchComputer:
         is_shared = len(busy) > 1 and len(range_) > SHORT_MAX
         if is_shared:
             frame.persist()
+        text = f"headrace pipeline: topic {range_.topic}, positions {range_.first} to {range_.until - 1}"
         try:
-            return [_compute_part(frame, part, range_) for part in parts]
+            with job_description(self._session, text):
+                return [_compute_part(frame, part, range_) for part in parts]
         finally:
             if is_shared:
                 frame.unpersist()

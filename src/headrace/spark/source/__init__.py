@@ -6,6 +6,7 @@ Promises: a split that is read again gives the same rows; events that retention 
 from typing import TYPE_CHECKING
 
 from headrace.spark.source.arrow_reader import read_split
+from headrace.spark.source.bounds import from_offset
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
 from headrace.spark.source.offsets import Range, Split
 from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
@@ -27,6 +28,7 @@ __all__ = [
     "check_read",
     "class_name",
     "find_log_read",
+    "from_offset",
     "is_log_relation",
     "map_numbers",
     "read_range",

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from headrace.archive import RowFilter
+from headrace.arrow import Extract
 from headrace.core import Invalid
 from headrace.lang.condition import parse
 from headrace.spark.credentials import OPTIONS, Access
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source.bounds import Bound, parse_bound, parse_moment
+from headrace.spark.source.ddl import parse_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -26,6 +28,7 @@ KNOWN = OPTIONS | {
     *("types", "keys", "fromtime", "totime", "fromposition", "toposition"),
 }
 """Names in lower case."""
+REGISTRY = "registry"
 OPTIONS_METADATA = "headrace.options"
 """The metadata of a field of the schema in which a table keeps its options."""
 _ADVICE = 'write {"city": "address.city"}, {"city": ["address", "city"]} or {"city": {"path": ["address", "city"], "as": "json"}}'
@@ -44,15 +47,6 @@ def with_table_options(options: Mapping[str, str], schema: StructType) -> dict[s
     """The options of a read, and below them those of its table, which the schema remembers."""
     remembered = [field.metadata[OPTIONS_METADATA] for field in schema.fields if OPTIONS_METADATA in (field.metadata or {})]
     return {**(remembered[0] if remembered else {}), **{name.lower(): value for name, value in options.items()}}
-
-
-@dataclass(frozen=True)
-class Extract:
-    """A column from the payload: the text that `#>>` gives, or with `as_json` the value's JSON text, so that "5" and 5 differ."""
-
-    name: str
-    path: tuple[str, ...]
-    as_json: bool = False
 
 
 _Steps = str | tuple[str, ...]
@@ -84,8 +78,8 @@ class SourceOptions:
     partitions_min: int
     fail_on_data_loss: bool
     use_archive: bool
-    has_typed_payload: bool
-    """The payload has the type of the event type's schema, and is no JSON text."""
+    payload_schema: str | None
+    """The type of the payload: `registry`, that of the event type's schema, or columns in DDL; None: JSON text."""
     archive_folder: str | None
     """Where the archive's files are now; None: where they were written."""
 
@@ -127,9 +121,13 @@ class SourceOptions:
             partitions_min=_number(options, "minPartitions", least=1) or 1,
             fail_on_data_loss=_flag(options, "failOnDataLoss"),
             use_archive=archive.lower() != "false",
-            has_typed_payload=_asks_registry(options.get("schema")),
+            payload_schema=_check_payload_schema(options.get("schema")),
             archive_folder=None if archive.lower() in ("true", "false") else archive,
         )
+
+    @property
+    def has_typed_payload(self) -> bool:
+        return self.payload_schema is not None
 
     def subscribes(self, topic: str) -> bool:
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
@@ -163,10 +161,13 @@ def _flag(options: Mapping[str, str], option: str) -> bool:
     return text == "true"
 
 
-def _asks_registry(text: str | None) -> bool:
-    if text is not None and text.strip().lower() != "registry":
-        raise Invalid(f"option schema is registry, not {text!r}; without it, payload is JSON text")
-    return text is not None
+def _check_payload_schema(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if text.strip().lower() == REGISTRY:
+        return REGISTRY
+    parse_ddl(text)
+    return text
 
 
 def _check_condition(text: str | None) -> str | None:
@@ -197,7 +198,7 @@ def _parse_extracts(text: str | None) -> tuple[Extract, ...]:
 
 
 def _extract(name: str, path: _Path) -> Extract:
-    steps = tuple(path.path.removeprefix("$.").split(".")) if isinstance(path.path, str) else path.path
-    if not steps or not all(steps):
-        raise Invalid(f"option extract has no path for {name!r}; {_ADVICE}")
-    return Extract(name, steps, path.kind == "json")
+    try:
+        return Extract.of(name, path.path, as_json=path.kind == "json")
+    except Invalid as error:
+        raise Invalid(f"option {error}; {_ADVICE}") from None

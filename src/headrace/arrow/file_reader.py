@@ -1,43 +1,43 @@
-"""A range of an archived file with the source's columns and filters: the same rows as the log had."""
+"""Reads a range of positions from a file of the archive: the same rows as the log had."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from headrace.archive import FileRange, read_archive_file
+from headrace.arrow.selection import Extract, Selection
 from headrace.lang.condition import Condition, Sample, decode_json, parse, to_python
-from headrace.spark.source.offsets import Range
-from headrace.spark.source.options import Extract, SourceOptions
-from headrace.spark.source.typed_payloads import typed_array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-_ARCHIVE_NAMES = {"offset": "position", "timestamp": "emitted_at"}
 
 
-def read_archived(options: SourceOptions, schema: pa.Schema, range_: Range) -> Iterator[pa.RecordBatch]:
-    """The rows of a range in one file, with Spark's schema."""
-    assert range_.file is not None
-    extracts = [extract for extract in options.extracts if extract.name in schema.names]
-    names = {name: _ARCHIVE_NAMES.get(name, name) for name in schema.names if name not in range_.constants}
-    for extract in extracts:
-        names[extract.name] = "payload"
-    condition = None if options.where is None else parse(options.where)
-    read_columns = [*names.values(), *(_column_of(field.root) for field in (condition.fields if condition else ()))]
-    # A read of constant columns alone still counts rows.
-    columns = list(dict.fromkeys(read_columns)) or ["position"]
-    for batch in read_archive_file(FileRange(range_.file, range_.first, range_.until), columns, options.rows):
+def read_file_range(file: FileRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The selected rows of a range in one file, in order, with the selection's columns. Raises NotFound if the file is missing."""
+    import pyarrow as pa
+
+    condition = None if selection.where is None else parse(selection.where)
+    needed = [
+        *selection.read_columns,
+        *(["payload"] if selection.extracts else []),
+        *(_column_of(field.root) for field in (condition.fields if condition else ())),
+    ]
+    names = [*selection.read_columns, *(extract.name for extract in selection.extracts)]
+    for batch in read_archive_file(file, list(dict.fromkeys(needed)), selection.rows):
         if condition is not None:
             batch = _filter(batch, condition)
-        arrays = {name: batch.column(column) for name, column in names.items()}
-        for extract in extracts:
-            arrays[extract.name] = pa.array(extract_values(batch.column("payload").to_pylist(), extract), pa.string())
-        yield to_spark_batch(arrays, batch.num_rows, schema, range_)
+        arrays = [batch.column(name) for name in selection.read_columns]
+        if selection.extracts:
+            payloads = batch.column("payload").to_pylist()
+            arrays += [pa.array(extract_values(payloads, extract), pa.string()) for extract in selection.extracts]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _column_of(root: str) -> str:
@@ -46,6 +46,8 @@ def _column_of(root: str) -> str:
 
 def _filter(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
     """The rows for which the condition is true, by the Python printer, which agrees with PostgreSQL's."""
+    import pyarrow as pa
+
     evaluate = to_python(condition)
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     absent = [None] * batch.num_rows
@@ -62,20 +64,6 @@ def _filter(batch: pa.RecordBatch, condition: Condition) -> pa.RecordBatch:
 
 def _decode(text: str | None) -> Any:
     return None if text is None else decode_json(text)
-
-
-def to_spark_batch(columns: dict[str, pa.Array], rows: int, schema: pa.Schema, range_: Range) -> pa.RecordBatch:
-    """A batch with exactly Spark's schema: JSON becomes text, and the constant columns are added."""
-    arrays = []
-    for field in schema:
-        if field.name in range_.constants:
-            arrays.append(pa.repeat(pa.scalar(range_.constants[field.name], field.type), rows))
-        else:
-            column = columns[field.name]
-            array = column.storage if isinstance(column, pa.ExtensionArray) else column
-            has_own_type = field.name == "payload" and not pa.types.is_string(field.type)
-            arrays.append(typed_array(array.to_pylist(), field.type) if has_own_type else array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def extract_values(payloads: Sequence[str], extract: Extract) -> list[str | None]:

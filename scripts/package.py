@@ -1,0 +1,101 @@
+"""Building the package from a clean clone, checking what is in it, and trying it in a fresh environment.
+
+Used by scripts/release_check.py and by tests/package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.metadata import Metadata
+
+ROOT = Path(__file__).parents[1]
+VENDOR = "headrace/console/vendor"
+VENDOR_FILES = ("htmx.js", "htmx.LICENSE.txt", "uplot.js", "uplot.css", "uplot.LICENSE.txt", "versions.txt")
+
+
+class PackageError(Exception):
+    """What is wrong with the package."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The built files."""
+
+    wheel: Path
+    sdist: Path
+
+
+def run(command: list[str], *, cwd: Path, timeout_s: float = 900) -> str:
+    """Runs a command without what this environment would lend it; returns its output."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "PYTHON", "DATABASE_URL"))
+    }
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
+    if done.returncode:
+        raise PackageError(f"{' '.join(command)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+def build(folder: Path) -> Distribution:
+    """Builds the last commit: the sdist from a clean clone, and the wheel from the sdist."""
+    clone = folder / "clone"
+    run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], cwd=folder)
+    run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(clone)], cwd=folder)
+    (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+    return Distribution(wheel, sdist)
+
+
+def check_contents(distribution: Distribution) -> int:
+    """Raises PackageError if the wheel or the sdist lacks a file; returns the number of files in the wheel."""
+    names = run(["git", "ls-files", "src"], cwd=ROOT).splitlines()
+    wanted = {name.removeprefix("src/") for name in names} | {f"{VENDOR}/{name}" for name in VENDOR_FILES}
+    with zipfile.ZipFile(distribution.wheel) as archive:
+        inside = set(archive.namelist())
+    with tarfile.open(distribution.sdist) as archive:
+        in_sdist = {name.partition("/src/")[2] for name in archive.getnames() if "/src/" in name}
+    foreign = {name for name in inside if not name.startswith(("headrace", "pyspark_headrace")) or "__pycache__" in name}
+    problems = {
+        "missing in the wheel": wanted - inside,
+        "missing in the sdist": wanted - in_sdist,
+        "not ours": foreign,
+        "no licence": set() if any(name.endswith("licenses/LICENSE") for name in inside) else {"LICENSE"},
+    }
+    if any(problems.values()):
+        raise PackageError("; ".join(f"{what}: {', '.join(sorted(found)[:9])}" for what, found in problems.items() if found))
+    return len(inside)
+
+
+def read_metadata(distribution: Distribution) -> Metadata:
+    """The wheel's metadata; raises what packaging finds wrong with them."""
+    with zipfile.ZipFile(distribution.wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return Metadata.from_email(archive.read(name), validate=True)
+
+
+def install(wheel: Path, folder: Path, *, extras: str = "", python: str = sys.executable) -> Path:
+    """Installs the wheel with extras, separated by commas, into a new environment; returns its folder of programs."""
+    if python == sys.executable:
+        venv.create(folder, with_pip=True)
+    else:
+        run([python, "-m", "venv", str(folder)], cwd=folder.parent)
+    requirement = f"{wheel}[{extras}]" if extras else str(wheel)
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    run([*pip, "-c", str(ROOT / "constraints.txt"), requirement], cwd=folder)
+    return folder / "bin"
+
+
+def try_demo(programs: Path, folder: Path) -> int:
+    """Runs the short demo in an empty folder; returns the number of checks that hold."""
+    folder.mkdir()
+    result = json.loads(run([str(programs / "headrace"), "demo", "--short", "--json"], cwd=folder, timeout_s=300))
+    if not result["adds_up"]:
+        raise PackageError(f"the numbers of the demo do not add up: {result['checks']}")
+    return len(result["checks"])

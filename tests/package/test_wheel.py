@@ -1,0 +1,108 @@
+"""The wheel is whole, typed, and works in fresh environments. Slow: `make test-package`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scripts import package
+from scripts.package import ROOT, Distribution, PackageError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+ROOMS = {
+    "embedded": "headrace.db",
+    "sqlalchemy": "headrace.integrations.sqlalchemy",
+    "django": "headrace.integrations.django.apps",
+    "alembic": "headrace.integrations.alembic",
+    "asyncpg": "asyncpg",
+    "otel": "headrace.tracing",
+    "schema": "jsonschema_rs",
+    "http": "headrace.ingest",
+    "console": "headrace.console",
+    "relay": "headrace.relays.targets",
+    "fast": "uvloop",
+    "demo": "headrace.demo",
+    "report": "headrace.report",
+    "prove": "headrace.prove",
+    "spark": "headrace.spark, headrace.archive",
+    "connect": "headrace.spark, pyspark.sql.connect.session",
+}
+"""What each extra lets you import. `dev` and `bench` are for work on headrace itself."""
+PYTHONS = sorted(path for path in (Path.home() / ".pyenv/versions").glob("3.1[1-3]*/bin/python") if path.exists())
+
+
+@pytest.fixture(scope="module")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    return package.build(tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="module")
+def bare(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel and no extra."""
+    return package.install(distribution.wheel, tmp_path_factory.mktemp("bare") / "venv")
+
+
+def test_wheel_and_sdist_hold_every_file_of_the_package(distribution: Distribution) -> None:
+    assert package.check_contents(distribution) > 500
+
+
+def test_metadata_are_valid(distribution: Distribution) -> None:
+    metadata = package.read_metadata(distribution)
+    assert (metadata.license_expression, metadata.license_files) == ("Apache-2.0", ["LICENSE"])
+    assert set(metadata.provides_extra or []) == set(EXTRAS)
+
+
+def test_without_extras_the_demo_names_the_one_to_install(bare: Path, tmp_path: Path) -> None:
+    assert package.run([str(bare / "headrace"), "--version"], cwd=tmp_path).split()[-1].count(".") == 2
+    with pytest.raises(PackageError, match=r"(?s)ended with 3.*headrace\[demo\]"):
+        package.run([str(bare / "headrace"), "demo", "--short"], cwd=tmp_path)
+
+
+def test_every_extra_for_users_is_tried() -> None:
+    assert set(ROOMS) == set(EXTRAS) - {"dev", "bench"}
+
+
+@pytest.mark.parametrize("extra", sorted(ROOMS))
+def test_extra_installs_imports_and_runs_the_short_demo(extra: str, distribution: Distribution, tmp_path: Path) -> None:
+    programs = package.install(distribution.wheel, tmp_path / "venv", extras=extra)
+    package.run([str(programs / "python"), "-c", f"import {ROOMS[extra]}"], cwd=tmp_path)
+    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), "--no-compile"]
+    package.run([*pip, f"{distribution.wheel}[demo]"], cwd=tmp_path)
+    assert package.try_demo(programs, tmp_path / "empty") > 20
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+def test_wheel_runs_on_every_supported_python(python: Path, distribution: Distribution, tmp_path: Path) -> None:
+    programs = package.install(distribution.wheel, tmp_path / "venv", extras="demo,console,http", python=str(python))
+    package.run([str(programs / "python"), "-c", "import headrace.console, headrace.ingest"], cwd=tmp_path)
+    assert package.try_demo(programs, tmp_path / "empty") > 20
+
+
+PROGRAM = """
+from headrace import Headrace, LoggedEvent, publish
+from psycopg import Connection
+
+app = Headrace()
+
+@app.consumer("orders")
+def bill(event: LoggedEvent, conn: Connection) -> None:
+    reveal_type(event.topic)
+
+def place(conn: Connection) -> None:
+    reveal_type(publish(conn, "orders", "order.placed", {"id": 1}))
+    publish(conn, "orders", 7, {"id": 1})
+"""
+
+
+def test_program_is_checked_against_the_types_of_the_installed_wheel(bare: Path, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(bare / "python"), "shop.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert 'Revealed type is "str"' in done.stdout and 'Revealed type is "uuid.UUID"' in done.stdout, done.stdout + done.stderr
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if "error:" in line] == ["13"], done.stdout
