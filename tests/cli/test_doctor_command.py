@@ -209,7 +209,7 @@ def test_stopped_consumer_and_dead_letters_are_found(database: Target, conn: Con
     [stopped] = problems(database, "consumers")
     assert "default/orders/a" in stopped.message and "headrace consumer resume orders a" in str(stopped.advice)
     [letters] = problems(database, "dead letters", "warning")
-    assert "default/orders/b: 1 events" in letters.message
+    assert "default/orders/b: 1 event was" in letters.message
     [failing] = problems(database, "consumers", "warning")
     assert "default/orders/c" in failing.message
 
