@@ -27,7 +27,7 @@ FOR_USERS: dict[str, set[str]] = {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
         "Violation", "accepts", "canonical", "check_compatibility", "compare", "database_check", "find_schema",
-        "infer_schema", "load_checker", "read_json",
+        "infer_schema", "load_checker", "read_json", "relay_findings",
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},

@@ -12,6 +12,7 @@ from headrace.consume import Failure
 from headrace.core import Bury, LoggedEvent, encode
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
+from headrace.ingest import create_access_token, create_hook
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace
 from headrace.relays import Relay, create_relay
@@ -108,6 +109,8 @@ def _define(conn: Connection) -> None:
     create_correlator(conn, Correlator(name="unpaid", topic="orders", pattern=PATTERN, key="key", outputs=output))
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", zone="Europe/Berlin")
     create_relay(conn, Relay(name="crm", topic="payments", target="webhook", options={"url": "https://crm.example/hook"}))
+    create_hook(conn, "github", "orders", "github", ["env:GITHUB"])
+    create_access_token(conn, "shop", ["publish", "read"], topics=["orders"], event_types=["order.*"])
 
 
 def _fill_enemy(database: Target) -> None:
@@ -136,6 +139,16 @@ def _fill_enemy(database: Target) -> None:
         create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", payload={"note": HOSTILE}, **own)
         options = {"url": "https://crm.example/<script>window.hacked=true</script>"}
         create_relay(conn, Relay(name="crm", topic="orders", target="webhook", options=options), **own)
+        create_hook(
+            conn,
+            "github",
+            "orders",
+            "github",
+            ["env:GITHUB"],
+            mapping={"key": "<script>window.hacked=true</script>{hook}"},
+            **own,
+        )
+        create_access_token(conn, "shop", ["publish"], **own)
         headers = {HOSTILE.replace("\x1b", ""): HOSTILE}
         kit.publish("orders", "order.placed", {HOSTILE: [HOSTILE], "total": 1}, key=HOSTILE[:200], headers=headers)
         kit.run_until_idle_sync(app)

@@ -65,6 +65,13 @@ PAGES = {
     "nodes-none": ("/nodes", "/nodes"),
     "relays": ("/relays", "/relays"),
     "relay": ("/relays/{relay}", "/relays/crm"),
+    "relay-create": ("/relays/-/create", "/relays/-/create"),
+    "relay-edit": ("/relays/-/edit", "/relays/-/edit?relay=crm&plan=now"),
+    "hooks": ("/hooks", "/hooks"),
+    "hook": ("/hooks/{hook}", "/hooks/github"),
+    "hook-create": ("/hooks/-/create", "/hooks/-/create"),
+    "access-tokens": ("/access-tokens", "/access-tokens"),
+    "access-token-create": ("/access-tokens/-/create", "/access-tokens/-/create"),
 }
 """Name of the snapshot: route and address."""
 NOT_A_PAGE = {"/palette", "/login", "/metrics"}
