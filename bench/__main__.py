@@ -33,6 +33,7 @@ NAMES = (
     "tracing",
     "ingest",
     "console",
+    "open_consoles",
     "relays",
     "sizing",
     "schemas",
