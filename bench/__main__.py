@@ -33,7 +33,9 @@ NAMES = (
     "tracing",
     "ingest",
     "console",
+    "open_consoles",
     "relays",
+    "sizing",
     "schemas",
 )
 

@@ -247,7 +247,7 @@ async def test_event_that_python_cannot_read(two: Connection, database: Target) 
     two.execute("update headrace_internal.cursor set attempts = 2147483647 where partition = 0")
     async with running(database, app):
         await until(lambda: len(handled) == others)
-        await until(lambda: "b/orders/note: 1 partitions have stopped" in findings(database, "consumers"))
+        await until(lambda: "b/orders/note: 1 partition has stopped" in findings(database, "consumers"))
 
 
 async def test_topic_dropped_and_created_again_while_its_consumer_runs(
