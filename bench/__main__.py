@@ -35,6 +35,7 @@ NAMES = (
     "console",
     "open_consoles",
     "relays",
+    "sizing",
     "schemas",
 )
 
