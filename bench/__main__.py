@@ -22,7 +22,9 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "spark_lookback",
+    "spark_scan",
     "pipeline",
+    "stream_keys",
     "recovery",
     "walls",
     "connections",
@@ -31,12 +33,17 @@ NAMES = (
     "tracing",
     "ingest",
     "console",
+    "open_consoles",
     "relays",
+    "sizing",
+    "schemas",
 )
 
 
 GUARD = "guard"
 """Only by its name: it measures nothing new, it compares with recorded figures."""
+PROTOTYPES = ("write_once",)
+"""Only by their names: what was weighed for a decision."""
 
 
 def main() -> None:
@@ -53,7 +60,7 @@ def main() -> None:
         "--build-s", type=float, help="with growth: only build the data, for so many seconds; exit code 75: more to do"
     )
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - {*NAMES, GUARD}
+    unknown = set(arguments.names) - {*NAMES, *PROTOTYPES, GUARD}
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}, {GUARD}")
     with lab(arguments.folder) as server:

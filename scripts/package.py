@@ -61,7 +61,9 @@ def check_contents(distribution: Distribution) -> int:
         inside = set(archive.namelist())
     with tarfile.open(distribution.sdist) as archive:
         in_sdist = {name.partition("/src/")[2] for name in archive.getnames() if "/src/" in name}
-    foreign = {name for name in inside if not name.startswith(("headrace", "pyspark_headrace")) or "__pycache__" in name}
+    packages = {name.partition("/")[0] for name in wanted}
+    foreign = {name for name in inside if name.partition("/")[0] not in packages and ".dist-info/" not in name}
+    foreign |= {name for name in inside if "__pycache__" in name}
     problems = {
         "missing in the wheel": wanted - inside,
         "missing in the sdist": wanted - in_sdist,

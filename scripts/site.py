@@ -25,7 +25,7 @@ SITE = ROOT / "build/site"
 # The guides in the order in which they are read; any other page of docs/ comes after them.
 START = ("index", "compared", "glossary", "guarantees")
 GUIDES = (
-    "publish", "consume", "rules", "conditions", "correlators", "ecl", "ecl-table", "definitions", "actions", "schedules", "schemas",
+    "publish", "consume", "read", "rules", "conditions", "correlators", "ecl", "ecl-table", "definitions", "actions", "schedules", "schemas",
     "relays", "relay-targets", "http", "read", "spark", "spark-rules", "pipeline", "backtest", "archive", "namespaces", "security",
     "operations", "monitoring", "tracing", "console", "shards",
 )  # fmt: skip

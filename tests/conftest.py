@@ -49,14 +49,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OneSpark(LoadScopeScheduling):
-    """Files with Spark tests go to one worker, so that Spark starts once per run; the tests of one broker, which are a file, to one
-    worker as well; all other tests to whoever is free.
+    """Files with Spark tests go to one worker, so that Spark starts once per run; those of the console to one, which fills its
+    database and starts chromium once; the tests of one broker, which are a file, to one as well; all other tests to whoever is free.
 
     By the text of the file: the process that schedules does not collect, and xdist's own groups are lost with pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        return "spark" if _uses_spark(file) else file if "/relays/targets/" in file else nodeid
+        if _uses_spark(file):
+            return "spark"
+        if file.startswith("tests/console/"):
+            return "console"
+        return file if "/relays/targets/" in file else nodeid
 
     def _reschedule(self, node: WorkerController) -> None:
         super()._reschedule(node)

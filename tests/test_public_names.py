@@ -22,12 +22,12 @@ FOR_USERS: dict[str, set[str]] = {
     "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
-    "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
+    "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
         "Violation", "accepts", "canonical", "check_compatibility", "compare", "database_check", "find_schema",
-        "infer_schema", "load_checker", "read_json",
+        "infer_schema", "load_checker", "read_json", "relay_findings",
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
@@ -47,7 +47,7 @@ FOR_USERS: dict[str, set[str]] = {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
     "spark": {
-        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "event_schema", "read", "register", "stream_progress",
+        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "correlate_stream", "event_schema", "match", "read", "register", "stream_progress",
         "take_micro_batch",
     },
     "spark.correlate": {"AnyCorrelator"},

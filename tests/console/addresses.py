@@ -9,7 +9,7 @@ from starlette.routing import Route
 from headrace.console.app import page_routes
 from headrace.db import Target, connect
 
-WITHOUT_DATA = {"/login"}
+WITHOUT_DATA = {"/login", "/metrics"}
 
 
 def page_addresses(database: Target, namespace: str) -> dict[str, str]:
@@ -88,6 +88,13 @@ def page_addresses(database: Target, namespace: str) -> dict[str, str]:
         "/nodes": ("/nodes", {}),
         "/relays": ("/relays", {}),
         "/relays/{relay}": ("/relays/crm", {}),
+        "/relays/-/create": ("/relays/-/create", {}),
+        "/relays/-/edit": ("/relays/-/edit", {"relay": "crm", "plan": "now"}),
+        "/hooks": ("/hooks", {}),
+        "/hooks/-/create": ("/hooks/-/create", {}),
+        "/hooks/{hook}": ("/hooks/github", {}),
+        "/access-tokens": ("/access-tokens", {}),
+        "/access-tokens/-/create": ("/access-tokens/-/create", {}),
         "/palette": ("/palette", {"q": "e"}),
     }
     routes = {route.path for route in page_routes() if isinstance(route, Route) and "GET" in (route.methods or ())}

@@ -9,9 +9,10 @@ from uuid import uuid4
 
 from headrace import Action, Headrace
 from headrace.consume import Failure
-from headrace.core import Bury, LoggedEvent
+from headrace.core import Bury, LoggedEvent, encode
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
+from headrace.ingest import create_access_token, create_hook
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace
 from headrace.relays import Relay, create_relay
@@ -108,6 +109,8 @@ def _define(conn: Connection) -> None:
     create_correlator(conn, Correlator(name="unpaid", topic="orders", pattern=PATTERN, key="key", outputs=output))
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", zone="Europe/Berlin")
     create_relay(conn, Relay(name="crm", topic="payments", target="webhook", options={"url": "https://crm.example/hook"}))
+    create_hook(conn, "github", "orders", "github", ["env:GITHUB"])
+    create_access_token(conn, "shop", ["publish", "read"], topics=["orders"], event_types=["order.*"])
 
 
 def _fill_enemy(database: Target) -> None:
@@ -136,6 +139,16 @@ def _fill_enemy(database: Target) -> None:
         create_schedule(conn, "nightly", cron="30 2 * * *", topic="orders", type="report.due", payload={"note": HOSTILE}, **own)
         options = {"url": "https://crm.example/<script>window.hacked=true</script>"}
         create_relay(conn, Relay(name="crm", topic="orders", target="webhook", options=options), **own)
+        create_hook(
+            conn,
+            "github",
+            "orders",
+            "github",
+            ["env:GITHUB"],
+            mapping={"key": "<script>window.hacked=true</script>{hook}"},
+            **own,
+        )
+        create_access_token(conn, "shop", ["publish"], **own)
         headers = {HOSTILE.replace("\x1b", ""): HOSTILE}
         kit.publish("orders", "order.placed", {HOSTILE: [HOSTILE], "total": 1}, key=HOSTILE[:200], headers=headers)
         kit.run_until_idle_sync(app)
@@ -160,6 +173,30 @@ def _fill_lab(conn: Connection) -> None:
             (f'{{"weight": {number}}}', f"parcel-{number}"),
         )
     drain(conn)
+    _fill_nodes(conn)
+
+
+def _fill_nodes(conn: Connection) -> None:
+    """A node, a loop that fails, and a pipeline with two batches, as their processes would have written them."""
+    report = {
+        "consumers": [{"topic": "parcels", "consumer": "loading", "partitions": [0, 1], "events_per_min": 120}],
+        "actions": [{"action": "WEIGH", "per_min": 4.5}],
+    }
+    node_id = uuid4()
+    conn.execute("select headrace.register_node(%s, 'worker-1', '0.1.0', '{WEIGH}', p_namespace => 'lab')", (node_id,))
+    conn.execute("select headrace.heartbeat(%s, %s)", (node_id, encode(report)))
+    conn.execute(
+        """insert into headrace_internal.failure (kind, namespace, name, error, failures, retry_at)
+        values ('schedule', 'lab', 'nightly', 'there is no topic "reports"', 3, headrace.clock() + interval '8 seconds')"""
+    )
+    conn.execute(
+        """with new as (
+            insert into headrace_internal.pipeline (topic_id, run_id, process, master, batches, events, firings)
+            values (headrace.topic_id('parcels', 'lab'), %s, 'spark-1:99', 'local[2]', 2, 20, 3) returning topic_id, run_id)
+        insert into headrace_internal.pipeline_batch (topic_id, batch, run_id, from_position, upto, firings, outputs, timers, took_ms)
+        select n.topic_id, b.batch, n.run_id, b.batch * 10 - 10, b.batch * 10, b.batch, 0, 0, 180 from new n, generate_series(1, 2) b (batch)""",
+        (uuid4(),),
+    )
 
 
 def _deep(levels: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The pace of a loop: its own price takes at most a share of the time."""
+"""The pace of a loop: no pause on a quiet server, long ones on a busy one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,24 @@ def test_price_of_the_steps_takes_the_share_of_the_time(share: float) -> None:
     assert 0.002 / (0.002 + pause_s) == pytest.approx(share)
 
 
-def test_busy_server_makes_longer_pauses_than_a_quiet_one() -> None:
-    quiet, busy = Pace(share=0.4, pause_max_s=1), Pace(share=0.4, pause_max_s=1)
-    assert quiet.pause_s(0.001) < 0.002 < busy.pause_s(0.02)
+def test_quiet_server_makes_no_pause() -> None:
+    pace = Pace(pause_max_s=1)
+    assert {pace.pause_s(cost_s) for cost_s in (0.001, 0.0015, 0.001, 0.0018) * 10} == {0.0}
+
+
+def test_busy_server_makes_long_pauses() -> None:
+    pace = Pace(pause_max_s=1)
+    pace.pause_s(0.001)
+    for _ in range(20):
+        pause_s = pace.pause_s(0.008)
+    assert pause_s > 10 * 0.008
+
+
+def test_server_that_is_quiet_again_makes_no_pause() -> None:
+    pace = Pace(pause_max_s=1)
+    pauses = [pace.pause_s(cost_s) for cost_s in (0.001, *[0.008] * 20, *[0.001] * 20)]
+    assert pauses[20] > 0
+    assert pauses[-1] == 0
 
 
 def test_pause_has_a_limit() -> None:

@@ -12,7 +12,7 @@ from headrace.consume import Consumer, create_consumer
 from headrace.core import WrongIsolationLevel
 from headrace.db import Connection, Target, connect
 from headrace.log import alter_topic, drop_topic, list_topics, maintain_log, sequence
-from tests.builders import drain, fill, numbers, publish, shift_clock, topic
+from tests.builders import drain, fill, numbers, publish, topic, trim_outbox
 
 LEVELS = ["repeatable read", "serializable"]
 
@@ -40,8 +40,7 @@ def test_trim_never_truncates_by_an_old_snapshot(conn: Connection, second: Conne
     fill(conn, 10)
     with pytest.raises(psycopg.Error, match="needs a transaction at READ COMMITTED"), old_snapshot(second, level):
         publish(conn, 1)
-        shift_clock(second, "20 seconds")
-        second.execute("select headrace_internal.trim_outbox()")
+        trim_outbox(second)
     assert drain(conn) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.db import Connection, Target, connect
 from headrace.log import read_log, sequence
-from tests.builders import drain, fill, numbers, publish, shift_clock, topic
+from tests.builders import drain, fill, numbers, publish, shift_clock, topic, trim_outbox
 
 
 def test_positions_rise_by_one_without_gaps(conn: Connection) -> None:
@@ -226,8 +226,7 @@ def test_outbox_does_not_bloat_under_a_held_snapshot(conn: Connection, second: C
     for _ in range(3):
         fill(conn, 3000)
     assert outbox_bytes(conn) > empty + 500_000
-    shift_clock(conn, "20 seconds")
-    assert conn.execute("select headrace_internal.trim_outbox()").fetchone() != (0,)
+    assert trim_outbox(conn) > 0
     assert outbox_bytes(conn) == empty
     second.execute("rollback")
 
@@ -237,8 +236,7 @@ def test_trim_leaves_a_slot_with_an_open_publisher_alone(conn: Connection, secon
     with second.transaction():
         publish(second, 1)
         fill(conn, 10)
-        shift_clock(conn, "20 seconds")
-        assert conn.execute("select headrace_internal.trim_outbox()").fetchone() == (0,)
+        assert trim_outbox(conn) == 0
     drain(conn)
     assert numbers(conn)[-1] == 1
 
@@ -246,8 +244,7 @@ def test_trim_leaves_a_slot_with_an_open_publisher_alone(conn: Connection, secon
 def test_trim_leaves_a_slot_with_waiting_events_alone(conn: Connection) -> None:
     topic(conn)
     publish(conn, 1)
-    shift_clock(conn, "20 seconds")
-    assert conn.execute("select headrace_internal.trim_outbox()").fetchone() == (0,)
+    assert trim_outbox(conn) == 0
     assert drain(conn) == 1
 
 

@@ -11,7 +11,7 @@ from headrace.consume import Consumer, create_consumer
 from headrace.core import Invalid, TooFewPartitions, TopicBusy, TopicExists, TopicInUse, UnknownTopic
 from headrace.db import Connection
 from headrace.log import alter_topic, create_topic, drop_topic, get_topic, list_topics
-from tests.builders import drain, fill, numbers, publish, topic
+from tests.builders import drain, fill, numbers, publish, topic, trim_outbox
 
 
 async def ignore(event: object, tx: object) -> None: ...
@@ -95,8 +95,7 @@ def test_topic_created_again_starts_empty(conn: Connection, second: Connection) 
     publish(conn, 1)
     drain(conn)
     assert numbers(conn) == [1]
-    conn.execute("set headrace.clock_shift = '20 seconds'")
-    conn.execute("select headrace_internal.trim_outbox()")
+    trim_outbox(conn)
     assert conn.execute("select count(*) from headrace.outbox").fetchone() == (0,)
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.consume import Consumer, create_consumer
 from headrace.db import Connection, Server, Target, connect
@@ -16,7 +16,7 @@ from headrace.log import create_topic
 from headrace.namespaces import Level, create_namespace, grant_namespace
 from headrace.outbox import publish
 from headrace.schedules import create_schedule
-from tests.builders import drain
+from tests.builders import drain, own_database
 
 SignIn = Callable[..., Connection]
 
@@ -38,9 +38,25 @@ def ids(conn: Connection, namespace: str) -> dict[str, int]:
     return dict(zip(("topic_id", "consumer_id", "schedule_id"), row, strict=True))
 
 
+@pytest.fixture(scope="package")
+def two_namespaces(server: Server) -> Iterator[str]:
+    """The database that a test with events in two namespaces gets a copy of."""
+    with own_database(server, "namespaces", template="headrace_template") as target:
+        with connect(target) as conn:
+            fill(conn)
+        yield str(conninfo_to_dict(target.dsn)["dbname"])
+
+
 @pytest.fixture
-def owner_conn(conn: Connection) -> Connection:
-    """The owner's connection, with events in both namespaces. Both use the same names."""
+def database(request: pytest.FixtureRequest, server: Server) -> Iterator[Target]:
+    is_filled = "owner_conn" in request.fixturenames
+    template = request.getfixturevalue("two_namespaces") if is_filled else "headrace_template"
+    with own_database(server, template=template) as target:
+        yield target
+
+
+def fill(conn: Connection) -> None:
+    """Events in both namespaces, which use the same names."""
     for namespace in ("a", "b"):
         create_namespace(conn, namespace)
         create_topic(conn, "orders", namespace=namespace, partitions=2)
@@ -50,6 +66,11 @@ def owner_conn(conn: Connection) -> Connection:
             publish(conn, "orders", "placed", {"secret": namespace, "n": n}, key="k", namespace=namespace)
     drain(conn)
     publish(conn, "orders", "placed", {"secret": "waiting"}, namespace="b")
+
+
+@pytest.fixture
+def owner_conn(conn: Connection) -> Connection:
+    """The owner's connection, with events in both namespaces."""
     return conn
 
 

@@ -161,30 +161,27 @@ async def test_loop_that_ended_or_blocked_fails_the_health_check(
         assert "has ended; restart the node" in (await get(node, "/healthz"))[1]
 
 
-@pytest.mark.parametrize(
-    ("request_bytes", "status"),
-    [
-        (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405),
-        (b"DELETE /metrics HTTP/1.1\r\n\r\n", 405),
-        (b"GET / HTTP/1.1\r\n\r\n", 404),
-        (b"GET /metrics/../etc/passwd HTTP/1.1\r\n\r\n", 404),
-        (b"GET http://evil/metrics HTTP/1.1\r\n\r\n", 400),
-        (b"GET /metrics\r\n\r\n", 400),
-        (b"GET /metrics HTTP/2.0\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),
-        (b"GET /healthz HTTP/1.1\r\nX: " + b"a" * HEAD_BYTES_MAX * 2 + b"\r\n\r\n", 400),
-    ],
-)
-async def test_what_is_no_get_is_refused(app: Headrace, database: Target, request_bytes: bytes, status: int) -> None:
+NO_GET = [
+    (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405),
+    (b"DELETE /metrics HTTP/1.1\r\n\r\n", 405),
+    (b"GET / HTTP/1.1\r\n\r\n", 404),
+    (b"GET /metrics/../etc/passwd HTTP/1.1\r\n\r\n", 404),
+    (b"GET http://evil/metrics HTTP/1.1\r\n\r\n", 400),
+    (b"GET /metrics\r\n\r\n", 400),
+    (b"GET /metrics HTTP/2.0\r\n\r\n", 400),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),
+    (b"GET /healthz HTTP/1.1\r\nX: " + b"a" * HEAD_BYTES_MAX * 2 + b"\r\n\r\n", 400),
+]
+
+
+async def test_what_is_no_get_is_refused(app: Headrace, database: Target) -> None:
     async with serving(app, database) as node:
-        answer = await exchange(node, request_bytes)
-        # A client that is still sending may lose the answer with the connection.
-        assert (
-            answer == b""
-            if not answer and len(request_bytes) > HEAD_BYTES_MAX
-            else answer.startswith(f"HTTP/1.1 {status} ".encode())
-        )
-        assert (await get(node, "/healthz?x=1"))[0] == 200
+        for request, status in NO_GET:
+            answer = await exchange(node, request)
+            # A client that is still sending may lose the answer with the connection.
+            is_lost = not answer and len(request) > HEAD_BYTES_MAX
+            assert is_lost or answer.startswith(f"HTTP/1.1 {status} ".encode()), request[:40]
+            assert (await get(node, "/healthz?x=1"))[0] == 200, request[:40]
 
 
 async def test_head_has_no_body_and_connections_are_not_kept(app: Headrace, database: Target) -> None:

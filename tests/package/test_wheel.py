@@ -30,7 +30,10 @@ ROOMS = {
     "demo": "headrace.demo",
     "report": "headrace.report",
     "prove": "headrace.prove",
+    "arrow": "headrace.arrow",
+    "iceberg": "headrace.archive, pyiceberg.catalog.sql",
     "spark": "headrace.spark, headrace.archive",
+    "pipelines": "headrace.spark, pyspark.pipelines",
     "connect": "headrace.spark, pyspark.sql.connect.session",
 }
 """What each extra lets you import. `dev` and `bench` are for work on headrace itself."""

@@ -13,6 +13,7 @@ from headrace.prove.evidence import (
     ActionResult,
     ConsumedEvent,
     DeadLetter,
+    Delivery,
     Effect,
     Evidence,
     FaultRecord,
@@ -21,6 +22,7 @@ from headrace.prove.evidence import (
     Output,
     PipelineTotals,
     RelayedEvent,
+    RelayedEvents,
     Sample,
     Tick,
 )
@@ -71,6 +73,11 @@ def replace_id(sent: SentEvent, event_id: UUID) -> SentEvent:
     return SentEvent(id=event_id, topic=sent.topic, type=sent.type, key=sent.key, n=sent.n)
 
 
+def relayed_events(*positions: int, delivery: Delivery = "exactly once", at: float | None = None) -> RelayedEvents:
+    """What a target has: events of the topic of orders, by position."""
+    return RelayedEvents(delivery, [RelayedEvent(0, n, str(make_id(n)), at) for n in positions])
+
+
 def good_evidence() -> Evidence:
     """Evidence of a run in which every promise held."""
     log = _log()
@@ -90,7 +97,10 @@ def good_evidence() -> Evidence:
             for event in events
         ],
         consumed=[ConsumedEvent(n, consumer, 0, n, make_id(n)) for consumer in ("ledger", "relay.copy") for n in (1, 2, 3)],
-        relayed={"nats": [RelayedEvent(0, n, str(make_id(n))) for n in (1, 2, 3)]},
+        relayed={
+            "nats": relayed_events(1, 2, 3),
+            "webhook": relayed_events(1, 2, 3, delivery="at least once"),
+        },
         dead_letters=[
             dead_letter
             for consumer in ("careful", "cautious")

@@ -23,7 +23,6 @@ from headrace.prove.evidence import (
     Operation,
     Output,
     PipelineTotals,
-    RelayedEvent,
     Sample,
     Tick,
 )
@@ -41,6 +40,7 @@ from tests.prove.evidence import (
     log_with_swapped,
     log_without,
     make_id,
+    relayed_events,
     sent_event,
 )
 
@@ -102,14 +102,30 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
         evidence_with(consumed=[ConsumedEvent(n, "ledger", 0, 4 - n, make_id(4 - n)) for n in (1, 2, 3)]),
     ),
     ("consumed-matches-log", "other event", evidence_with(consumed=[ConsumedEvent(1, "ledger", 0, 1, make_id(3))])),
-    ("relayed-once", "not at all", evidence_with(relayed={"nats": good_evidence().relayed["nats"][1:]})),
+    ("relayed-once", "not at all", evidence_with(relayed={"nats": relayed_events(2, 3)})),
+    ("relayed-once", "twice", evidence_with(relayed={"nats": relayed_events(1, 2, 3, 3)})),
+    ("relayed-once", "later first", evidence_with(relayed={"nats": relayed_events(3, 2, 1)})),
+    ("relayed-once", "other event", evidence_with(relayed={"nats": relayed_events(1, 2, 3, 4)})),
+    ("relayed-at-least-once", "not at all", evidence_with(relayed={"hook": relayed_events(1, 3, delivery="at least once")})),
     (
-        "relayed-once",
-        "twice",
-        evidence_with(relayed={"nats": [*good_evidence().relayed["nats"], RelayedEvent(0, 3, str(make_id(3)))]}),
+        "relayed-at-least-once",
+        "twice without a fault",
+        evidence_with(relayed={"hook": relayed_events(1, 2, 2, 3, delivery="at least once")}, faults=()),
     ),
-    ("relayed-once", "later first", evidence_with(relayed={"nats": good_evidence().relayed["nats"][::-1]})),
-    ("relayed-once", "other event", evidence_with(relayed={"nats": [*good_evidence().relayed["nats"], RelayedEvent(0, 4, "x")]})),
+    (
+        "relayed-at-least-once",
+        "twice before the fault",
+        evidence_with(
+            relayed={"hook": relayed_events(1, 2, 2, 3, delivery="at least once", at=10.0)},
+            faults=[FaultRecord("kill-target", 11.0, 12.0)],
+        ),
+    ),
+    ("relayed-at-least-once", "later first", evidence_with(relayed={"hook": relayed_events(1, 3, 2, delivery="at least once")})),
+    (
+        "relayed-at-least-once",
+        "other event",
+        evidence_with(relayed={"hook": relayed_events(1, 2, 3, 4, delivery="at least once")}),
+    ),
     ("poison-becomes-dead-letter", "overtaken", evidence_with(dead_letters=good_evidence().dead_letters[:3])),
     ("poison-becomes-dead-letter", "handled", evidence_with(dead_letters=good_evidence().dead_letters[2:])),
     (

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from headrace.db import Server, Shards, Target
-from headrace.prove import FAULTS, Options, RunResult, prove, write_report
+from headrace.prove import FAULTS, RELAY_KINDS, Options, RunResult, prove, write_report
 from headrace.prove.processes.failpoint import NAMES
 from headrace.prove.processes.sharded_producer import part_on_shard
 from headrace.prove.workload import make_transaction
@@ -37,8 +38,8 @@ def assert_held(run: RunResult) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
-    """All kinds except the kill of Spark, which the slow tests have, and those of brokers; a full disk only for root, who may mount one."""
-    faults = [name for name, fault in FAULTS.items() if not (fault.spark or fault.brokers or (fault.opt_in and os.geteuid()))]
+    """All kinds except the kill of Spark, which the slow tests have, and those of relays to servers of their own; a full disk only for root, who may mount one."""
+    faults = [name for name, fault in FAULTS.items() if not (fault.spark or fault.relays or (fault.opt_in and os.geteuid()))]
     failpoints = ["before:consumed", "after:consumed"]
     options = Options(minutes=0.5, faults=faults, seed=SHARD_DOWN_FIRST, rate=60, failpoints=failpoints)
     run = prove(replace(options, lead_s=4, pause_min_s=0.3, fault_scale=0.4, lease_s=2))
@@ -50,24 +51,39 @@ def test_every_promise_holds_under_every_fault_once(tmp_path: Path) -> None:
         "rate-returns",
         "pipeline-writes-once",
         "relayed-once",
+        "relayed-at-least-once",
     }
     assert_other_shard_continued(run)
     write_report(run, tmp_path / "proof.html")
     assert "every promise that could be checked held; not checked: " in (tmp_path / "proof.html").read_text()
 
 
-@pytest.mark.slow
-def test_brokers_have_the_log_exactly_once_under_faults() -> None:
-    find_program("redis-server")
-    faults = ("kill-broker", "cut-broker", "kill-node", "cut")
-    run = prove(
-        Options(
-            minutes=0.2, faults=faults, seed=5, rate=40, brokers=("nats", "redis"), lead_s=2, pause_min_s=0.5, fault_scale=0.5
-        )
-    )
+RELAY_FAULTS = ("kill-target", "cut-target", "kill-node", "cut")
+
+
+def assert_relayed(kinds: Sequence[str], *, minutes: float, seed: int) -> None:
+    """Runs relays under kills and cuts of target, node and database, each at least once."""
+    options = Options(minutes=minutes, faults=RELAY_FAULTS, seed=seed, rate=40, relays=kinds)
+    run = prove(replace(options, lead_s=2, pause_min_s=0.5, fault_scale=0.5))
     assert_held(run)
-    assert {record.fault for record in run.evidence.faults if record.took_effect} == set(faults)
-    assert {kind: len(events) > 100 for kind, events in run.evidence.relayed.items()} == {"nats": True, "redis": True}
+    assert {record.fault for record in run.evidence.faults if record.took_effect} == set(RELAY_FAULTS)
+    assert {kind: len(relayed.events) > 100 for kind, relayed in run.evidence.relayed.items()} == dict.fromkeys(kinds, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kinds", [("nats", "redis"), ("webhook", "kafka"), ("postgres", "headrace"), ("rabbitmq", "rabbitmq-stream")]
+)
+def test_targets_of_relays_have_the_log_under_faults(kinds: Sequence[str]) -> None:
+    for program in {"redis-server"} & {f"{kind}-server" for kind in kinds}:
+        find_program(program)
+    assert_relayed(kinds, minutes=0.25, seed=5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_targets_of_relays_have_the_log_again_and_again() -> None:
+    assert_relayed(RELAY_KINDS, minutes=6, seed=6)
 
 
 def assert_other_shard_continued(run: RunResult) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -11,7 +12,7 @@ import pytest
 from headrace.actions import list_pauses, pause, resume
 from headrace.consume import Consumer, consumer_lag, create_consumer, drop_consumer
 from headrace.core import Conflict, Invalid, InvalidRelay, RelayExists, ReservedConsumer, TopicInUse, UnknownRelay
-from headrace.db import Connection, Target, connect, map_database_errors
+from headrace.db import Connection, Listener, Subscription, Target, connect, create_pool, map_database_errors
 from headrace.definitions import apply, plan
 from headrace.lang.condition import ConditionError
 from headrace.log import drop_topic
@@ -19,6 +20,8 @@ from headrace.observe import examine
 from headrace.relays import (
     RELAYS,
     Relay,
+    RelayEngine,
+    RelayRunner,
     alter_relay,
     backtest_relay,
     create_relay,
@@ -28,6 +31,7 @@ from headrace.relays import (
     list_relays,
     seek_relay,
 )
+from headrace.relays.delivery import Delivery
 from tests.builders import drain, fill, publish, topic
 from tests.relays.conftest import MakeRelay
 from tests.relays.receiver import Receiver
@@ -267,6 +271,38 @@ async def test_a_change_takes_effect_on_a_running_node(
         publish(conn, 12)
         drop_relay(conn, "hook")
     assert receiver.values == [1, 11]
+
+
+async def test_a_version_that_is_not_the_newest_claims_nothing(
+    conn: Connection, database: Target, receiver: Receiver, make_relay: MakeRelay
+) -> None:
+    """A node that has not heard of a change must not send by the old options what the new condition selects."""
+    topic(conn)
+    relay = make_relay(condition="(object #>> '{}')::int <= 2")
+    pool = create_pool(database, size=2)
+    await pool.open()
+
+    async def start() -> RelayRunner:
+        engine = RelayEngine(pool, pool, Subscription("headrace_relay"), asyncio.Event(), listener=Listener(database))
+        [runnable] = await engine.list_runnable()
+        delivery = Delivery(runnable.relay, uid=runnable.uid, on_gone=_fail)
+        runner = RelayRunner(runnable, delivery, pool, Subscription("headrace_log"), asyncio.Event())
+        await runner.register()
+        return runner
+
+    older = await start()
+    alter_relay(conn, replace(relay, condition="(object #>> '{}')::int > 2"))
+    newer = await start()
+    for number in (1, 2, 3):
+        publish(conn, number)
+    drain(conn)
+    assert await older.handle_once() == 0 and receiver.values == []
+    assert await newer.handle_once() == 1 and receiver.values == [3]
+    await pool.close()
+
+
+async def _fail(reason: str) -> None:
+    raise AssertionError(reason)
 
 
 def test_another_namespace_can_neither_see_nor_touch_a_relay(conn: Connection, database: Target) -> None:

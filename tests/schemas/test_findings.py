@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.lang.condition import parse
-from headrace.schemas import check_condition, parse_schema
+from headrace.schemas import Finding, RelayFields, check_condition, parse_schema, relay_findings
 
 ORDER: dict[str, Any] = {
     "type": "object",
@@ -75,3 +75,57 @@ def test_field_that_an_open_schema_does_not_mention_is_a_warning() -> None:
 def test_opaque_part_of_a_schema_gives_no_findings() -> None:
     values = parse_schema({"type": "object", "properties": {"a": {"allOf": [{"type": "string"}]}}, "additionalProperties": False})
     assert check_condition(parse("(object -> 'a' ->> 'b')::int = 1"), "(object -> 'a' ->> 'b')::int = 1", values) == ()
+
+
+def paid(**more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"total": {"type": "integer"}, **more}, "additionalProperties": False}
+
+
+SCHEMAS = {
+    "order.paid": parse_schema(paid(method={"enum": ["card", "cash"]})),
+    "order.placed": parse_schema(
+        paid(lines={"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}})
+    ),
+}
+
+
+def in_relay(condition: str, mapping: dict[str, Any] | None = None, **options: Any) -> list[Finding]:
+    return [finding for _, finding in relay_findings(RelayFields(condition, mapping), SCHEMAS, SCHEMAS, **options)]
+
+
+def test_relay_is_checked_against_the_types_that_its_condition_names() -> None:
+    (finding,) = in_relay("type = 'order.paid' and object ->> 'metod' = 'card'")
+    assert (finding.severity, finding.column, finding.suggestion) == ("error", 36, "'method'")
+    (finding,) = in_relay("type = 'order.paid' and object ->> 'method' = 'cart'")
+    assert str(finding).endswith("method is never 'cart'; the schema allows 'card', 'cash'; did you mean 'card'?")
+    (finding,) = in_relay("type = 'order.placed' and (object -> 'total')::boolean")
+    assert "the cast to boolean of it is unknown" in finding.message
+    assert (
+        in_relay(
+            "(type = 'order.paid' and object ->> 'method' = 'cash') or (type = 'order.placed' and object -> 'lines' is not null)"
+        )
+        == []
+    )
+    (finding,) = in_relay("(type = 'order.paid' and object -> 'lines' is not null) or type = 'order.placed'")
+    assert finding.column == 36
+
+
+def test_relay_that_names_no_type_is_checked_against_what_all_types_lack() -> None:
+    assert in_relay("object ->> 'method' = 'card'") == [], "one type has it"
+    (finding,) = in_relay("(object -> 'totl')::int > 5")
+    assert (finding.severity, finding.suggestion) == ("error", "'total'")
+    unknown = relay_findings(RelayFields("(object -> 'totl')::int > 5"), SCHEMAS, ["order.paid", "order.sent"])
+    assert unknown == (), "order.sent has no schema, so it may have the field"
+
+
+def test_field_of_a_mapping_that_no_type_has_is_found_with_its_place() -> None:
+    mapping = {"id": "$.id", "sum": {"total": "$.payload.totl"}, "first": "$.payload.lines[0].sku", "text": "$$.payload.x"}
+    (finding,) = in_relay("true", mapping)
+    assert str(finding) == "mapping, field sum.total: the schema has no field 'totl'; it has method, total; did you mean 'total'?"
+    first, second = in_relay("type = 'order.paid'", mapping)
+    assert (first.place, second.place) == ("mapping, field sum.total", "mapping, field first")
+
+
+def test_only_findings_on_the_changed_type_are_listed() -> None:
+    condition = "type = 'order.paid' and object ->> 'metod' = 'card'"
+    assert in_relay(condition, changed="order.placed") == [] and len(in_relay(condition, changed="order.paid")) == 1

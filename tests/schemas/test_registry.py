@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection
 from headrace.log import create_topic
 from headrace.outbox import publish
+from headrace.relays import Relay, alter_relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schemas import (
     alter_schema,
@@ -186,6 +188,29 @@ def test_rules_and_correlators_that_a_new_schema_breaks_are_listed(conn: Connect
         create_correlator(
             conn, Correlator(name="d", topic="orders", pattern=pattern, outputs={"BIG": ActionOutput(action="NOTE")})
         )
+
+
+def test_relay_that_reads_what_no_type_has_is_reported_when_written_and_when_the_schema_changes(conn: Connection) -> None:
+    create_topic(conn, "orders")
+    set_schema(conn, "order.placed", {**ORDER, "additionalProperties": False})
+    conn.execute("update headrace_internal.namespace set unknown_names = 'refuse'")
+    options = {"url": "https://example.com/hook"}
+    mapping = {"sum": "$.payload.total", "who": "$.payload.customer"}
+    good = Relay(
+        name="crm", topic="orders", target="webhook", options=options, condition="type = 'order.placed'", format="template", mapping=mapping
+    )  # fmt: skip
+    with pytest.raises(SchemaFindings, match=r"relay crm, order.placed, mapping, field sum: the schema has no field 'totl'"):
+        create_relay(conn, replace(good, mapping={"sum": "$.payload.totl"}))
+    create_relay(conn, good)
+    with pytest.raises(
+        SchemaFindings, match=r"relay crm, order.placed, line 1, column 38: .* 'custmer'.* did you mean 'customer'"
+    ):
+        alter_relay(conn, replace(good, condition="type = 'order.placed' and object ->> 'custmer' = 'x'"))
+    check = check_schema(conn, "order.placed", {"type": "object", "properties": {"sum": {}}, "additionalProperties": False})
+    assert [(entry.kind, entry.name, entry.finding.location) for entry in check.findings] == [
+        ("relay", "crm", "mapping, field sum"),
+        ("relay", "crm", "mapping, field who"),
+    ]
 
 
 def test_schema_is_inferred_from_the_events_of_the_log(conn: Connection) -> None:

@@ -151,7 +151,7 @@ def check(session: Session, name: Name, file: SchemaFile, compatibility: Compati
         result, table(["what", "why", "example"], rows) if rows else f"compatible with version {result.against_version}"
     )
     if result.breaks or errors:
-        raise ProblemsFound(f"{len(result.breaks)} incompatibilities, {len(errors)} errors in rules and correlators")
+        raise ProblemsFound(f"{len(result.breaks)} incompatibilities, {len(errors)} errors in rules, correlators and relays")
 
 
 @command(group, "show")

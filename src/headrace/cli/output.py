@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.terminal import SafeConsole
-from headrace.core import safe_json, safe_lines
+from headrace.core import encode, safe_json, safe_lines
 
 PIPE_COLUMNS = 200
 """Width of a table that is written into a pipe: wide enough that nothing is cut off."""
@@ -123,4 +123,6 @@ _FORMATS: tuple[tuple[type, Callable[..., str]], ...] = (
     (float, lambda value: f"{value:,.1f}".replace(",", " ")),
     (datetime, lambda value: value.isoformat(sep=" ", timespec="seconds")),
     (timedelta, lambda value: str(value).removesuffix(", 0:00:00")),
+    (list, lambda value: ", ".join(map(format_value, value))),
+    (dict, lambda value: encode(value)),
 )

@@ -10,7 +10,7 @@ from typer import Option, Typer
 from headrace.cli.output import note, table
 from headrace.cli.session import Session, command
 from headrace.core import Invalid, ProblemsFound
-from headrace.prove import FAULTS, Options, RunResult, prove, summarize, write_report
+from headrace.prove import FAULTS, RELAY_KINDS, Options, RunResult, prove, summarize, write_report
 from headrace.report import require_charts
 
 group = Typer()
@@ -31,9 +31,9 @@ def prove_(
     nodes: Annotated[int, Option(min=1, help="Node processes.")] = 2,
     rate: Annotated[float, Option(min=1, help="Events per second of each producer.")] = 100,
     spark: Annotated[bool, Option("--spark", help="Add a pipeline on Spark, and its kill -9; needs Java and 1 GB.")] = False,
-    brokers: Annotated[
+    relays: Annotated[
         str,
-        Option(help="Relays to brokers of its own: nats, redis, separated by commas; needs their servers.", show_default="none"),
+        Option(help=f"Relays to servers of its own, separated by commas: {', '.join(RELAY_KINDS)}.", show_default="none"),
     ] = "",
     margin: Annotated[float, Option(min=0, max=0.9, help="How far below 95 % the rate may stay after a fault.")] = 0.0,
     keep: Annotated[Path | None, Option(help="Keep histories and logs of the processes in this folder.")] = None,
@@ -43,7 +43,7 @@ def prove_(
     It starts a PostgreSQL of its own, or creates the database headrace_prove at --dsn; there it omits the faults that kill the
     server or use up its connections. It exits with 6 if a promise was broken, and shows the smallest counter-example.
 
-    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --brokers nats,redis · headrace prove --faults cut --seed 7
+    Examples: headrace prove --minutes 5 --report proof.html · headrace prove --relays nats,webhook · headrace prove --faults cut --seed 7
     """
     for path in report or []:
         if path.suffix not in (".html", ".json") or not path.parent.is_dir():
@@ -62,7 +62,7 @@ def prove_(
         rate=rate,
         margin=margin,
         spark=spark,
-        brokers=[name for name in brokers.split(",") if name],
+        relays=[name for name in relays.split(",") if name],
         keep=keep.absolute() if keep else None,
     )
     run = prove(options, on_progress=(lambda _: None) if session.json else note)

@@ -16,16 +16,20 @@ from headrace.console.assets import VENDOR
 from headrace.console.databases import Databases
 from headrace.console.guard import SAFE_METHODS, Guard
 from headrace.console.pages import (
+    access_tokens,
     actions,
     consumers,
     correlators,
     dead_letters,
     event,
     events,
+    hooks,
+    metrics,
     nodes,
     now,
     palette,
     relays,
+    relays_editing,
     rules,
     schedules,
     sign_in,
@@ -49,11 +53,15 @@ PAGES = (
     rules,
     correlators,
     schedules,
+    relays_editing,
     relays,
+    hooks,
+    access_tokens,
     actions,
     dead_letters,
     nodes,
     palette,
+    metrics,
     sign_in,
 )
 """The modules of the pages; each lists its ROUTES. The first route that fits is taken."""

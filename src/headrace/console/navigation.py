@@ -23,8 +23,11 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("Rules", "/rules", "r"),
             Link("Correlators", "/correlators", "p"),
             Link("Schedules", "/schedules", "s"),
-            Link("Relays", "/relays", "l"),
         ),
+    ),
+    (
+        "Integrations",
+        (Link("Relays", "/relays", "l"), Link("Hooks", "/hooks", "w"), Link("Access tokens", "/access-tokens", "k")),
     ),
     ("Work", (Link("Actions", "/actions", "a"), Link("Dead letters", "/dead-letters", "d"), Link("Nodes", "/nodes", "n"))),
 )

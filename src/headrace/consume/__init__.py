@@ -3,12 +3,13 @@
 Owns: how far a consumer has read. Promises: a consumer never skips a position; its cursor moves in the same transaction as its
 effects; one process at a time holds a partition; the order of a key is never lost silently."""
 
-from headrace.consume.conditions import ConditionCompiler
+from headrace.consume.conditions import ConditionCompiler, printed_condition
 from headrace.consume.connections import HandlerConnection, PsycopgConnection
 from headrace.consume.consumer import (
     Batch,
     Consumer,
     ConsumerLag,
+    ConsumerSettings,
     Failure,
     Handler,
     Seek,
@@ -23,7 +24,6 @@ from headrace.consume.consumer import (
 )
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
-from headrace.consume.filters import printed_condition
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
@@ -39,6 +39,7 @@ __all__ = [
     "Consumer",
     "ConsumerLag",
     "ConsumerRunner",
+    "ConsumerSettings",
     "Delivery",
     "DuePoll",
     "Failure",

@@ -31,10 +31,8 @@ class Claim:
 class ClaimedBatch:
     """All that one call of headrace.claim_events returned. The claims can be read even if an event cannot be."""
 
-    def __init__(self, rows: EventRows, *, is_filtered: bool = False) -> None:
-        """`is_filtered`: events without headers are those that do not meet the consumer's condition."""
+    def __init__(self, rows: EventRows) -> None:
         self._rows = rows
-        self._is_filtered = is_filtered
         self.claims: list[Claim] = []
         self._spans: list[tuple[int, int]] = []
         self.is_partial = False
@@ -73,8 +71,6 @@ class ClaimedBatch:
             events += starmap(LoggedEvent, self._rows.load(start, end))
         if len(self._spans) > 1:
             events.sort(key=attrgetter("position"))
-        if self._is_filtered:
-            events = [event for event in events if event.headers is not None]
         # Nothing is left of an erased event that a handler could work on.
         events = [event for event in events if not _is_erased(event.headers)]
         return [event for event in events if event.position not in self.held] if self.held else events

@@ -41,6 +41,11 @@ async def compile_if_allowed(pool: Pool, consumer_id: int, condition: str) -> No
         await fetch_value_async(pool, COMPILE, compile_parameters(consumer_id, condition))
 
 
+def printed_condition(condition: str) -> LiteralString:
+    """A condition over the columns of an event, as SQL for a statement with parameters. Raises ConditionError."""
+    return to_postgres(parse(condition)).replace("%", "%%")
+
+
 class ConditionCompiler:
     """Compiles the conditions of consumers that others have written, until `stop` is set."""
 

@@ -96,9 +96,6 @@ class Consumer:
     """How many partitions one node handles concurrently."""
     partitions_max: int = 1024
     """How many partitions one transaction may have, while the handler takes less time than claim and commit."""
-    session_condition: str | None = None
-    """Of a relay, whose consumer has no condition of its own: the handler does not get events for which it is not true. It is evaluated
-    in the session that claims, by the operators that its search_path finds: give it only with sessions that pin theirs."""
     namespace: str | None = None
     session: Any = None
     """What the handler gets if its annotation does not say it, as in `Headrace(session=…)`."""

@@ -22,7 +22,6 @@ from headrace.consume.connections import HandlerConnection, TransactionSource, c
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error
-from headrace.consume.filters import claim_statement, dead_letter_statement
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram, LoggedEvent
@@ -36,12 +35,13 @@ from headrace.db import (
     connection_lost_error,
     fetch_value_async,
     is_transient,
+    query,
 )
 
 logger = logging.getLogger(__name__)
 
-SHARE, PAUSE_MAX_S = 0.3, 0.05
-"""How much of its time a worker may spend on claims and commits of batches that are not full, and its longest pause after one."""
+PAUSE_MAX_S = 0.05
+"""The longest pause of a worker after a batch that was not full."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
 TOPIC_CHECK_S = 5.0
@@ -49,6 +49,8 @@ TOPIC_CHECK_S = 5.0
 IDLE_S = 1.0
 """Longest wait without a notification: of a consumer without a due poll, and while other workers hold what is due."""
 
+CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
+from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -88,6 +90,8 @@ NOTHING = HandledBatch(0, 0.0, may_have_more=False)
 class ConsumerRunner:
     """Runs one consumer on one database until `stop` is set, with `concurrency` workers."""
 
+    _claim_statement: LiteralString = CLAIM_EVENTS
+
     def __init__(
         self,
         consumer: Consumer,
@@ -109,10 +113,8 @@ class ConsumerRunner:
         self._stop = stop
         self._consumer_id = 0
         self._topic_id = 0
-        self._claim_statement = claim_statement(consumer.session_condition)
-        self._letter_statement = dead_letter_statement(consumer.session_condition)
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
-        self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
+        self._pace = Pace(pause_max_s=PAUSE_MAX_S)
         self._handler_s = float("inf")
         """How long the handler took for the last batch."""
         self._wakes = 0
@@ -188,6 +190,9 @@ class ConsumerRunner:
         self._consumer_id = await fetch_value_async(self._pool, CREATE_CONSUMER, create_parameters(self._consumer))
         self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
         self._subscription.filter = str(self._topic_id)
+        await self._compile_condition()
+
+    async def _compile_condition(self) -> None:
         if self._consumer.where is not None:
             await compile_if_allowed(self._pool, self._consumer_id, self._consumer.where)
 
@@ -265,7 +270,8 @@ class ConsumerRunner:
             if not len(rows):
                 await conn.commit()
                 return NOTHING
-            batch = ClaimedBatch(rows, is_filtered=self._consumer.session_condition is not None)
+            claim_s = time.monotonic() - started
+            batch = ClaimedBatch(rows)
             if not batch.size:
                 # Events that do not match were passed, or other workers hold what is due.
                 await conn.commit()
@@ -284,7 +290,9 @@ class ConsumerRunner:
         if failure:
             await self._report(failure, failure.outcome or await self._fail(failure))
         elapsed_s = time.monotonic() - started
-        pause_s = self._pace.pause_s(elapsed_s - self._handler_s, elapsed_s=elapsed_s)
+        # Advance and commit cost about as much CPU as the claim. What they take longer is waiting for the disk.
+        commit_s = min(elapsed_s - claim_s - self._handler_s, claim_s)
+        pause_s = self._pace.pause_s(claim_s + commit_s, elapsed_s=elapsed_s)
         return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
 
     def _claim_parameters(self) -> tuple[Parameter, ...]:
@@ -425,7 +433,7 @@ class ConsumerRunner:
             try:
                 raw = self._consumer.raw_payload
                 # None for an event that waited behind another one of its key, and that the consumer's condition leaves out.
-                for event in await conn.fetch_events(self._letter_statement, {"dead_letter_id": letter_id}, raw=raw):
+                for event in await conn.fetch_events(query("consume/read_dead_letter"), {"dead_letter_id": letter_id}, raw=raw):
                     position = event.position
                     await self._call(conn, [event] if self._consumer.batch else event)
                 await conn.commit(_END_REDRIVE, (letter_id, None, None, False))

@@ -6,6 +6,7 @@ from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
 from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.errors import *  # noqa: F403
+from headrace.core.event_paths import EventPath, parse_event_path
 from headrace.core.events import (
     ERASED_HEADER,
     Event,
@@ -32,6 +33,7 @@ __all__ = [
     "Discard",
     "DurationHistogram",
     "Event",
+    "EventPath",
     "HandlerOutcome",
     "LoggedEvent",
     "Payload",
@@ -44,6 +46,7 @@ __all__ = [
     "from_cloudevent",
     "map_database_errors",
     "map_error",
+    "parse_event_path",
     "redact",
     "safe_json",
     "safe_line",

@@ -1,12 +1,15 @@
 """Listener: one connection that receives NOTIFY for all loops of a process.
 
 Promises: a subscriber wakes up when its channel is notified, and after every (re)connection, since a notification may have been
-missed before it. A notification carries no data that could be lost: whoever wakes up looks into the tables."""
+missed before it. A notification carries no data that could be lost: whoever wakes up looks into the tables.
+A loop of this process that has notified others in its own transaction may wake its neighbours itself after the commit, which is earlier
+than the server's message; that message is then ignored here."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection
 from typing import TypeVar
 
@@ -20,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 RECONNECT_S = 0.1
 """Pause after a lost connection, so that one that is lost at once does not make a busy loop."""
+
+DELIVERED_MAX = 1000
+"""Notifications remembered as delivered. Behind a pooler the server's messages come from other backends and never take them away."""
 
 
 class Subscription:
@@ -68,6 +74,8 @@ class Listener:
         self._target = target
         self._subscriptions: list[Subscription] = []
         self._steps = LoopSteps(f"listener of {target}")
+        self._delivered: Counter[tuple[int, str, str]] = Counter()
+        """Notifications that have woken their subscribers before the server's message came, by backend, channel and payload."""
 
     def subscribe(self, channel: str) -> Subscription:
         """Subscribes to a channel. Call it before `run`; later only for a channel that has a subscription already."""
@@ -87,15 +95,23 @@ class Listener:
         for subscription in self._subscriptions:
             subscription.notify()
 
+    def deliver(self, channel: str, payload: str, *, backend_pid: int) -> None:
+        """Wakes the subscribers of a notification that a transaction of this process has just committed."""
+        self._notify(channel, payload)
+        if len(self._delivered) >= DELIVERED_MAX:
+            self._delivered.clear()
+        self._delivered[backend_pid, channel, payload] += 1
+
     async def run(self) -> None:
         """Listens until cancelled, and connects again after a lost connection."""
         while True:
             conn = await self._steps.run(self._listen)
             assert conn is not None, "only a stop signal ends the wait, and this loop has none"
             try:
+                self._delivered.clear()
                 self.notify_all()
                 async for notification in conn.notifies():
-                    self._notify(notification.channel, notification.payload)
+                    self._receive(notification)
             except psycopg.Error as error:
                 logger.warning("listener of %s lost its connection: %s", self._target, error)
             finally:
@@ -111,6 +127,13 @@ class Listener:
             await conn.close()
             raise
         return conn
+
+    def _receive(self, notification: psycopg.Notify) -> None:
+        key = (notification.pid, notification.channel, notification.payload)
+        if self._delivered[key] > 1:
+            self._delivered[key] -= 1
+        elif self._delivered.pop(key, 0) == 0:
+            self._notify(notification.channel, notification.payload)
 
     def _notify(self, channel: str, payload: str) -> None:
         names = payload.split(",") if payload else []

@@ -1,25 +1,32 @@
 """Pace: how long a loop pauses between two steps.
 
-A step has a price of its own, however few events it moves: round trips, commits, a write to the disk. The pause follows from that
-price, so that it takes at most a share of the loop's time. On a quiet server a step is cheap and the next one comes soon; on a
-busy one every step takes longer, the pauses grow with it, and the batches fill up."""
+A step has a price of its own, however few events it moves: the time that client and server work for it, without waiting for the disk.
+While steps cost about as much as the cheapest ones did, the server is not busy, and the next step comes at once. When they take
+several times as long, because the server is busy or the batches are large, the pauses grow with the cube of the price, and the
+batches fill up. See docs/adr/0064."""
 
 from __future__ import annotations
 
 WEIGHT = 0.3
 """Of the newest step in the mean of the costs: one slow step is forgotten after a few."""
+RISE = 1.00002
+"""Of the price of the cheapest steps, per step: what was cheap once is forgotten after an hour or so."""
+BUSY = 2.0
+"""A step that takes so many times as long as the cheapest ones says that the server is busy."""
 
 
 class Pace:
     """The pauses of one loop. Pure: it is told the times and neither measures nor sleeps."""
 
-    def __init__(self, *, share: float, pause_max_s: float) -> None:
-        """`share`: the part of its time, above 0 and at most 1, that a loop may spend on the price of its steps."""
+    def __init__(self, *, pause_max_s: float, share: float = 1.0) -> None:
+        """`share`: the part of its time, above 0 and at most 1, that a loop may spend on the price of its steps even when the server
+        is not busy."""
         if not 0 < share <= 1 or pause_max_s < 0:
             raise ValueError(f"share {share}, pause_max_s {pause_max_s}: need 0 < share ≤ 1 and pause_max_s ≥ 0")
         self._share = share
         self._pause_max_s = pause_max_s
         self._cost_s: float | None = None
+        self._cheapest_s = float("inf")
 
     @property
     def cost_s(self) -> float:
@@ -31,5 +38,7 @@ class Pace:
         a handler: events have gathered meanwhile, so the pause is shorter by that."""
         cost_s = max(cost_s, 0.0)
         self._cost_s = cost_s if self._cost_s is None else self._cost_s + WEIGHT * (cost_s - self._cost_s)
-        elapsed_s = cost_s if elapsed_s is None else elapsed_s
-        return min(max(self._cost_s / self._share - elapsed_s, 0.0), self._pause_max_s)
+        self._cheapest_s = min(self._cost_s, self._cheapest_s * RISE)
+        slowness = max(self._cost_s / (BUSY * self._cheapest_s), 1.0) if self._cheapest_s else 1.0
+        elapsed_s = max(self._cost_s, elapsed_s or 0.0)
+        return min(max(self._cost_s * slowness**2 / self._share - elapsed_s, 0.0), self._pause_max_s)

@@ -19,25 +19,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
-from headrace.db import Connection, LoopSteps, Pace, Pool, Subscription, fetch_exchanged, fetch_rows, fetch_value_async
+from headrace.db import Connection, Listener, LoopSteps, Pace, Pool, fetch_exchanged, fetch_rows, fetch_value_async
 
 BATCH = 5000
-SHARE, PAUSE_MAX_S = 0.4, 0.05
-"""How much of its time the sequencer may spend on steps that are not full, and its longest pause after one."""
-POLL_S = (0.002, 0.004, 0.008, 0.016, 0.025)
-"""Pauses between polls that found nothing, while topics are awake."""
+PAUSE_MAX_S = 0.05
+"""The longest pause after a step that was not full."""
+POLL_S, POLL_SHARE = 0.002, 0.1
+"""The shortest pause between polls that found nothing, while topics are awake, and how much of its time the sequencer may spend on them."""
 QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
-WATCH_S = 0.025
+WATCH_S, WATCHES = 0.025, 5
+"""Pause between polls while a transaction that has published is open, and how many such polls come before a sleep."""
 SLEEP_S = 1.0
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
-TRIM_S = 5.0
-PAUSES_S = {"busy": POLL_S[-1], "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
+TRIM_S = 3.0
+PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
 _SEQUENCE: LiteralString = (
     "select topic_id, first_position, last_position, events, duplicates from headrace.sequence(%s::integer)"
+)
+# With the time that the step took, without its commit.
+_SEQUENCE_TIMED: LiteralString = (
+    "select topic_id, first_position, last_position, events, duplicates, "
+    "date_part('epoch', clock_timestamp() - statement_timestamp()) from headrace.sequence(%s::integer)"
 )
 
 
@@ -60,14 +66,19 @@ def sequence(conn: Connection, *, batch: int = BATCH) -> list[SequencedTopic]:
 class Sequencer:
     """The sequencer loop of a node. It runs until `stop` is set."""
 
-    def __init__(self, pool: Pool, subscription: Subscription, stop: asyncio.Event, *, batch: int = BATCH) -> None:
+    def __init__(self, pool: Pool, listener: Listener, stop: asyncio.Event, *, batch: int = BATCH) -> None:
         self._pool = pool
-        self._subscription = subscription
+        self._listener = listener
+        self._subscription = listener.subscribe("headrace_outbox")
         self._stop = stop
         self._batch = batch
         self._trimmed_at = time.monotonic()
-        self._idle_polls = 0
-        self._pace = Pace(share=SHARE, pause_max_s=PAUSE_MAX_S)
+        self._active_at = time.monotonic()
+        self._watches = 0
+        self._pace = Pace(pause_max_s=PAUSE_MAX_S)
+        self._poll_pace = Pace(share=POLL_SHARE, pause_max_s=WATCH_S)
+        self._cost_s = 0.0
+        """How long the server worked on the last step. Waiting for the disk at its commit is not counted: it costs no CPU."""
         self._steps = LoopSteps("sequencer", stop, pool=pool)
         # An error of these must not keep events from the log.
         self._side_steps = {step: LoopSteps(f"sequencer: {step}", stop, pool=pool) for step in ("rest", "trim")}
@@ -78,11 +89,14 @@ class Sequencer:
         while not self._stop.is_set():
             started = time.monotonic()
             topics = await self._steps.run(self._step)
+            elapsed_s = time.monotonic() - started
             if topics:
-                self._idle_polls = 0
-                pause_s = self._pace.pause_s(time.monotonic() - started)
+                self._active_at, self._watches = time.monotonic(), 0
+                pause_s = self._pace.pause_s(self._cost_s, elapsed_s=elapsed_s)
                 if max(topic.events for topic in topics) < self._batch:
                     await asyncio.sleep(pause_s)
+            elif time.monotonic() - self._active_at < QUIET_S:
+                await self._subscription.wait(max(POLL_S, self._poll_pace.pause_s(elapsed_s)))
             else:
                 await self._rest()
             if time.monotonic() - self._trimmed_at > TRIM_S:
@@ -90,21 +104,24 @@ class Sequencer:
 
     async def _step(self) -> Sequence[SequencedTopic]:
         async with self._pool.connection() as conn:
-            topics = [SequencedTopic(*row) for row in await fetch_exchanged(conn, _SEQUENCE, (self._batch,))]
+            rows = await fetch_exchanged(conn, _SEQUENCE_TIMED, (self._batch,))
+            backend_pid = conn.info.backend_pid
+        topics = [SequencedTopic(*row) for *row, _ in rows]
+        self._cost_s = rows[-1][-1] if rows else 0.0
         self.events += sum(topic.events for topic in topics)
+        grown = [str(topic.topic_id) for topic in topics if topic.events]
+        if grown:
+            # As the function has notified all nodes: the loops of this one need not wait for the message.
+            self._listener.deliver("headrace_log", ",".join(grown), backend_pid=backend_pid)
         return topics
 
     async def _rest(self) -> None:
         """Waits as long as the state of the topics allows."""
-        if self._idle_polls < len(POLL_S):
-            await self._subscription.wait(POLL_S[self._idle_polls])
-            self._idle_polls += 1
-            return
         state = await self._side_steps["rest"].attempt(self._mark_asleep) or "busy"
-        if state in ("sleep", "poll") and self._idle_polls < 2 * len(POLL_S):
+        if state in ("sleep", "poll") and self._watches < WATCHES:
             # A publisher that read "awake" a moment ago may only now be writing: poll a few times more before the long sleep.
             state = "watch"
-            self._idle_polls += 1
+            self._watches += 1
         await self._subscription.wait(PAUSES_S[state])
 
     async def _mark_asleep(self) -> str:

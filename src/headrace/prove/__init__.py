@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from headrace.prove.checks import CHECKS, CheckResult, Violation
     from headrace.prove.evidence import Evidence
     from headrace.prove.faults import FAULTS, Fault
+    from headrace.prove.relay_targets import RELAY_KINDS
     from headrace.prove.report import summarize, write_report
     from headrace.prove.run import Options, RunResult, prove
 
 __all__ = [
     "CHECKS",
     "FAULTS",
+    "RELAY_KINDS",
     "CheckResult",
     "Evidence",
     "Fault",
@@ -31,6 +33,7 @@ _MODULES = {
     "checks": {"CHECKS", "CheckResult", "Violation"},
     "evidence": {"Evidence"},
     "faults": {"FAULTS", "Fault"},
+    "relay_targets": {"RELAY_KINDS"},
     "report": {"summarize", "write_report"},
     "run": {"Options", "RunResult", "prove"},
 }

@@ -19,13 +19,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.prove.brokers import Broker, running_brokers
 from headrace.prove.bugs import plant_in_database, server_settings
 from headrace.prove.definitions import create_copying_relay, create_workload
 from headrace.prove.history import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
 from headrace.prove.processes.failpoint import NAMES
 from headrace.prove.proxy import Proxy
+from headrace.prove.relay_targets import running_targets
+from headrace.prove.relay_targets.target import RelayTarget
 from headrace.relays import create_relay
 
 DATABASE = "headrace_prove"
@@ -51,7 +52,7 @@ class Environment:
     failpoints: Sequence[str] = NAMES
     fault_scale: float = 1.0
     small_disk: Path | None = None
-    brokers: Sequence[Broker] = ()
+    relay_targets: Sequence[RelayTarget] = ()
     second_server: Server | None = None
     """The server of the second shard."""
     history: History = field(init=False)
@@ -122,7 +123,7 @@ def open_environment(
     small_disk: bool = False,
     spark: bool = False,
     second_shard: bool = False,
-    brokers: Sequence[str] = (),
+    relays: Sequence[str] = (),
     keep: Path | None = None,
 ) -> Iterator[Environment]:
     """A database with the workload's topics, rules and correlators, and no process yet; with `second_shard` a second one."""
@@ -132,7 +133,7 @@ def open_environment(
     with (
         _database(dsn, folder, bugs, small_disk) as (target, server, disk),
         _second_shard(folder, wanted=second_shard) as second_server,
-        running_brokers(brokers, folder) as running,
+        running_targets(relays, folder) as relay_targets,
     ):
         with connect(target) as conn:
             migrate(conn)
@@ -145,8 +146,8 @@ def open_environment(
         try:
             with connect(target) as conn:
                 create_copying_relay(conn, make_conninfo(target.dsn, host="127.0.0.1", port=proxy.port))
-                for broker in running:
-                    create_relay(conn, broker.relay)
+                for relay_target in relay_targets:
+                    create_relay(conn, relay_target.relay)
             yield Environment(
                 target=target,
                 proxy=proxy,
@@ -157,7 +158,7 @@ def open_environment(
                 lease_s=lease_s,
                 small_disk=disk,
                 second_server=second_server,
-                brokers=running,
+                relay_targets=relay_targets,
             )
         finally:
             processes.kill_all()

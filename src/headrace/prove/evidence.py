@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from headrace.core import LoggedEvent
@@ -41,13 +42,26 @@ class ConsumedEvent:
     event_id: UUID
 
 
+Delivery: TypeAlias = Literal["exactly once", "at least once"]
+
+
 @dataclass(frozen=True)
 class RelayedEvent:
-    """An event as a broker has it."""
+    """An event as the target of a relay has it."""
 
     partition: int
     position: int
     event_id: str
+    at: float | None = None
+    """When it came, where the target tells."""
+
+
+@dataclass(frozen=True)
+class RelayedEvents:
+    """What the target of a relay has, in its order, and how often it may have an event."""
+
+    delivery: Delivery
+    events: Sequence[RelayedEvent]
 
 
 @dataclass(frozen=True)
@@ -166,8 +180,8 @@ class Evidence:
     digests: Mapping[tuple[str, int], int] = field(default_factory=dict)
     reads: Sequence[ReadEvent] = ()
     consumed: Sequence[ConsumedEvent] = ()
-    relayed: Mapping[str, list[RelayedEvent]] = field(default_factory=dict)
-    """What each broker has, in its order."""
+    relayed: Mapping[str, RelayedEvents] = field(default_factory=dict)
+    """What the target of each relay has."""
     dead_letters: Sequence[DeadLetter] = ()
     effects: Sequence[Effect] = ()
     action_results: Sequence[ActionResult] = ()

@@ -31,6 +31,10 @@ class Proxy:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 
+    def forward_to(self, port: int) -> None:
+        """Forwards new connections to another port of the host."""
+        self._upstream = (self._upstream[0], port)
+
     def stop(self) -> None:
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)

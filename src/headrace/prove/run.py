@@ -11,7 +11,6 @@ import msgspec
 
 from headrace.core import Invalid
 from headrace.db import Connection, connect, query
-from headrace.prove.brokers import check_brokers, read_brokers
 from headrace.prove.bugs import find_bugs
 from headrace.prove.checks import CHECKS, CheckResult, merge_shards, rate_returns
 from headrace.prove.collect import collect_evidence
@@ -22,6 +21,7 @@ from headrace.prove.faults.plan import LEAD_S, PAUSE_MIN_S
 from headrace.prove.finish import finish_workload
 from headrace.prove.history import now
 from headrace.prove.processes import MAIN, reader_name
+from headrace.prove.relay_targets import check_relay_kinds, read_targets
 from headrace.prove.sampler import Sampler
 
 STALLED_S = 60.0
@@ -46,8 +46,8 @@ class Options:
     """How far the rate may stay below 95 % of the rate before a fault, for a machine with other users."""
     spark: bool = False
     """A pipeline runs the rules and correlators of one topic on Spark. Needs Java and about a gigabyte of memory."""
-    brokers: Sequence[str] = ()
-    """Brokers that relays deliver to: nats, redis. Each is a server of the checker's own."""
+    relays: Sequence[str] = ()
+    """Kinds of relays, each to a server of the checker's own; see RELAY_KINDS."""
     bugs: Sequence[str] = ()
     """Seeded bugs, to show that the checks catch them."""
     failpoints: Sequence[str] = ()
@@ -93,8 +93,8 @@ class RunResult:
 
 def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None) -> RunResult:
     """Runs the workload under faults and checks every promise; `on_progress` gets lines for people."""
-    faults = select_faults(options.faults, own_server=options.dsn is None, spark=options.spark, brokers=bool(options.brokers))
-    check_brokers(options.brokers)
+    faults = select_faults(options.faults, own_server=options.dsn is None, spark=options.spark, relays=bool(options.relays))
+    check_relay_kinds(options.relays)
     if not options.spark and (names := [bug.name for bug in find_bugs(options.bugs) if bug.spark]):
         raise Invalid(f"the seeded bug {', '.join(names)} needs a pipeline; give spark=True")
     plan = make_plan(
@@ -114,7 +114,7 @@ def prove(options: Options, on_progress: Callable[[str], None] = lambda _: None)
         small_disk="disk-full" in faults,
         spark=options.spark,
         second_shard="shard-down" in faults,
-        brokers=options.brokers,
+        relays=options.relays,
         keep=options.keep,
     ) as environment:
         environment.failpoints = tuple(options.failpoints) or environment.failpoints
@@ -152,7 +152,7 @@ def _run(
     evidence = replace(
         first,
         other_shards=others,
-        relayed=read_brokers(environment.brokers),
+        relayed=read_targets(environment.relay_targets),
         faults=nemesis.faults,
         samples=sampler.samples,
         producers_stopped_at=producers_stopped_at,

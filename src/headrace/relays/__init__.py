@@ -6,6 +6,7 @@ has confirmed. One relay's failure never stops another one. Secrets are in no ta
 
 from headrace.relays.backtest import RelayBacktest, backtest_relay
 from headrace.relays.engine import RelayEngine, RelayRunner
+from headrace.relays.mapping import Format
 from headrace.relays.message import Message
 from headrace.relays.relay import (
     RELAYS,
@@ -28,6 +29,7 @@ from headrace.relays.targets.target import Target
 __all__ = [
     "RELAYS",
     "TARGET_KINDS",
+    "Format",
     "Message",
     "Relay",
     "RelayBacktest",

@@ -18,6 +18,7 @@ from headrace.db import (
     Listener,
     LoopSteps,
     OwnPool,
+    Parameter,
     Pool,
     Subscription,
     Unit,
@@ -59,7 +60,9 @@ class RunnableRelay:
 
 
 class RelayRunner(ConsumerRunner):
-    """Runs one version of a relay until it is stopped."""
+    """Runs one version of a relay until it is stopped. It claims nothing once there is a newer one."""
+
+    _claim_statement = query("relays/claim_events")
 
     def __init__(
         self, runnable: RunnableRelay, delivery: Delivery, pool: Pool, subscription: Subscription, stop: asyncio.Event
@@ -74,7 +77,7 @@ class RelayRunner(ConsumerRunner):
             concurrency=relay.concurrency,
             # A target gets messages of one partition, and a failure repeats no other partition.
             partitions_max=1,
-            session_condition=None if relay.condition == "true" else relay.condition,
+            where=None if relay.condition == "true" else relay.condition,
             namespace=runnable.namespace,
             raw_payload=True,
         )
@@ -82,9 +85,13 @@ class RelayRunner(ConsumerRunner):
         self._runnable = runnable
 
     async def register(self) -> None:
-        """Takes the consumer that the database keeps for the relay."""
+        """Takes the consumer that the database keeps for the relay, with its condition."""
         self._consumer_id, self._topic_id = self._runnable.consumer_id, self._runnable.topic_id
         self._subscription.filter = str(self._topic_id)
+        await self._compile_condition()
+
+    def _claim_parameters(self) -> tuple[Parameter, ...]:
+        return (*super()._claim_parameters(), self._runnable.relay_id, self._runnable.version)
 
     async def redrive_once(self) -> bool:
         token = is_redrive.set(True)

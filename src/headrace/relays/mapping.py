@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
 
-from headrace.core import JSON, InvalidRelay, LoggedEvent, RawJSON, decode, encode, to_cloudevent
+from headrace.core import (
+    JSON,
+    EventPath,
+    Invalid,
+    InvalidRelay,
+    LoggedEvent,
+    RawJSON,
+    decode,
+    encode,
+    parse_event_path,
+    to_cloudevent,
+)
 from headrace.lang.condition import Json, decode_json, jsonb_text
 from headrace.relays.message import Message
 
@@ -26,20 +36,6 @@ HEADER_CHARS_MAX: Final = 2048
 
 _JSON_TYPE: Final = "application/json"
 _CLOUDEVENT_TYPE: Final = "application/cloudevents+json"
-_ROOTS: Final = (
-    "id",
-    "topic",
-    "type",
-    "key",
-    "partition",
-    "position",
-    "emitted_at",
-    "appended_at",
-    "producer",
-    "payload",
-    "headers",
-)
-_STEP: Final = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(\d{1,6})\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 # RFC 7230: what HTTP itself, or a proxy on the way, reads. No header of an event may take its place.
 _RESERVED_HEADERS: Final = re.compile(
@@ -47,18 +43,7 @@ _RESERVED_HEADERS: Final = re.compile(
     r"|user-agent|accept.*|forwarded|x-forwarded-.*|x-real-ip|webhook-.*|ce-.*)"
 )
 
-Step: TypeAlias = str | int
-
-
-@dataclass(frozen=True)
-class Path:
-    """A place in an event: `$.payload.lines[0].sku`."""
-
-    root: str
-    steps: tuple[Step, ...]
-
-
-Template: TypeAlias = "Path | None | bool | int | float | str | Sequence[Template] | Mapping[str, Template]"
+Template: TypeAlias = "EventPath | None | bool | int | float | str | Sequence[Template] | Mapping[str, Template]"
 
 
 def parse_template(mapping: Mapping[str, JSON]) -> Mapping[str, Template]:
@@ -89,32 +74,10 @@ def _parse_text(text: str, place: str) -> Template:
         return text[1:]
     if not text.startswith("$"):
         return text
-    root, rest = _read_root(text, place)
-    steps: list[Step] = []
-    end = 0
-    while end < len(rest):
-        step = _STEP.match(rest, end)
-        if step is None:
-            raise InvalidRelay(
-                f'mapping, field {place}: {text!r} is not a path at {rest[end:]!r}; write .name, [0] or ["any name"], '
-                "and $$ for a text that starts with $"
-            )
-        name, index, quoted = step.groups()
-        steps.append(int(index) if index is not None else name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
-        end = step.end()
-    if steps and root not in ("payload", "headers"):
-        raise InvalidRelay(f"mapping, field {place}: {text!r} goes into {root}, which has no fields")
-    return Path(root, tuple(steps))
-
-
-def _read_root(text: str, place: str) -> tuple[str, str]:
-    match = re.match(r"\$\.([a-z_]+)", text)
-    if match is None or match[1] not in _ROOTS:
-        raise InvalidRelay(
-            f"mapping, field {place}: {text!r} is not a path; it starts with {', '.join('$.' + root for root in _ROOTS)}; "
-            "write $$ for a text that starts with $"
-        )
-    return match[1], text[match.end() :]
+    try:
+        return parse_event_path(text)
+    except Invalid as error:
+        raise InvalidRelay(f"mapping, field {place}: {error}") from None
 
 
 class Mapper:
@@ -191,7 +154,7 @@ def header_text(text: str) -> str:
 
 
 def _fill(template: Template, values: Mapping[str, Json]) -> Json:
-    if isinstance(template, Path):
+    if isinstance(template, EventPath):
         return _follow(values[template.root], template.steps)
     if isinstance(template, Mapping):
         return {name: _fill(part, values) for name, part in template.items()}
@@ -200,7 +163,7 @@ def _fill(template: Template, values: Mapping[str, Json]) -> Json:
     return template
 
 
-def _follow(value: Json, steps: Sequence[Step]) -> Json:
+def _follow(value: Json, steps: Sequence[str | int]) -> Json:
     """The value at a place; null where it is missing."""
     for step in steps:
         if isinstance(step, str) and isinstance(value, dict):

@@ -19,6 +19,7 @@ from headrace.lang.condition import parse
 from headrace.relays.mapping import Format, check_mapping
 from headrace.relays.secrets import check_references
 from headrace.relays.targets import check_options
+from headrace.schemas import RelayFields, check_relay_definition
 
 BATCH = 100
 
@@ -103,9 +104,17 @@ def check_relay(relay: Relay) -> None:
         raise InvalidRelay(f"relay {relay.name}, target {relay.target}: {'; '.join(problems)}")
 
 
-def create_relay(conn: Connection, relay: Relay, *, namespace: str | None = None, source: str = "sql") -> int:
-    """Creates a relay and returns its id. Raises ConditionError and InvalidRelay before anything is written, RelayExists, UnknownTopic."""
+def _check(conn: Connection, relay: Relay, namespace: str | None) -> None:
+    """Checks a relay by itself, and against the schemas of its event types."""
     check_relay(relay)
+    fields = RelayFields(relay.condition, relay.mapping)
+    check_relay_definition(conn, f"relay {relay.name}", relay.topic, fields, namespace=namespace)
+
+
+def create_relay(conn: Connection, relay: Relay, *, namespace: str | None = None, source: str = "sql") -> int:
+    """Creates a relay and returns its id. Raises ConditionError, InvalidRelay and SchemaFindings before anything is written,
+    RelayExists, UnknownTopic."""
+    _check(conn, relay, namespace)
     with map_database_errors():
         row = conn.execute(query("relays/create_relay"), _parameters(relay, namespace, source)).fetchone()
     assert row is not None
@@ -113,9 +122,9 @@ def create_relay(conn: Connection, relay: Relay, *, namespace: str | None = None
 
 
 def alter_relay(conn: Connection, relay: Relay, *, namespace: str | None = None, source: str = "sql") -> None:
-    """Gives a relay a new definition; its cursors stay. Raises ConditionError and InvalidRelay before anything is written, UnknownRelay,
-    and Conflict for another topic."""
-    check_relay(relay)
+    """Gives a relay a new definition; its cursors stay. Raises ConditionError, InvalidRelay and SchemaFindings before anything is
+    written, UnknownRelay, and Conflict for another topic."""
+    _check(conn, relay, namespace)
     with map_database_errors():
         changed = conn.execute(query("relays/alter_relay"), _parameters(relay, namespace, source)).rowcount
     if not changed:

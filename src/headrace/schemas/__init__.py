@@ -9,7 +9,13 @@ from headrace.schemas.codegen import STYLES, Style, generate_classes
 from headrace.schemas.comparison import Comparison, compare
 from headrace.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility
 from headrace.schemas.database_check import DatabaseCheck, PayloadRule, database_check
-from headrace.schemas.definitions import DefinitionFinding, check_definition
+from headrace.schemas.definitions import (
+    DefinitionFinding,
+    check_definition,
+    check_relay_definition,
+    find_in_conditions,
+    find_in_relay,
+)
 from headrace.schemas.findings import Finding, check_condition
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema
@@ -31,6 +37,7 @@ from headrace.schemas.registry import (
     load_checker,
     set_schema,
 )
+from headrace.schemas.relay_findings import RelayFields, relay_findings
 from headrace.schemas.spark_types import spark_type
 from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, Violation
 from headrace.schemas.value_set import JsonValue, ValueSet, accepts, canonical, read_json
@@ -50,6 +57,7 @@ __all__ = [
     "PayloadChecker",
     "PayloadRule",
     "Proposal",
+    "RelayFields",
     "SchemaChange",
     "SchemaCheck",
     "SchemaVersion",
@@ -63,11 +71,14 @@ __all__ = [
     "check_compatibility",
     "check_condition",
     "check_definition",
+    "check_relay_definition",
     "check_schema",
     "compare",
     "database_check",
     "describe_namespace",
     "drop_schema",
+    "find_in_conditions",
+    "find_in_relay",
     "find_schema",
     "generate_classes",
     "get_schema",
@@ -78,6 +89,7 @@ __all__ = [
     "load_checker",
     "parse_schema",
     "read_json",
+    "relay_findings",
     "set_schema",
     "spark_type",
 ]

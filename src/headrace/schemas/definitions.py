@@ -1,8 +1,8 @@
-"""Rules and correlators against schemas: what they read that an event type does not have, when they are written and when it changes."""
+"""Rules, correlators and relays against schemas: what they read that an event type does not have, when they are written and when it changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.core import HeadraceError
@@ -11,15 +11,20 @@ from headrace.lang import ecl
 from headrace.lang.condition import ConditionError, parse
 from headrace.schemas.findings import Finding, check_condition
 from headrace.schemas.parsing import parse_schema
+from headrace.schemas.relay_findings import RelayFields, relay_findings
 from headrace.schemas.value_set import ValueSet
+
+SCANNED = 10_000
+"""Positions at the end of a log that tell its event types."""
 
 
 @dataclass(frozen=True)
 class DefinitionFinding:
-    """A finding in the condition of a rule, or in one of the conditions of a correlator's pattern."""
+    """A finding in the condition of a rule, in one of the conditions of a correlator's pattern, or in the condition or mapping of a
+    relay."""
 
     kind: str
-    """`rule` or `correlator`."""
+    """`rule`, `correlator` or `relay`."""
     name: str
     topic: str
     condition: str
@@ -32,7 +37,7 @@ class DefinitionFinding:
 def findings_on_definitions(
     conn: Connection, event_type: str, values: ValueSet, *, namespace: str | None = None
 ) -> tuple[DefinitionFinding, ...]:
-    """What rules and correlators read of an event type that a schema does not have."""
+    """What rules, correlators and relays read of an event type that a schema does not have."""
     with map_database_errors():
         rules = conn.execute(query("schemas/rules"), {"event_type": event_type, "namespace": namespace}).fetchall()
         correlators = conn.execute(query("schemas/correlators"), {"namespace": namespace}).fetchall()
@@ -47,7 +52,21 @@ def findings_on_definitions(
                 DefinitionFinding("correlator", correlator, topic, condition, finding)
                 for finding in findings_in(condition, values)
             ]
-    return tuple(findings)
+    return (*findings, *_findings_on_relays(conn, event_type, values, namespace))
+
+
+def _findings_on_relays(
+    conn: Connection, event_type: str, values: ValueSet, namespace: str | None
+) -> Iterator[DefinitionFinding]:
+    with map_database_errors():
+        relays = conn.execute(query("schemas/relays"), {"namespace": namespace}).fetchall()
+    if not relays:
+        return
+    schemas, types = _schemas(conn, None, namespace) | {event_type: values}, types_by_topic(conn, namespace=namespace)
+    for relay, topic, condition, mapping in relays:
+        fields = RelayFields(condition, mapping)
+        for _, finding in relay_findings(fields, schemas, types.get(topic, []), changed=event_type):
+            yield DefinitionFinding("relay", relay, topic, condition, finding)
 
 
 def findings_in(condition: str, values: ValueSet) -> tuple[Finding, ...]:
@@ -71,15 +90,59 @@ def check_definition(
 ) -> tuple[Finding, ...]:
     """Checks conditions (event type, text) of a definition that is being written, and reports what is wrong as the namespace treats
     unknown names: an error (SchemaFindings), warnings, or nothing. Returns the findings."""
-    findings: list[tuple[str, Finding]] = []
-    for event_type, condition in conditions:
-        with map_database_errors():
-            rows = conn.execute(query("schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
-        for row in rows:
-            findings += [(event_type, finding) for finding in findings_in(condition, parse_schema(row[2]))]
+    return _report(conn, noun, find_in_conditions(conn, conditions, namespace=namespace), namespace)
+
+
+def find_in_conditions(
+    conn: Connection, conditions: Sequence[tuple[str, str]], *, namespace: str | None = None
+) -> tuple[tuple[str, Finding], ...]:
+    """What conditions (event type, text) read that the schemas do not have, with the event types; reports nothing."""
+    return tuple(
+        (event_type, finding)
+        for event_type, condition in conditions
+        for values in _schemas(conn, event_type, namespace).values()
+        for finding in findings_in(condition, values)
+    )
+
+
+def check_relay_definition(
+    conn: Connection, noun: str, topic: str, relay: RelayFields, *, namespace: str | None = None
+) -> tuple[Finding, ...]:
+    """The same for the condition and the mapping of a relay."""
+    return _report(conn, noun, find_in_relay(conn, topic, relay, namespace=namespace), namespace)
+
+
+def find_in_relay(
+    conn: Connection, topic: str, relay: RelayFields, *, namespace: str | None = None
+) -> tuple[tuple[str, Finding], ...]:
+    """What a relay reads that the event types of its topic do not have, with their names; reports nothing."""
+    schemas = _schemas(conn, None, namespace)
+    if not schemas:
+        return ()
+    types = types_by_topic(conn, topic=topic, namespace=namespace).get(topic, [])
+    return relay_findings(relay, schemas, types)
+
+
+def types_by_topic(conn: Connection, *, topic: str | None = None, namespace: str | None = None) -> dict[str, list[str]]:
+    """The event types of each topic, or of one, as its rules and its newest events have them."""
+    parameters = {"topic": topic, "namespace": namespace, "scanned": SCANNED}
+    by_topic: dict[str, list[str]] = {}
+    with map_database_errors():
+        for name, event_type in conn.execute(query("schemas/types_by_topic"), parameters):
+            by_topic.setdefault(name, []).append(event_type)
+    return by_topic
+
+
+def _schemas(conn: Connection, event_type: str | None, namespace: str | None) -> dict[str, ValueSet]:
+    with map_database_errors():
+        rows = conn.execute(query("schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
+    return {row[0]: parse_schema(row[2]) for row in rows}
+
+
+def _report(conn: Connection, noun: str, findings: Sequence[tuple[str, Finding]], namespace: str | None) -> tuple[Finding, ...]:
     if findings:
         texts = {
-            severity: [f"{noun}, {event_type}, {finding}" for event_type, finding in findings if finding.severity == severity]
+            severity: [f"{noun}, {types}, {finding}" for types, finding in findings if finding.severity == severity]
             for severity in ("error", "warning")
         }
         with map_database_errors():

@@ -5,7 +5,7 @@ forbids, a cast that never works, a value that the field never has. A warning is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
@@ -54,10 +54,16 @@ class Finding:
     column: int
     message: str
     suggestion: str | None = None
+    place: str | None = None
+    """Where it is, if not in a condition: a field of a mapping."""
+
+    @property
+    def location(self) -> str:
+        return self.place or f"line {self.line}, column {self.column}"
 
     def __str__(self) -> str:
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
-        return f"line {self.line}, column {self.column}: {self.message}{hint}"
+        return f"{self.location}: {self.message}{hint}"
 
 
 _NEEDED_TYPES: Final = {
@@ -79,8 +85,19 @@ def check_condition(condition: Condition, text: str, values: ValueSet) -> tuple[
     """What the condition reads from the payload that the schema does not have, in the order of the text.
 
     `text` is the text that was parsed: the places are its characters."""
-    problems = sorted(_check_tree(condition.tree, values), key=lambda problem: problem.place)
+    return check_tree(condition.tree, text, values)
+
+
+def check_tree(tree: Node, text: str, values: ValueSet) -> tuple[Finding, ...]:
+    """The same for a part of a condition."""
+    problems = sorted(_check_tree(tree, values), key=lambda problem: problem.place)
     return tuple(dict.fromkeys(problem.locate(text) for problem in problems))
+
+
+def check_path(steps: Sequence[str | int], place: str, values: ValueSet) -> tuple[Finding, ...]:
+    """What a path into the payload reads that the schema does not have; none, or one."""
+    _, problem = _follow(steps, (), values)
+    return () if problem is None else (Finding(problem.severity, 1, 1, problem.message, problem.suggestion, place),)
 
 
 @dataclass(frozen=True)
@@ -111,7 +128,7 @@ def _check_tree(tree: Node, values: ValueSet) -> Iterator[_Problem]:
 
 
 def _check_field(field: Field, values: ValueSet) -> Iterator[_Problem]:
-    reached, problem = _follow(field, values)
+    reached, problem = _follow(field.path, field.places, values)
     if problem is not None:
         yield problem
         return
@@ -134,10 +151,10 @@ def _check_field(field: Field, values: ValueSet) -> Iterator[_Problem]:
         )
 
 
-def _follow(field: Field, values: ValueSet) -> tuple[ValueSet, _Problem | None]:
-    """The values at the end of a field's path, or what stops it on the way."""
-    for number, step in enumerate(field.path):
-        place = field.places[number] if number < len(field.places) else 0
+def _follow(path: Sequence[str | int | KeyOrIndex], places: Sequence[int], values: ValueSet) -> tuple[ValueSet, _Problem | None]:
+    """The values at the end of a path, or what stops it on the way."""
+    for number, step in enumerate(path):
+        place = places[number] if number < len(places) else 0
         if values.is_any or values.opaque is not None:
             return ANY, None
         match step:
@@ -210,7 +227,7 @@ def _check_constants(
     """Constants that the field never equals."""
     if field.root != "object":
         return
-    reached, problem = _follow(field, values)
+    reached, problem = _follow(field.path, field.places, values)
     if problem is not None or reached.is_any or reached.opaque is not None:
         return
     if not _types(reached) & _NEEDED_TYPES.get(field.extraction, _types(reached)):

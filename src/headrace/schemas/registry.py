@@ -14,7 +14,7 @@ from headrace.db import Connection, map_database_errors, query
 from headrace.schemas.asyncapi import asyncapi_document
 from headrace.schemas.compatibility import COMPATIBILITIES, Break, Compatibility, check_compatibility, incompatible
 from headrace.schemas.database_check import database_check
-from headrace.schemas.definitions import DefinitionFinding, findings_on_definitions
+from headrace.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema, read_schema
 from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, load_validator
@@ -57,7 +57,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True)
 class SchemaCheck:
-    """What a new schema would break: readers or publishers (`breaks`), and rules and correlators (`findings`)."""
+    """What a new schema would break: readers or publishers (`breaks`), and rules, correlators and relays (`findings`)."""
 
     event_type: str
     against_version: int
@@ -241,12 +241,9 @@ def describe_namespace(conn: Connection, *, namespace: str | None = None) -> dic
             "select event_type, description from headrace.event_type where namespace = headrace.current_namespace(%s)",
             (namespace,),
         ).fetchall()
-        pairs = conn.execute(query("schemas/types_by_topic"), {"namespace": namespace, "scanned": 10_000}).fetchall()
+        by_topic = types_by_topic(conn, namespace=namespace)
     assert name_row is not None
     schemas = list_schemas(conn, namespace=namespace)
-    by_topic: dict[str, list[str]] = {}
-    for topic, event_type in pairs:
-        by_topic.setdefault(topic, []).append(event_type)
     return asyncapi_document(
         title=f"headrace namespace {name_row[0]}",
         version=str(sum(entry.version for entry in schemas)),

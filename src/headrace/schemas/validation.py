@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+import msgspec
+
 from headrace.core import InvalidSchema, NotFound, PayloadRejected
 from headrace.schemas.value_set import JsonValue, read_json
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 logger = logging.getLogger(__name__)
+
+_decode = msgspec.json.Decoder().decode
 
 Validation: TypeAlias = Literal["off", "warn", "reject"]
 VALIDATIONS: Final[tuple[Validation, ...]] = get_args(Validation)
@@ -66,7 +70,7 @@ class PayloadChecker:
             return []
         validation, validator = entry
         # Floats first, which is faster. Only where they fail does every digit of a number matter.
-        if validator.is_valid(json.loads(payload)):
+        if validator.is_valid(_decode(payload)):
             return []
         violations = find_violations(validator, read_json(payload))
         if not violations:

@@ -12,6 +12,7 @@ from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
 from headrace.console.pages.correlators_drawing import Drawing, draw_automaton
 from headrace.console.pages.correlators_words import trace_words, waits_words
+from headrace.console.pages.rules_editing import find_on_shards
 from headrace.console.pages.text_diff import diff_lines
 from headrace.console.routes import change, read
 from headrace.console.tables import Column, Row, Table, to_row
@@ -246,7 +247,8 @@ def edit(view: View) -> Done | Page:
             before = correlators.get_correlator(conn, name, namespace=view.namespace).correlator
         after = _changed(view, before)
         diff = diff_lines(_text(before), _text(after))
-        return replace(page, values={**page.values, "diff": diff, "effect": (carried, restarted)})
+        findings = find_on_shards(view, ecl.typed_conditions(ecl.parse(after.pattern)))
+        return replace(page, values={**page.values, "diff": diff, "effect": (carried, restarted), "findings": findings})
     effects = view.change(
         "correlator.alter",
         name,

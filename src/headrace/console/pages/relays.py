@@ -1,8 +1,11 @@
-"""Relays: what is delivered where, how far, and why not; versions; pause and resume. Their cursors move on the page of the consumer."""
+"""Relays: what is delivered where, how far, and why not; versions; pause, resume and drop. Their cursors move on the page of the
+consumer; relays_editing creates, changes and backtests them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Literal
 from urllib.parse import quote
@@ -11,6 +14,7 @@ from headrace import relays
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
 from headrace.console.pages.consumers import consumer_url, read_cursors, summarize
+from headrace.console.pages.rules_versions import FieldChange, compare
 from headrace.console.routes import change, read
 from headrace.console.tables import Column, Row, Table
 from headrace.console.view import Done, Page, View
@@ -18,6 +22,7 @@ from headrace.core import UnknownRelay
 from headrace.db import Connection
 
 PREFIX = "relay."
+VERSION_FIELDS = ("condition", "target", "options", "format", "mapping", "active")
 
 
 def list_relays(view: View) -> Page:
@@ -85,15 +90,7 @@ def show_relay(view: View) -> Page:
         Column("retry_at", "next attempt", kind="time"),
         Column("error", wide=True),
     )
-    versions = view.collect(lambda conn: relays.list_relay_versions(conn, name, namespace=view.namespace))
-    history = (
-        Column("version", kind="number"),
-        Column("written_at", "written", kind="time"),
-        Column("written_by", "by"),
-        Column("target"),
-        Column("condition", kind="code"),
-        Column("format", wide=True),
-    )
+    versions = view.each_shard(lambda conn: relays.list_relay_versions(conn, name, namespace=view.namespace))
     lag = summarize(cursors) if cursors else {}
     values = {
         "relay": relay,
@@ -104,12 +101,38 @@ def show_relay(view: View) -> Page:
         "base": f"/relays/{quote(name, safe='')}",
         "consumer_url": consumer_url(view, relay["topic"], state["consumer"]),
         "dead_letters_url": view.url("/dead-letters"),
+        "edit_url": view.url("/relays/-/edit", relay=name),
+        "versions": _describe_versions(versions[0][1]),
     }
-    tables = (
-        Table("partitions", partitions, cursors, title="Partitions"),
-        Table("versions", history, list(reversed(versions)), title="Versions"),
-    )
-    return Page("relay.html", name, tables=tables, values=values)
+    return Page("relay.html", name, tables=(Table("partitions", partitions, cursors, title="Partitions"),), values=values)
+
+
+@dataclass(frozen=True)
+class VersionText:
+    """A version, and what it changed compared with the one before."""
+
+    version: int
+    written_at: datetime
+    written_by: str
+    headline: str
+    changes: list[FieldChange]
+
+
+def _describe_versions(versions: Sequence[relays.RelayVersion]) -> list[VersionText]:
+    """The versions, newest first. A relay that was dropped and created again starts afresh."""
+    texts: list[VersionText] = []
+    before: relays.RelayVersion | None = None
+    for version in versions:
+        is_new = before is None or before.relay_id != version.relay_id
+        changes = [] if is_new or before is None else compare(vars(before), vars(version), VERSION_FIELDS)
+        headline = (
+            "dropped" if version.dropped else "created" if is_new else "changed" if changes else "another failure policy or size"
+        )
+        texts.append(
+            VersionText(version.version, version.written_at, version.written_by, headline, [] if version.dropped else changes)
+        )
+        before = version
+    return texts[::-1]
 
 
 def _facts(relay: Row, state: Row) -> list[tuple[str, object]]:
@@ -143,6 +166,13 @@ def resume(view: View) -> Done:
     return Done(f"relay {name} resumed", relay_url(view, name))
 
 
+def drop(view: View) -> Done:
+    """Drops a relay with its cursors and dead letters; its versions stay on record."""
+    name = view.path["relay"]
+    view.change("relay.drop", name, lambda conn: relays.drop_relay(conn, name, namespace=view.namespace))
+    return Done(f"relay {name} dropped", view.url("/relays"))
+
+
 def _change(view: View, what: Literal["relay.pause", "relay.resume"], act: Callable[[Connection], object]) -> None:
     name = view.path["relay"]
 
@@ -162,4 +192,5 @@ ROUTES = (
     read("/relays/{relay}", show_relay),
     change("/relays/{relay}/pause", pause, form=show_relay),
     change("/relays/{relay}/resume", resume, form=show_relay),
+    change("/relays/{relay}/drop", drop, form=show_relay),
 )

@@ -11,21 +11,22 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial
+from headrace.console.pages.editing import apply_plan, is_typed, typed_value, whole_number
+from headrace.console.pages.rules_backtest import backtest_tables, find_backtest
+from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial, trial_table
 from headrace.console.pages.rules_versions import FieldChange, compare
 from headrace.console.routes import change, read
 from headrace.console.view import Done, Page, View
-from headrace.core import Conflict, HeadraceError, Invalid, safe_line
+from headrace.core import HeadraceError, Invalid, safe_line
 from headrace.db import Connection
 from headrace.definitions import list_actions, list_event_types
 from headrace.lang.condition import parse
 from headrace.log import list_topics
 from headrace.rules import Rule, RuleState, alter_rule, create_rule, get_rule, list_rules
+from headrace.schemas import Finding, find_in_conditions
 
 FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")
 TIMINGS = ("after", "inline")
-WHOLE_NUMBER_MAX = 9
-"""Digits of a priority or a delay."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RulePlan:
     rule: Rule
     changes: Sequence[FieldChange]
     trial: Trial | None
+    findings: Sequence[Finding]
     fields: Mapping[str, str]
     """As they were typed, for the form that applies them."""
 
@@ -45,9 +47,9 @@ class RulePlan:
 
 def create_form(view: View) -> Page | Response:
     """A new rule; with `plan` in the address also what it would do."""
-    name = _value(view, "rule").strip()
-    fields = {field: _value(view, field) for field in FIELDS}
-    if not view.form and "plan" not in view.query:
+    name = typed_value(view, "rule").strip()
+    fields = {field: typed_value(view, field) for field in FIELDS}
+    if not is_typed(view):
         fields |= {
             "condition": fields["condition"] or "true",
             "priority": "0",
@@ -60,11 +62,10 @@ def create_form(view: View) -> Page | Response:
 
 def edit_form(view: View) -> Page | Response:
     """A rule of today in a form; with `plan` in the address also what the change would do."""
-    name = _value(view, "rule")
+    name = typed_value(view, "rule")
     states = view.each_shard(lambda conn: get_rule(conn, name, namespace=view.namespace))
     state = states[0][1]
-    is_changed = bool(view.form) or "plan" in view.query
-    fields = {field: _value(view, field) for field in FIELDS} if is_changed else _fields_of(state.rule)
+    fields = {field: typed_value(view, field) for field in FIELDS} if is_typed(view) else _fields_of(state.rule)
     return _form_page(view, name, fields, state)
 
 
@@ -72,21 +73,17 @@ def apply_rule(view: View) -> Done:
     """Creates or changes the rule on every selected shard, if it is still the one that the plan has shown."""
     name = view.form.get("rule", "").strip()
     rule = _rule(name, {field: view.form.get(field, "") for field in FIELDS})
-    version = view.form.get("version", "")
-
-    def act(conn: Connection) -> None:
-        if not version:
-            create_rule(conn, rule, namespace=view.namespace)
-            return
-        state = get_rule(conn, name, namespace=view.namespace)
-        if str(state.version) != version:
-            raise Conflict(f"rule {name} was changed meanwhile: it has version {state.version}, the plan was made for {version}")
-        # The source stays: a rule of a file still belongs to it.
-        alter_rule(conn, rule, namespace=view.namespace, source=state.source)
-
-    view.change("rule.alter" if version else "rule.create", name, act, state=lambda conn: _definition(conn, view, name))
-    done = "changed" if version else "created"
-    return Done(f"rule {name} {done}; a running node activates it within a second", view.url(f"/rules/{quote(name)}"))
+    own = {"namespace": view.namespace}
+    done = apply_plan(
+        view,
+        "rule",
+        name,
+        create=lambda conn: create_rule(conn, rule, **own),
+        get=lambda conn: get_rule(conn, name, **own),
+        alter=lambda conn, source: alter_rule(conn, rule, source=source, **own),
+        state=lambda conn: _definition(conn, view, name),
+    )
+    return Done(f"{done}; a running node activates it within a second", view.url(f"/rules/{quote(name)}"))
 
 
 def _definition(conn: Connection, view: View, name: str) -> object:
@@ -95,10 +92,13 @@ def _definition(conn: Connection, view: View, name: str) -> object:
 
 
 def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState | None) -> Page:
-    plan = None
-    if "plan" in view.query or view.form:
+    plan, backtest = None, None
+    start = view.query.get("backtest", "").strip()
+    if is_typed(view):
         try:
             plan = _plan(view, name, fields, state)
+            if start and not view.form:
+                backtest = find_backtest(view, plan.rule, state.rule if state else None, start)
         except HeadraceError as error:
             view.error = view.error or str(error)
     topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
@@ -117,10 +117,15 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
         "timings": TIMINGS,
         "trial_events": EVENTS,
         "events": view.query.get("events", ""),
-        "backtest": _backtest_commands(view, plan.rule) if plan else None,
+        "backtest": backtest,
+        "backtest_from": start or "earliest",
+        "commands": _backtest_commands(view, plan.rule) if plan else None,
         "address": "/rules/-/edit" if state else "/rules/-/create",
     }
-    return Page("rule_edit.html", f"Edit {name}" if state else "Create a rule", values=values, is_live=False)
+    title = f"Edit {name}" if state else "Create a rule"
+    tables = [trial_table(plan.trial)] if plan and plan.trial else []
+    tables += backtest_tables(backtest) if backtest else ()
+    return Page("rule_edit.html", title, tables=tables, values=values, is_live=backtest is not None and backtest.is_running)
 
 
 def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | None) -> RulePlan:
@@ -129,14 +134,24 @@ def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | N
     parse(rule.condition)
     before = state.rule if state else None
     changes = compare(asdict(before), asdict(rule)) if before else []
+    if view.query.get("live"):
+        # Only a backtest is renewed while the page is open.
+        return RulePlan(rule, changes, None, (), fields)
     # Rolled back: the database says what is wrong with names and topics, as it will when the rule is applied.
     if state is None and not view.is_read_only:
         view.preview(lambda conn: create_rule(conn, rule, namespace=view.namespace))
-    return RulePlan(rule, changes, run_trial(view, rule, before, view.query.get("events", "")), fields)
+    findings = find_on_shards(view, [(rule.event_type, rule.condition)])
+    return RulePlan(rule, changes, run_trial(view, rule, before, view.query.get("events", "")), findings, fields)
+
+
+def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
+    """What conditions (event type, text) read that the schemas do not have, each finding once."""
+    found = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
+    return list(dict.fromkeys(finding for _, findings in found for _, finding in findings))
 
 
 def _backtest_commands(view: View, rule: Rule) -> str:
-    """The shell commands that run the rule over the whole past, on Spark."""
+    """The shell commands that run the rule over the whole past on Spark, and compare it with what was fired."""
     file = f"{rule.name.replace('/', '-').replace(' ', '-')}.yaml"
     lines = ["rules:", f"- name: {_yaml(rule.name)}"]
     lines += [f"  {field}: {_yaml(getattr(rule, field))}" for field in ("topic", "event_type", "condition", "action")]
@@ -162,8 +177,8 @@ def _rule(name: str, fields: Mapping[str, str]) -> Rule:
         # A browser sends line breaks as CR LF.
         condition=fields["condition"].replace("\r\n", "\n").strip() or "true",
         action=fields["action"].strip(),
-        priority=_whole_number(fields["priority"], "priority"),
-        delay_s=_whole_number(fields["delay_s"], "delay"),
+        priority=whole_number(fields["priority"], "priority"),
+        delay_s=whole_number(fields["delay_s"], "delay"),
         timing=cast("Literal['after', 'inline']", timing),
         active=fields["active"] != "no",
     )
@@ -172,19 +187,6 @@ def _rule(name: str, fields: Mapping[str, str]) -> Rule:
 def _fields_of(rule: Rule) -> dict[str, str]:
     fields = {field: str(getattr(rule, field)) for field in FIELDS}
     return fields | {"active": "yes" if rule.active else "no"}
-
-
-def _value(view: View, name: str) -> str:
-    return view.form.get(name) or view.query.get(name, "")
-
-
-def _whole_number(text: str, name: str) -> int:
-    digits = text.strip().removeprefix("-")
-    if not digits:
-        return 0
-    if not digits.isascii() or not digits.isdigit() or len(digits) > WHOLE_NUMBER_MAX:
-        raise Invalid(f"{name} must be a whole number, not {text!r}")
-    return int(text)
 
 
 def _apply_form(view: View) -> Page | Response:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.console.tables import Column, Table, to_row
+from headrace.core import encode
 from headrace.rules import RuleVersion
 
 FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "timing", "active")
@@ -66,13 +68,25 @@ def describe_versions(versions: Sequence[RuleVersion]) -> list[VersionText]:
     return result[::-1]
 
 
+def version_table(versions: Sequence[RuleVersion]) -> Table:
+    """The versions for their export, newest first."""
+    rows = [to_row(version) for version in reversed(versions)]
+    return Table("versions", [Column(name) for name in ("version", *FIELDS, "status", "written_at", "written_by")], rows)
+
+
 def _fields(version: RuleVersion) -> dict[str, object]:
     return {name: getattr(version, name) for name in FIELDS}
 
 
-def compare(before: Mapping[str, object], after: Mapping[str, object]) -> list[FieldChange]:
+def compare(before: Mapping[str, object], after: Mapping[str, object], names: Sequence[str] = FIELDS) -> list[FieldChange]:
     """The fields that differ."""
-    return [FieldChange(name, diff_words(str(before[name]), str(after[name]))) for name in FIELDS if before[name] != after[name]]
+    return [
+        FieldChange(name, diff_words(_text(before[name]), _text(after[name]))) for name in names if before[name] != after[name]
+    ]
+
+
+def _text(value: object) -> str:
+    return encode(value) if isinstance(value, Mapping) else str(value)
 
 
 def diff_words(before: str, after: str) -> list[DiffPart]:

@@ -20,6 +20,7 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.consumed_in_order,
     reactions.consumed_matches_log,
     relays.relayed_once,
+    relays.relayed_at_least_once,
     reactions.poison_becomes_dead_letter,
     reactions.firings_match_rules,
     reactions.outputs_match_replay,

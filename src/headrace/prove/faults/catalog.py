@@ -25,8 +25,8 @@ class Fault:
     """Only if it is named, since it changes where the server's data is."""
     spark: bool = False
     """Only if the run has a pipeline."""
-    brokers: bool = False
-    """Only if the run has brokers."""
+    relays: bool = False
+    """Only if the run has relays to servers of its own."""
 
 
 _ALL = (
@@ -47,8 +47,8 @@ _ALL = (
         "disk-full", server.disk_full, "a full disk; needs the right to mount one in memory", needs_own_server=True, opt_in=True
     ),
     Fault("cut", load.cut, "every connection cut, and new ones rejected for a while"),
-    Fault("kill-broker", load.kill_broker, "kill -9 of a broker that a relay delivers to, and a start", brokers=True),
-    Fault("cut-broker", load.cut_broker, "connections to a broker cut, and new ones rejected for a while", brokers=True),
+    Fault("kill-target", load.kill_target, "kill -9 of a server that a relay delivers to, and a start", relays=True),
+    Fault("cut-target", load.cut_target, "connections of a relay cut, and new ones rejected for a while", relays=True),
     Fault("delay", load.delay, "connections delayed in both directions"),
     Fault("open-transaction", load.open_transaction, "a transaction that has published and stays open"),
     Fault("poison", load.poison, "events on which every handler fails"),
@@ -60,9 +60,7 @@ _ALL = (
 FAULTS = {fault.name: fault for fault in _ALL}
 
 
-def select_faults(
-    names: Sequence[str] | None, *, own_server: bool, spark: bool = False, brokers: bool = False
-) -> tuple[str, ...]:
+def select_faults(names: Sequence[str] | None, *, own_server: bool, spark: bool = False, relays: bool = False) -> tuple[str, ...]:
     """The named faults, or all that are possible on this server. Raises Invalid for one that is not."""
     if names is None:
         return tuple(
@@ -71,7 +69,7 @@ def select_faults(
             if not fault.opt_in
             and (own_server or not fault.needs_own_server)
             and (spark or not fault.spark)
-            and (brokers or not fault.brokers)
+            and (relays or not fault.relays)
         )
     if unknown := [name for name in names if name not in FAULTS]:
         raise Invalid(f"there is no fault {', '.join(unknown)}; known: {', '.join(FAULTS)}")
@@ -79,6 +77,6 @@ def select_faults(
         raise Invalid(f"fault {', '.join(wrong)} needs a server that the checker may kill; omit --dsn")
     if not spark and (wrong := [name for name in names if FAULTS[name].spark]):
         raise Invalid(f"fault {', '.join(wrong)} needs a pipeline on Spark; give --spark")
-    if not brokers and (wrong := [name for name in names if FAULTS[name].brokers]):
-        raise Invalid(f"fault {', '.join(wrong)} needs a broker; give --brokers")
+    if not relays and (wrong := [name for name in names if FAULTS[name].relays]):
+        raise Invalid(f"fault {', '.join(wrong)} needs a relay; give --relays")
     return tuple(names)

@@ -33,27 +33,26 @@ def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
 
 
 @contextmanager
-def kill_broker(environment: Environment, draw: random.Random) -> Iterator[str]:
-    broker = draw.choice(environment.brokers)
-    broker.kill()
+def kill_target(environment: Environment, draw: random.Random) -> Iterator[str]:
+    target = draw.choice(environment.relay_targets)
+    target.kill()
     try:
-        yield broker.kind
+        yield target.kind
         environment.hold(draw.uniform(0.2, 1.5))
     finally:
-        broker.start()
+        target.start()
 
 
 @contextmanager
-def cut_broker(environment: Environment, draw: random.Random) -> Iterator[str]:
+def cut_target(environment: Environment, draw: random.Random) -> Iterator[str]:
     """Cuts the connections of a relay in the middle of the data, and rejects new ones for a while."""
-    broker = draw.choice(environment.brokers)
-    broker.proxy.open = False
-    broker.proxy.cut()
+    target = draw.choice(environment.relay_targets)
+    target.cut()
     try:
-        yield broker.kind
+        yield target.kind
         environment.hold(draw.uniform(0.2, 2.5))
     finally:
-        broker.proxy.open = True
+        target.mend()
 
 
 @contextmanager

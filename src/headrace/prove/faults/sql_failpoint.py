@@ -14,7 +14,6 @@ from headrace.prove.functions import function_definition
 
 FUNCTIONS = (
     "sequence",
-    "sequence_topics",
     "sequence_topic",
     "claim_events",
     "fail",

@@ -5,6 +5,7 @@ Promises: a kind's module and its packages are imported when a relay of that kin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, Protocol, cast
 
@@ -47,7 +48,9 @@ def check_options(kind: str, options: Mapping[str, JSON]) -> list[str]:
 
 def _module(kind: str) -> TargetModule:
     if kind not in _MODULES:
-        raise Invalid(f"there is no target {kind!r}; known are {', '.join(TARGET_KINDS)}")
+        near = get_close_matches(kind, TARGET_KINDS, 1)
+        suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(TARGET_KINDS)}"
+        raise Invalid(f"there is no target {kind!r}; {suggestion}")
     try:
         return cast(TargetModule, import_module(_MODULES[kind]))
     except ModuleNotFoundError as error:

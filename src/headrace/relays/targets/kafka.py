@@ -19,6 +19,7 @@ from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["KafkaTarget", "check_options", "open_target"]
@@ -50,19 +51,12 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     return KafkaTarget(relay_name, Options(OPTIONS, options), secrets)
 
 
-class KafkaTarget:
+class KafkaTarget(BrokerTarget):
     """One producer for all partitions of a relay."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        self._relay = relay
-        self._options = options
-        self._secrets = secrets
-        self._timeout_s = options.seconds("timeout_s")
-        self._opening = asyncio.Lock()
+        super().__init__(relay, options, secrets)
         self._producer: AIOKafkaProducer | None = None
-
-    def __repr__(self) -> str:
-        return f"KafkaTarget({self._relay!r}, {self._place})"
 
     async def open(self) -> None:
         async with self._opening:

@@ -39,6 +39,7 @@ from headrace.relays.targets.broker_headers import (
     broker_headers,
 )
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["NatsTarget", "check_options", "open_target"]
@@ -92,23 +93,16 @@ class Tail:
     """The event of the last message."""
 
 
-class NatsTarget:
+class NatsTarget(BrokerTarget):
     """The subjects of one relay in one stream."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        self._relay = relay
-        self._options = options
-        self._secrets = secrets
-        self._timeout_s = options.seconds("timeout_s")
-        self._opening = asyncio.Lock()
+        super().__init__(relay, options, secrets)
         self._client: Client | None = None
         self._lost = asyncio.Event()
         """Set at the end of the connection, which the library does not tell those who wait for an answer."""
         self._is_atomic = False
         self._tails: dict[str, Tail] = {}
-
-    def __repr__(self) -> str:
-        return f"NatsTarget({self._relay!r}, {self._place})"
 
     async def open(self) -> None:
         async with self._opening:

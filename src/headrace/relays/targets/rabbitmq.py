@@ -29,6 +29,7 @@ from headrace.relays.targets.broker_options import (
     find_mistakes,
     tls_context,
 )
+from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQTarget", "check_options", "open_target"]
@@ -58,20 +59,13 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     return RabbitMQTarget(relay_name, Options(OPTIONS, options), secrets)
 
 
-class RabbitMQTarget:
+class RabbitMQTarget(BrokerTarget):
     """One exchange, over one connection and one channel with confirms."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        self._relay = relay
-        self._options = options
-        self._secrets = secrets
-        self._timeout_s = options.seconds("timeout_s")
-        self._opening = asyncio.Lock()
+        super().__init__(relay, options, secrets)
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
-
-    def __repr__(self) -> str:
-        return f"RabbitMQTarget({self._relay!r}, {self._place})"
 
     async def open(self) -> None:
         async with self._opening:

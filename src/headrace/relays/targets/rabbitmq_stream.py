@@ -24,6 +24,7 @@ from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import broker_headers
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQStreamTarget", "check_options", "open_target"]
@@ -104,20 +105,14 @@ class Publisher:
         return confirmations.rejected
 
 
-class RabbitMQStreamTarget:
+class RabbitMQStreamTarget(BrokerTarget):
     """The streams of one relay in one RabbitMQ."""
 
     def __init__(self, relay: str, options: Options, secrets: Mapping[str, str]) -> None:
-        self._relay = relay
-        self._options = options
-        self._secrets = secrets
-        self._timeout_s = options.seconds("timeout_s")
+        super().__init__(relay, options, secrets)
         self._publishers: dict[int, Publisher] = {}
         self._last: dict[int, int] = {}
         """The last publishing id of each partition."""
-
-    def __repr__(self) -> str:
-        return f"RabbitMQStreamTarget({self._relay!r}, {self._address})"
 
     async def open(self) -> None:
         """Connects once to see that the server answers; a partition gets its own connection when it delivers for the first time."""
@@ -181,7 +176,7 @@ class RabbitMQStreamTarget:
                 number, code = min(rejected.items())
                 reason = "the connection was lost" if code < 0 else f"response code {code}"
                 raise DeliveryError(
-                    f"stream {stream!r} of RabbitMQ at {self._address} did not confirm position {number - 1}: {reason}"
+                    f"stream {stream!r} of RabbitMQ at {self._place} did not confirm position {number - 1}: {reason}"
                 )
             self._last[partition] = int(new[-1].publishing_id or 0)
         if too_large is not None:
@@ -229,15 +224,15 @@ class RabbitMQStreamTarget:
 
     def _failure(self, error: BaseException, stream: str) -> DeliveryError:
         if isinstance(error, StreamDoesNotExist):
-            return DeliveryError(f"RabbitMQ at {self._address} has no stream {stream!r}; create it, or change the option stream")
-        return DeliveryError(f"RabbitMQ at {self._address} did not confirm: {type(error).__name__}")
+            return DeliveryError(f"RabbitMQ at {self._place} has no stream {stream!r}; create it, or change the option stream")
+        return DeliveryError(f"RabbitMQ at {self._place} did not confirm: {type(error).__name__}")
 
     @property
     def _port(self) -> int:
         return self._options.optional_integer("port") or (5551 if self._options.flag("tls") else 5552)
 
     @property
-    def _address(self) -> str:
+    def _place(self) -> str:
         return f"{self._options.text('host')}:{self._port}"
 
     async def _disconnect(self, partition: int) -> None:

@@ -1,5 +1,5 @@
 -- Outbox: committed events that have no position yet. Publishers insert, the sequencer deletes.
--- Partitioned by a slot of the clock: rows go to the slot of the current 8 seconds, so an older slot can be truncated
+-- Partitioned by a slot of the clock: rows go to the slot of the current 4 seconds, so an older slot can be truncated
 -- once it is empty. A snapshot held anywhere in the cluster therefore cannot bloat the outbox.
 -- No constraints except not null: PostgreSQL parses a constraint's expression again for every statement (14 µs measured),
 -- so headrace.publish and the library check an event before, and nobody but the owner may insert.
@@ -27,11 +27,3 @@ create table headrace_internal.outbox_1 partition of headrace_internal.outbox fo
 create table headrace_internal.outbox_2 partition of headrace_internal.outbox for values in (2);
 
 create table headrace_internal.outbox_3 partition of headrace_internal.outbox for values in (3);
-
-create table headrace_internal.outbox_4 partition of headrace_internal.outbox for values in (4);
-
-create table headrace_internal.outbox_5 partition of headrace_internal.outbox for values in (5);
-
-create table headrace_internal.outbox_6 partition of headrace_internal.outbox for values in (6);
-
-create table headrace_internal.outbox_7 partition of headrace_internal.outbox for values in (7);

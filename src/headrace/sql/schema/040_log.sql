@@ -22,3 +22,11 @@ create index log_partition on headrace_internal.log (partition, position);
 
 -- To drop an event id published twice, and for trace.
 create index log_event_id on headrace_internal.log (event_id);
+
+-- What one step of the sequencer did to one topic.
+create type headrace_internal.topic_move as (
+    topic_id       integer,
+    first_position bigint,
+    events         integer,
+    duplicates     integer
+);

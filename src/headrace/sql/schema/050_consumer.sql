@@ -30,7 +30,7 @@ create table headrace_internal.consumer (
     constraint consumer_backoff_up_to_a_year check (backoff_max_s <= 31536000),
     constraint consumer_when_exhausted_known check (when_exhausted in ('stop', 'dead_letter')),
     constraint consumer_key_order_known check (key_order in ('hold', 'skip')),
-    constraint consumer_condition_10000 check (char_length(condition) <= 10000),
+    constraint consumer_condition_100000_bytes check (octet_length(condition) <= 100000),
     constraint consumer_filter_has_condition check (condition is not null or (filter is null and condition_error is null))
 );
 

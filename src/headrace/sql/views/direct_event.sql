@@ -1,7 +1,7 @@
 -- Publishes by a plain INSERT for roles that may insert into the outbox anyhow: the rule turns it into one INSERT … SELECT with the
 -- look-up of the topic. It shows no rows. The library publishes by such a statement where that is possible: a function around it costs
 -- more. Limits are not checked here; whoever may insert into the outbox could write past them anyhow.
--- For any other role, for an unknown topic and for a topic whose payloads are checked by a schema, the statement inserts nothing and
+-- For any other role, for an unknown topic and for a payload that breaks the schema of its type, the statement inserts nothing and
 -- raises no error, also after SET ROLE: an error would abort the caller's transaction. Then headrace.publish is the way. Publishers
 -- hold the right to insert here for this reason alone.
 -- The condition without columns of a topic is evaluated first, as a one-time filter: for other roles no topic is read.
@@ -18,4 +18,4 @@ select t.topic_id, new.event_id, new.type, new.key, new.payload, coalesce(new.he
 from headrace_internal.topic t
 where t.namespace = headrace.current_namespace(new.namespace) and t.topic = new.topic
     and has_table_privilege('headrace_internal.outbox'::regclass, 'insert')
-    and not t.checks_payloads and (not t.asleep or headrace_internal.wake_sequencer());
+    and (not t.checks_payloads or headrace_internal.payload_fits(t.namespace, new.type, new.payload)) and (not t.asleep or headrace_internal.wake_sequencer());

@@ -3,16 +3,15 @@
 -- A server built without OpenSSL, such as the embedded one, opens /dev/urandom for every random uuid, which takes longer than the rest
 -- of the id. There the id has 48 bits of milliseconds, 12 bits of their fraction, and 62 bits of random(), whose generator each session
 -- seeds from the same source. The number of the process keeps sessions apart that a setseed() has given the same seed, and the
--- fraction, 0.24 µs, the ids of one session. See docs/adr/0056.
+-- fraction, 0.24 µs, the ids of one session. In hexadecimal digits: 12 of the milliseconds, of which the first is 0 until the year 2527,
+-- the version, 3 of the fraction, 16 of random(). See docs/adr/0056.
 do $do$
 begin
     if current_setting('server_version_num')::integer >= 170000 and current_setting('ssl_library') = '' then
         create or replace function headrace.uuid_v7() returns uuid
         language sql volatile parallel restricted
-        return encode(
-            int8send((((date_part('epoch', clock_timestamp()) * 4096000)::bigint >> 12) << 16)
-                | ((date_part('epoch', clock_timestamp()) * 4096000)::bigint & 4095) | 28672)
-            || int8send(random(-9223372036854775808, -4611686018427387905) # (pg_backend_pid()::bigint << 20)), 'hex')::uuid;
+        return ('0' || overlay(to_hex((date_part('epoch', clock_timestamp()) * 4096000)::bigint) placing '7' from 12 for 0)
+            || to_hex(random(-9223372036854775808, -4611686018427387905) # (pg_backend_pid()::bigint << 20)))::uuid;
     elsif current_setting('server_version_num')::integer >= 180000 then
         create or replace function headrace.uuid_v7() returns uuid
         language sql volatile parallel safe

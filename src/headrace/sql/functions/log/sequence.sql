@@ -2,8 +2,13 @@
 -- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
 -- once, at its commit. With more than 100 topics chance decides which come first, so that none starves.
 -- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
--- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after a failure each gets its own.
+-- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after
+-- a failure each gets its own.
+-- A partition of the log costs a lock on it and on each of its indexes, so one call appends to at most 32 time partitions of topics on
+-- the event clock (but at least one per topic); the events after that wait for the next call.
 -- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice.
+-- Its plans are generic: a step is often shorter than planning it. Reads of the log are planned for their topic: see
+-- headrace_internal.read_head and headrace_internal.known_events.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock,
 -- and starts no further topic after 5 s. Index: failure_pkey; see headrace_internal.sequence_topic.
 create or replace function headrace.sequence(p_batch integer default 10000)
@@ -11,20 +16,22 @@ returns table (topic_id integer, first_position bigint, last_position bigint, ev
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan
 set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
-    v_waiting  integer[];
-    v_together integer[];
-    v_failed   integer[];
-    v_alone    integer[];
-    v_topic    record;
-    v_done     jsonb := '[]';
-    v_new      jsonb;
-    v_notify   text;
+    v_waiting    integer[];
+    v_topic      record;
+    v_moved      record;
+    v_partitions integer := 32;
+    v_alone      integer[];
+    v_moves      headrace_internal.topic_move[];
+    v_notify     text;
 begin
-    perform headrace_internal.require_read_committed('headrace.sequence');
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform headrace_internal.require_read_committed('headrace.sequence');
+    end if;
     v_waiting := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
     if v_waiting = '{}' then
         return;
@@ -32,51 +39,36 @@ begin
     if cardinality(v_waiting) > 100 then
         v_waiting := array(select w.topic_id from unnest(v_waiting) w (topic_id) order by random() limit 100);
     end if;
-    v_together := array(
-        select t.topic_id from headrace_internal.topic t where t.topic_id = any (v_waiting) order by t.topic_id
-        for no key update skip locked);
-    if exists (select from headrace_internal.failure f where f.kind = 'sequence') then
-        select array_agg(t.topic_id), array_agg(t.topic_id) filter (where f.retry_at <= headrace.clock()) into v_failed, v_alone
-        from headrace_internal.failure f
-        join headrace_internal.topic t on t.namespace = f.namespace and t.topic = f.name
-        where f.kind = 'sequence' and t.topic_id = any (v_together);
-        v_together := array(
-            select w.topic_id from unnest(v_together) w (topic_id) where w.topic_id <> all (coalesce(v_failed, '{}')));
-    end if;
-    if v_together <> '{}' then
-        begin
-            v_done := headrace_internal.sequence_topics(v_together, p_batch);
-        exception when others then
-            v_alone := v_alone || v_together;
-        end;
-    end if;
-    if v_alone is not null then
+    begin
         for v_topic in
-            select t.topic_id, t.namespace, t.topic from headrace_internal.topic t where t.topic_id = any (v_alone) order by t.topic_id
+            select t as topic_row, t.topic_id, f.retry_at
+            from headrace_internal.topic t
+            left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
+            where t.topic_id = any (v_waiting) order by t.topic_id
+            for no key update of t skip locked
         loop
-            exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';
-            begin
-                v_new := headrace_internal.sequence_topics(array[v_topic.topic_id], p_batch);
-                perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
-                v_done := v_done || v_new;
-            exception when others then
-                perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
-                    format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
-                    p_backoff_s => case when sqlstate = '55P03' then 0.1 else 1 end,
-                    p_backoff_max_s => case when sqlstate = '55P03' then 5 else 30 end);
-            end;
+            if v_topic.retry_at is null then
+                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
+                v_partitions := v_partitions - v_moved.time_partitions;
+                v_moves := v_moves || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
+            elsif v_topic.retry_at <= headrace.clock() then
+                v_alone := v_alone || v_topic.topic_id;
+            end if;
         end loop;
+    exception when others then
+        -- Rolled back with its locks. Each topic is tried again by itself, to find out which of them failed.
+        v_moves := null;
+        v_alone := v_waiting;
+    end;
+    if v_alone is not null then
+        v_moves := v_moves || headrace_internal.sequence_alone(v_alone, p_batch);
     end if;
-    for topic_id, first_position, events, duplicates in
-        select d.topic_id, d.first_position, d.events, d.duplicates
-        from jsonb_to_recordset(v_done) d (topic_id integer, first_position bigint, events integer, duplicates integer)
-    loop
-        last_position := first_position + events - 1;
-        return next;
-        if events > 0 then
-            v_notify := concat_ws(',', v_notify, topic_id);
-        end if;
-    end loop;
+    if v_moves is null then
+        return;
+    end if;
+    return query
+    select m.topic_id, m.first_position, m.first_position + m.events - 1, m.events, m.duplicates from unnest(v_moves) m;
+    v_notify := (select string_agg(m.topic_id::text, ',') from unnest(v_moves) m where m.events > 0);
     if v_notify is not null then
         -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
         perform pg_notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);

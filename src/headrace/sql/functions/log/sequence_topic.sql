@@ -46,19 +46,18 @@ begin
             headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
     ), known as materialized (
         select k.event_id from headrace_internal.known_events(p_topic.topic_id, array(select m.event_id from moved m)) k (event_id)
-    ), fresh as (
-        select m.id, m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer,
-            row_number() over (partition by m.event_id order by m.id) as copy
-        from moved m
-        -- Hashed: almost always it is empty.
-        where m.event_id not in (select k.event_id from known k)
+    ), repeated as materialized (
+        select m.event_id, min(m.id) as first_id from moved m group by m.event_id having count(*) > 1
     ), numbered as (
-        select v_head + row_number() over (order by f.id) as position,
+        select v_head + row_number() over (order by m.id) as position,
             -- An event that has just become visible may lie beyond the partitions created a moment ago.
             case when p_topic.clock = 'server' then v_time else least(
-                greatest(v_time, max(f.emitted_at) over (order by f.id)), v_until - interval '1 microsecond') end as appended_at,
-            f.event_id, f.type, f.key, f.payload, f.headers, f.emitted_at, f.producer
-        from fresh f where f.copy = 1
+                greatest(v_time, max(m.emitted_at) over (order by m.id)), v_until - interval '1 microsecond') end as appended_at,
+            m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer
+        from moved m
+        -- Hashed: almost always both are empty.
+        where m.event_id not in (select k.event_id from known k)
+            and not exists (select from repeated r where r.event_id = m.event_id and r.first_id < m.id)
     ), appended as (
         insert into headrace_internal.log
             (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)

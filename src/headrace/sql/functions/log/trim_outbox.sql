@@ -21,13 +21,13 @@ begin
     perform headrace_internal.require_read_committed('headrace_internal.trim_outbox');
     for v_slot in
         select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
-        from generate_series(0, 7) s (slot)
+        from generate_series(0, 3) s (slot)
         -- The next slot is left alone too: it may become the current one meanwhile.
-        where s.slot not in (v_now, (v_now + 1) % 8)
+        where s.slot not in (v_now, (v_now + 1) % 4)
     loop
-        -- headrace.clock() stands still within a call, the slots do not: after 8 seconds publishers may write to the next but one.
+        -- headrace.clock() stands still within a call, the slots do not: after 4 seconds publishers may write to the next but one.
         -- Locks last until the end of the transaction, which must come before that.
-        exit when clock_timestamp() > statement_timestamp() + interval '4 seconds';
+        exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
         continue when pg_relation_size(v_slot.name::regclass) = 0;
         -- One probe per topic. Not "exists": as a join it could read the whole slot.
         v_waits := format('select true from headrace_internal.topic t where '

@@ -1,0 +1,121 @@
+"""Schemas: what validation adds to a publish in Python, client and backend, in rounds in turns.
+
+Three namespaces of one database: without a schema, with a schema whose validation is off, and with one that rejects. Their events go
+into the same kind of topic, by one connection each. The last side checks in the library too, by jsonschema-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import median
+
+from bench.clocks import Clocks
+from bench.lab import Lab, settle, surroundings
+from bench.result import Figure, Round, Side, report
+from headrace import publish
+from headrace.db import Connection, connect
+from headrace.log import create_topic
+from headrace.namespaces import create_namespace
+from headrace.schemas import PayloadChecker, load_checker, set_schema
+
+TYPE = "order.placed"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "order": {"type": "integer", "minimum": 1},
+        "customer": {"type": "string", "maxLength": 40},
+        "status": {"enum": ["placed", "paid", "shipped"]},
+        "total": {"type": "number", "minimum": 0},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"sku": {"type": "string"}, "n": {"type": "integer", "minimum": 1}},
+                "required": ["sku", "n"],
+            },
+        },
+    },
+    "required": ["order", "customer", "total"],
+}
+PAYLOAD = {
+    "order": 4711,
+    "customer": "c-17",
+    "status": "placed",
+    "total": 129.9,
+    "items": [{"sku": "a-1", "n": 2}, {"sku": "b-7", "n": 1}],
+}
+COST_MAX = 0.15
+NOTHING = 0.03
+"""What counts as no cost: the noise of two equal sides."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int
+    events: int
+
+
+FULL, QUICK = Plan(rounds=15, events=400), Plan(rounds=3, events=100)
+
+
+def run(lab: Lab, *, quick: bool) -> None:
+    plan = QUICK if quick else FULL
+    facts = surroundings(lab)
+    figures: list[Figure] = []
+    raw: dict[str, object] = {}
+    with lab.database("schemas", partitions=1) as target, connect(target) as conn:
+        checker = _prepare(conn)
+        kinds: dict[str, tuple[str, PayloadChecker | None]] = {
+            "no schema": ("plain", None),
+            "off": ("unchecked", None),
+            "reject": ("checked", None),
+            "reject, checked by the library too": ("checked", checker),
+        }
+        for mode in ("in a transaction", "autocommit"):
+            sides = {name: Side(name, []) for name in kinds}
+            with connect(target) as client:
+                for number in range(plan.rounds + 1):
+                    for name, (namespace, schemas) in kinds.items():
+                        result = _round(conn, client, namespace, schemas, plan.events, is_transaction=mode == "in a transaction")
+                        # The first round prepares statements and fills caches.
+                        sides[name].rounds.extend([result] if number else [])
+            base = sides["no schema"]
+            figures.append(_cost(f"validation off : no schema, {mode}", sides["off"], base, NOTHING))
+            figures.append(_cost(f"validation reject : no schema, {mode}", sides["reject"], base, COST_MAX))
+            figures.append(
+                _cost(
+                    f"the same, checked by the library too, {mode}", sides["reject, checked by the library too"], base, COST_MAX
+                )
+            )
+            raw[mode] = list(sides.values())
+    report("schemas", facts, figures, raw)
+
+
+def _prepare(conn: Connection) -> PayloadChecker:
+    for namespace in ("plain", "unchecked", "checked"):
+        create_namespace(conn, namespace)
+        create_topic(conn, "bench", namespace=namespace)
+    set_schema(conn, TYPE, SCHEMA, validation="off", namespace="unchecked")
+    set_schema(conn, TYPE, SCHEMA, validation="reject", namespace="checked")
+    return load_checker(conn, namespace="checked")
+
+
+def _round(
+    conn: Connection, client: Connection, namespace: str, schemas: PayloadChecker | None, events: int, *, is_transaction: bool
+) -> Round:
+    conn.execute("truncate headrace_internal.outbox")
+    settle(conn)
+    clocks = Clocks.read(client.info.backend_pid)
+    scope: Callable[[], object] = client.transaction if is_transaction else nullcontext
+    with scope():  # type: ignore[attr-defined]
+        for _ in range(events):
+            publish(client, "bench", TYPE, PAYLOAD, key="c-17", namespace=namespace, schemas=schemas)
+    return clocks.round(events)
+
+
+def _cost(name: str, side: Side, base: Side, target: float) -> Figure:
+    """How much more CPU per event, as a share, the median over pairs of rounds."""
+    pairs = [a.cpu_us / b.cpu_us - 1 for a, b in zip(side.rounds, base.rounds, strict=True)]
+    detail = f"CPU {side.cpu_us:.0f} : {base.cpu_us:.0f} µs, pairs {min(pairs):.2f}–{max(pairs):.2f}, {side.rate:,.0f}/s : {base.rate:,.0f}/s"
+    return Figure(name, median(pairs), target, "", at_most=True, detail=detail)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from headrace.db import Connection, Listener, Subscription, Target
+
+
+@pytest.fixture
+async def subscription(database: Target) -> AsyncIterator[Subscription]:
+    listener = Listener(database)
+    subscription = listener.subscribe("news")
+    running = asyncio.create_task(listener.run())
+    assert await subscription.wait(5)  # Connected.
+    subscription.take_names()
+    subscription.listener = listener  # type: ignore[attr-defined]
+    yield subscription
+    running.cancel()
+
+
+def pid(conn: Connection) -> int:
+    return conn.info.backend_pid
+
+
+async def test_delivered_notification_wakes_once(subscription: Subscription, conn: Connection) -> None:
+    listener: Listener = subscription.listener  # type: ignore[attr-defined]
+    conn.execute("select pg_notify('news', '1')")
+    listener.deliver("news", "1", backend_pid=pid(conn))
+    assert await subscription.wait(5)
+    conn.execute("select pg_notify('news', 'end')")
+    assert await subscription.wait(5)
+    assert subscription.take_names() == {"1", "end"}
+    assert not await subscription.wait(0.1)
+
+
+async def test_notification_of_another_backend_is_never_ignored(
+    subscription: Subscription, conn: Connection, database: Target
+) -> None:
+    listener: Listener = subscription.listener  # type: ignore[attr-defined]
+    listener.deliver("news", "1", backend_pid=pid(conn))
+    assert await subscription.wait(5)
+    with psycopg.connect(database.dsn, autocommit=True) as other:
+        other.execute("select pg_notify('news', '1')")
+    assert await subscription.wait(5)
+
+
+async def test_each_delivery_takes_one_message_away(subscription: Subscription, conn: Connection) -> None:
+    listener: Listener = subscription.listener  # type: ignore[attr-defined]
+    listener.deliver("news", "1", backend_pid=pid(conn))
+    assert await subscription.wait(5)
+    conn.execute("select pg_notify('news', '1')")  # Its message is the one that was delivered.
+    conn.execute("select pg_notify('news', '1')")
+    assert await subscription.wait(5)
+    assert not await subscription.wait(0.1)
