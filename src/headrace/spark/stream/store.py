@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -144,8 +145,8 @@ class StreamStore:
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[tuple[object, ...]]:
-    return msgspec.json.Decoder(tuple[list[int], list[int | None], list[int], int, int, int, str | None])  # type: ignore[arg-type]
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(Any, tuple[list[int], list[int | None], list[int], int, int, int, str | None]))
 
 
 def empty_events(spec: CorrelatorSpec) -> pa.Table:
