@@ -134,6 +134,13 @@ def page_urls(sample: Sample) -> dict[str, str]:
         "/nodes": "/nodes",
         "/relays": "/relays",
         "/relays/{relay}": "/relays/crm",
+        "/relays/-/create": "/relays/-/create",
+        "/relays/-/edit": "/relays/-/edit?relay=crm&plan=now",
+        "/hooks": "/hooks",
+        "/hooks/-/create": "/hooks/-/create",
+        "/hooks/{hook}": "/hooks/github",
+        "/access-tokens": "/access-tokens",
+        "/access-tokens/-/create": "/access-tokens/-/create",
         "/palette": "/palette?q=topic",
     }
     missing = {route.path for route in page_routes() if isinstance(route, Route) and "GET" in (route.methods or ())}

@@ -221,7 +221,7 @@ async def test_action_delivered_as_often_as_an_integer_can_count(two: Connection
     two.execute(f"update pgmq.q_{queue} set read_ct = 2147483647 where msg_id = 1")
     async with running(database, app):
         await until(lambda: handled == [2])
-        await until(lambda: "b: 1 actions were moved" in findings(database, "dead letters"))
+        await until(lambda: "b: 1 action was moved" in findings(database, "dead letters"))
         two.execute("select headrace.send_action('MAIL', '3', p_namespace => 'b')")
         await until(lambda: handled == [2, 3])
 

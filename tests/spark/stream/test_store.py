@@ -143,3 +143,26 @@ def test_stream_is_over_one_log(conn: Connection, access: Access) -> None:
     with pytest.raises(Invalid, match="is over topic orders on shard main, but the frame has events of bills"):
         store.write(("main", "bills"), 9, SECOND, {})
     store.close()
+
+
+def test_erased_key_starts_again_although_its_state_is_warm(conn: Connection, access: Access) -> None:
+    conn.execute("select headrace.create_topic('orders')")
+    spec = CorrelatorSpec(name="pairs", pattern="repeat {push(pair) {sequential {a, b}}}", key="key")
+    store = StreamStore(access, "s", (spec,), None)
+    watched = Watched((), (spec,))
+
+    def write_events(first: int, types: str) -> None:
+        batch = as_batch([Sample({}, type_, "ann") for type_ in types], [SECOND] * len(types))
+        batch = batch.set_column(batch.schema.get_field_index("offset"), "offset", pa.array(range(first, first + len(types))))
+        classified = _collect(_classify([batch], watched), watched)
+        store.write(("main", "orders"), first + len(types) - 1, SECOND, classified.events)
+
+    write_events(1, "aba")
+    conn.execute("select headrace.erase_key('orders', 'ann')")
+    write_events(4, "b")
+    store.close()
+    ((key, evidence),) = conn.execute("select key, evidence from headrace.stream_output").fetchall()
+    assert key.startswith("erased-") and evidence == [1, 2]
+    assert conn.execute(
+        "select count(*) from headrace_internal.stream_state where key = 'ann' and state like '[[1%'"
+    ).fetchone() == (0,)

@@ -38,7 +38,8 @@ def step_micro_batch(
     def load(missing: pa.StringArray) -> pa.Table:
         return read_states(conn, correlator_id, missing)
 
-    states = warm.read((version_id, span[0]), keys, load) if is_warm else load(keys)
+    erasures = conn.execute(query("spark/pipeline/erasures")).fetchone() if is_warm else None
+    states = warm.read((version_id, erasures, span[0]), keys, load) if is_warm else load(keys)
     try:
         stepped = micro_batch.step(states)
     except TimerFlood:
@@ -46,7 +47,7 @@ def step_micro_batch(
     write_states(conn, correlator_id, stepped.states)
     if is_warm:
         # If the transaction is rolled back, the cursor is not at this position, and the states are read again.
-        warm.write((version_id, span[1]), stepped.states)
+        warm.write((version_id, erasures, span[1]), stepped.states)
     rows = stepped.outputs.take(pa.array(_delivery_order(stepped.outputs, events))).to_pylist()
     outputs = [
         Correlation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -34,6 +35,7 @@ class StreamStore:
         self._stream = stream
         self._specs = tuple(specs)
         self._warm = [WarmStates() for _ in specs]
+        self._erasures: object = None
         self._stream_id = self._begin(namespace)
 
     def close(self) -> None:
@@ -69,6 +71,8 @@ class StreamStore:
                 )
             if last <= position:
                 return 0
+            # An erasure deletes states; it locks the stream's row, too.
+            self._erasures = self._conn.execute(query("spark/pipeline/erasures")).fetchone()
             outputs = sum(
                 self._step(
                     number, within(own, position, last) if (own := events.get(number)) is not None else None, position, last, time
@@ -85,11 +89,11 @@ class StreamStore:
         keys = pa.concat_arrays([events["key"].combine_chunks().unique(), self._due_keys(number, time)]).unique()
         if not len(keys):
             return 0
-        states = warm.read(position, keys, lambda missing: self._read_states(number, missing))
+        states = warm.read((self._erasures, position), keys, lambda missing: self._read_states(number, missing))
         stepped = step(events, states, spec.table, evidence_max=spec.evidence_max, until=time, forgets=spec.forgets)
         self._write_states(number, stepped.states)
         # If the transaction is rolled back, the stream is at another position than these states.
-        warm.write(last, stepped.states)
+        warm.write((self._erasures, last), stepped.states)
         self._write_outputs(spec, stepped.outputs)
         return stepped.outputs.num_rows
 
@@ -141,8 +145,8 @@ class StreamStore:
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[tuple[object, ...]]:
-    return msgspec.json.Decoder(tuple[list[int], list[int | None], list[int], int, int, int, str | None])  # type: ignore[arg-type]
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(Any, tuple[list[int], list[int | None], list[int], int, int, int, str | None]))
 
 
 def empty_events(spec: CorrelatorSpec) -> pa.Table:
