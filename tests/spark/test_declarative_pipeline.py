@@ -38,7 +38,7 @@ def run_pipeline(folder: Path, secrets: Path) -> str:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     settings = [word for name, value in LOCAL.items() for word in ("--conf", f"{name}={value}")]
-    command = ["spark-pipelines", "run", "--spec", str(folder / "spark-pipeline.yml"), "--master", "local[2]", *settings]
+    command = ["spark-pipelines", "run", "--spec", str(folder / "spark-pipeline.yml"), "--remote", "local[2]", *settings]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=220, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
