@@ -22,7 +22,9 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "spark_lookback",
+    "spark_scan",
     "pipeline",
+    "stream_keys",
     "recovery",
     "walls",
     "connections",
@@ -31,7 +33,9 @@ NAMES = (
     "tracing",
     "ingest",
     "console",
+    "open_consoles",
     "relays",
+    "sizing",
     "schemas",
 )
 

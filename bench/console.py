@@ -1,8 +1,7 @@
-"""What the pages of the console cost the database, and what ten open consoles cost a node.
+"""What the pages of the console cost the database.
 
-First: 10 million events, 1 000 cursors that are all behind, 100 000 dead letters of actions and as many of events. Every page is opened
+10 million events, 1 000 cursors that are all behind, 100 000 dead letters of actions and as many of events. Every page is opened
 several times; its figure is the sum of the durations that the server itself logs for the statements of one opening.
-Then: a node drains a log, with and without ten open consoles, in turns.
 
 HEADRACE_BENCH_EVENTS sets the number of events."""
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,35 +23,19 @@ from bench.child import child
 from bench.console_filling import CURSORS, KEYS, Sample, fill_console, read_sample
 from bench.lab import Lab, settle, surroundings
 from bench.metrics import low_quarter
-from bench.result import Figure, Round, Side, ratio, report
+from bench.result import Figure, report
 from headrace.console.app import page_routes
 from headrace.db import Target, connect
 
 PAGE_MS = 200.0
-CONSOLES = (
-    "/",
-    "/topics",
-    "/consumers",
-    "/events?topic=bench",
-    "/actions",
-    "/dead-letters",
-    "/nodes",
-    "/rules",
-    "/",
-    "/events?topic=bench",
-)
-"""What ten people look at: the pages that change most."""
 DURATION = re.compile(r"LOG:  duration: ([\d.]+) ms")
-DRAINED = 150_000
 
 
 def run(lab: Lab, *, quick: bool) -> None:
     facts = surroundings(lab)
     events = int(os.environ.get("HEADRACE_BENCH_EVENTS", 200_000 if quick else 10_000_000))
     figures, raw = measure_pages(lab, events=events, letters=2_000 if quick else 100_000, rounds=3 if quick else 8)
-    watched = measure_open_consoles(lab, rounds=1 if quick else 5)
-    figures.append(watched[0])
-    report("console", facts, figures, {"events": events, "cursors": CURSORS, "pages_ms": raw, "open": watched[1:]})
+    report("console", facts, figures, {"events": events, "cursors": CURSORS, "pages_ms": raw})
 
 
 @dataclass
@@ -152,10 +134,17 @@ def page_urls(sample: Sample) -> dict[str, str]:
         "/nodes": "/nodes",
         "/relays": "/relays",
         "/relays/{relay}": "/relays/crm",
+        "/relays/-/create": "/relays/-/create",
+        "/relays/-/edit": "/relays/-/edit?relay=crm&plan=now",
+        "/hooks": "/hooks",
+        "/hooks/-/create": "/hooks/-/create",
+        "/hooks/{hook}": "/hooks/github",
+        "/access-tokens": "/access-tokens",
+        "/access-tokens/-/create": "/access-tokens/-/create",
         "/palette": "/palette?q=topic",
     }
     missing = {route.path for route in page_routes() if isinstance(route, Route) and "GET" in (route.methods or ())}
-    assert not (missing := missing - set(known) - {"/login"}), f"no address for {missing}"
+    assert not (missing := missing - set(known) - {"/login", "/metrics"}), f"no address for {missing}"
     return known | {
         "events from the middle": f"/events?topic=bench&from={sample.position}",
         "events at a time": f"/events?{urlencode({'topic': 'bench', 'from': sample.at})}",
@@ -178,65 +167,3 @@ def serve_console(target: Target) -> Iterator[str]:
     """The console in a process of its own; yields its address."""
     with child("bench.console_server", target.dsn) as process:
         yield process.ask()["address"]
-
-
-def measure_open_consoles(lab: Lab, *, rounds: int) -> tuple[Figure, Side, Side]:
-    """The rate of a node that drains a log, with ten open consoles and without."""
-    watched, alone = Side("ten open consoles", []), Side("none", [])
-    with lab.database("watched", partitions=4) as target, serve_console(target) as address:
-        with connect(target) as conn:
-            conn.execute("select headrace.create_consumer('bench', 'batch')")
-            conn.execute(
-                """insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, payload, headers)
-                   select n, headrace.clock(), headrace.clock(), headrace.topic_id('bench'), n %% 4, gen_random_uuid(), 'placed', '{"total": 1}', '{}'
-                   from generate_series(1, %s) n""",
-                (DRAINED,),
-            )
-            conn.execute("vacuum analyze")
-        for _ in range(rounds):
-            alone.rounds.append(_drain(lab, target))
-            with open_consoles(address):
-                watched.rounds.append(_drain(lab, target))
-    return ratio("rate with ten open consoles : with none", watched, alone, 0.95), watched, alone
-
-
-def _drain(lab: Lab, target: Target) -> Round:
-    with connect(target) as conn:
-        conn.execute("update headrace_internal.cursor set position = 0")
-        settle(conn)
-    with child("bench.node", target.dsn, "batch") as node:
-        handled, started = node.ask()["handled"], time.monotonic()
-        cpu_s = lab.cpu_s([node.pid])
-        while (now := node.ask()["handled"]) < DRAINED * 0.95:
-            time.sleep(0.02)
-        seconds = time.monotonic() - started
-        return Round((now - handled) / seconds, 1e6 * (lab.cpu_s([node.pid]) - cpu_s) / (now - handled))
-
-
-@contextmanager
-def open_consoles(address: str) -> Iterator[None]:
-    """Ten streams, read as browsers do."""
-    is_over = threading.Event()
-
-    def read(path: str) -> None:
-        with urlopen(f"{address}{path}{'&' if '?' in path else '?'}live=stream", timeout=5) as stream:
-            while not is_over.is_set():
-                stream.readline()
-
-    threads = [threading.Thread(target=_quietly, args=(read, path), daemon=True) for path in CONSOLES]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-
-
-def _quietly(read: object, path: str) -> None:
-    assert callable(read)
-    try:
-        read(path)
-    except TimeoutError:
-        """A page that does not change sends nothing for longer than the time-out."""

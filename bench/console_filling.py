@@ -9,6 +9,7 @@ from headrace import Action, Headrace
 from headrace.core import Bury
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
+from headrace.ingest import create_hook
 from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
@@ -118,6 +119,7 @@ def _define(conn: Connection) -> None:
     output = {"late": ActionOutput(action="REMIND")}
     create_correlator(conn, Correlator(name="unpaid", topic="bench", pattern=PATTERN, key="key", outputs=output))
     create_relay(conn, Relay(name="crm", topic="topic0", target="webhook", options={"url": "https://crm.example/hook"}))
+    create_hook(conn, "github", "topic0", "github", ["env:GITHUB"])
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="bench", type="report.due", zone="Europe/Berlin")
 
 

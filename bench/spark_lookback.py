@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from itertools import islice
 from pathlib import Path
 
 from bench.lab import Lab, surroundings
@@ -14,21 +15,14 @@ from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import folder, run_through, timed
 from headrace.archive import archive_topic
 from headrace.db import Connection, Target, connect
+from headrace.demo.flights import events_in_order, last_minute, read_flights, read_weather
 from headrace.log import create_topic, sequence
+from headrace.outbox import publish_many
 from headrace.spark import session
 from headrace.spark.backtest import backtest, file_subjects
 
 DAYS, DAYS_ROWS = 783, 72_000
 LOOKBACK_TARGET_S, ARCHIVE_TARGET = 20.0, 0.5
-# Aircraft that depart and arrive, with delays; every fiftieth flight is cancelled, and the weather changes now and then.
-FLIGHTS = """
-select headrace.publish('flights',
-    case when n %% 50 = 0 then 'flight.cancelled' when n %% 977 = 0 then (array['weather.calm', 'weather.storm'])[1 + n / 977 %% 2]
-        when n %% 2 = 0 then 'flight.arrived' else 'flight.departed' end,
-    jsonb_build_object('tailnum', 'N' || n / 2 %% 4000, 'origin', (array['EWR', 'JFK', 'LGA'])[1 + n %% 3], 'dest', 'D' || n %% 105,
-        'carrier', 'C' || n %% 16, 'number', n %% 3000, 'delay_min', hashint4(n) %% 300),
-    p_emitted_at => '2013-01-01T00:00:00Z'::timestamptz + n * interval '45 s')
-from generate_series(%(first)s::int, %(last)s::int) n"""
 MANY_DAYS = """
 select headrace.publish('days', 'seen', jsonb_build_object('n', n), p_key => 'k' || n %% 100,
     p_emitted_at => '2024-01-01T00:00:00Z'::timestamptz + n * interval '1 day' * %(days)s / %(rows)s)
@@ -38,21 +32,22 @@ STEP = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    events: int
+    flights: int | None
+    """None: all flights of the demo."""
     days_rows: int
     days: int
     rounds: int
 
 
-FULL = Plan(events=665_000, days_rows=DAYS_ROWS, days=DAYS, rounds=3)
-QUICK = Plan(events=20_000, days_rows=5_000, days=60, rounds=1)
+FULL = Plan(flights=None, days_rows=DAYS_ROWS, days=DAYS, rounds=3)
+QUICK = Plan(flights=10_000, days_rows=5_000, days=60, rounds=1)
 
 
 def run(lab: Lab, *, quick: bool) -> None:
     plan = QUICK if quick else FULL
     sides = {name: Side(name, []) for name in ("archive and log", "Spark's Parquet reader", "archive and log, two columns")}
     with lab.database("spark_lookback", partitions=1) as target, connect(target) as conn, folder() as place:
-        _fill(conn, plan)
+        events = _fill(conn, plan)
         for topic in ("flights", "days"):
             list(archive_topic(target, topic, folder=place))
         conn.execute("select headrace.drop_expired(headrace.topic_id('days'), '2100-01-01')")
@@ -81,26 +76,32 @@ def run(lab: Lab, *, quick: bool) -> None:
     archive, own, narrow = sides.values()
     figures = [
         Figure(
-            f"six definitions over {plan.events:,} events, with session start",
+            f"the demo's six definitions over its {events:,} events, with session start",
             lookback_s, LOOKBACK_TARGET_S, unit="s", at_most=True,
         ),
         ratio(f"archive and log of {plan.days_rows:,} rows in {plan.days} days, {files_count} files : spark.read.parquet", archive, own, ARCHIVE_TARGET),
         ratio("two columns : all", narrow, archive, 1.0),
     ]  # fmt: skip
-    rounds: dict[str, object] = {**sides, "look-back": Side("look-back", [Round(plan.events / lookback_s, 0)])}
+    rounds: dict[str, object] = {**sides, "look-back": Side("look-back", [Round(events / lookback_s, 0)])}
     report("spark_lookback", surroundings(lab), figures, rounds)
 
 
-def _fill(conn: Connection, plan: Plan) -> None:
+def _fill(conn: Connection, plan: Plan) -> int:
+    """The events of the demo, and rows of many days. Returns the number of the former."""
     create_topic(conn, "flights", clock="event")
     create_topic(conn, "days", clock="event")
     create_topic(conn, "operations")
-    for first in range(1, plan.events + 1, STEP):
-        conn.execute(FLIGHTS, {"first": first, "last": min(first + STEP - 1, plan.events)})
+    flights = read_flights(plan.flights)
+    events = events_in_order(flights, read_weather(last_minute(flights)))
+    count = 0
+    while batch := list(islice(events, STEP)):
+        publish_many(conn, batch)
         _drain(conn)
+        count += len(batch)
     conn.execute(MANY_DAYS, {"rows": plan.days_rows, "days": plan.days})
     _drain(conn)
     conn.execute("vacuum analyze headrace_internal.log")
+    return count
 
 
 def _drain(conn: Connection) -> None:
@@ -116,7 +117,7 @@ def _look_back(conn: Connection, target: Target) -> float:
             subjects += file_subjects(conn, path)
     assert len(subjects) == 6
     began = time.perf_counter()
-    result = backtest(session(), [target], subjects, samples=0, keys=0)
+    result = backtest(session(brief=True), [target], subjects, samples=0, keys=0)
     seconds = time.perf_counter() - began
     assert sum(item.would for item in result.results) > 0
     return seconds

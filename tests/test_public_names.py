@@ -22,7 +22,7 @@ FOR_USERS: dict[str, set[str]] = {
     "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
-    "correlators": {"BatchResult", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
+    "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {
         "COMPATIBILITIES", "STYLES", "VALIDATIONS", "Break", "Comparison", "DatabaseCheck", "DefinitionFinding",
         "EventSchema", "JsonValue", "PayloadRule", "Proposal", "SchemaChange", "SchemaVersion", "ValueSet",
@@ -47,7 +47,7 @@ FOR_USERS: dict[str, set[str]] = {
         "DatabaseServer", "Kit", "RuleFiring", "RunCounts", "SentAction", "TransactionKit", "make_action", "make_event",
     },
     "spark": {
-        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "event_schema", "read", "register", "stream_progress",
+        "LogProgress", "MicroBatch", "StreamProgress", "correlate", "correlate_stream", "event_schema", "match", "read", "register", "stream_progress",
         "take_micro_batch",
     },
     "spark.correlate": {"AnyCorrelator"},

@@ -60,6 +60,9 @@ async def test_correlator_is_created_runs_and_is_looked_into(
     )
     assert "ALARM" in cli("correlator", "outputs", "pair").out
     assert cli("correlator", "outputs", "pair", "--key", "k2", "--json").json == []
+    [with_payloads] = cli("correlator", "outputs", "pair", "--payloads", "--json").json
+    assert [event["position"] for event in with_payloads["events"]] == with_payloads["evidence"]
+    assert all("payload" in event for event in with_payloads["events"]) and pushed["events"] is None
 
 
 async def test_change_says_how_many_keys_go_on(cli: Cli, cars: Connection, correlators: CorrelatorEngine) -> None:

@@ -209,7 +209,7 @@ def test_stopped_consumer_and_dead_letters_are_found(database: Target, conn: Con
     [stopped] = problems(database, "consumers")
     assert "default/orders/a" in stopped.message and "headrace consumer resume orders a" in str(stopped.advice)
     [letters] = problems(database, "dead letters", "warning")
-    assert "default/orders/b: 1 events" in letters.message
+    assert "default/orders/b: 1 event was" in letters.message
     [failing] = problems(database, "consumers", "warning")
     assert "default/orders/c" in failing.message
 
@@ -273,7 +273,7 @@ def test_late_and_dead_actions_are_found(database: Target, conn: Connection) -> 
     conn.execute("select headrace.bury_actions(array[1], 'failed', 'ValueError: no', null, null, null)")
     conn.execute("update pgmq.q_hr_default set vt = vt - interval '2 minutes'")
     assert "1 actions are due" in problems(database, "actions", "warning")[0].message
-    assert "1 actions were moved to the dead letters" in problems(database, "dead letters", "warning")[0].message
+    assert "1 action was moved to the dead letters" in problems(database, "dead letters", "warning")[0].message
 
 
 def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Connection) -> None:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from headrace.console.app import page_routes
 from headrace.db import Target, connect
 
-WITHOUT_DATA = {"/login"}
+WITHOUT_DATA = {"/login", "/metrics"}
 
 
 def page_addresses(database: Target, namespace: str) -> dict[str, str]:

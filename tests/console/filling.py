@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from headrace import Action, Headrace
 from headrace.consume import Failure
-from headrace.core import Bury, LoggedEvent
+from headrace.core import Bury, LoggedEvent, encode
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
 from headrace.ingest import create_access_token, create_hook
@@ -173,6 +173,30 @@ def _fill_lab(conn: Connection) -> None:
             (f'{{"weight": {number}}}', f"parcel-{number}"),
         )
     drain(conn)
+    _fill_nodes(conn)
+
+
+def _fill_nodes(conn: Connection) -> None:
+    """A node, a loop that fails, and a pipeline with two batches, as their processes would have written them."""
+    report = {
+        "consumers": [{"topic": "parcels", "consumer": "loading", "partitions": [0, 1], "events_per_min": 120}],
+        "actions": [{"action": "WEIGH", "per_min": 4.5}],
+    }
+    node_id = uuid4()
+    conn.execute("select headrace.register_node(%s, 'worker-1', '0.1.0', '{WEIGH}', p_namespace => 'lab')", (node_id,))
+    conn.execute("select headrace.heartbeat(%s, %s)", (node_id, encode(report)))
+    conn.execute(
+        """insert into headrace_internal.failure (kind, namespace, name, error, failures, retry_at)
+        values ('schedule', 'lab', 'nightly', 'there is no topic "reports"', 3, headrace.clock() + interval '8 seconds')"""
+    )
+    conn.execute(
+        """with new as (
+            insert into headrace_internal.pipeline (topic_id, run_id, process, master, batches, events, firings)
+            values (headrace.topic_id('parcels', 'lab'), %s, 'spark-1:99', 'local[2]', 2, 20, 3) returning topic_id, run_id)
+        insert into headrace_internal.pipeline_batch (topic_id, batch, run_id, from_position, upto, firings, outputs, timers, took_ms)
+        select n.topic_id, b.batch, n.run_id, b.batch * 10 - 10, b.batch * 10, b.batch, 0, 0, 180 from new n, generate_series(1, 2) b (batch)""",
+        (uuid4(),),
+    )
 
 
 def _deep(levels: int) -> dict[str, object]:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from playwright.sync_api import expect
 
-from headrace.actions import QueuedAction, list_queued, send_action
+from headrace.actions import QueuedAction, list_queued, queue_state, send_action
 from headrace.db import connect
 from tests.console.conftest import Pages, Running
 from tests.console.test_consumers import audit
@@ -45,10 +45,31 @@ def test_priority_run_now_and_cancel(site: Running, open_page: Pages) -> None:
         assert len(audit(site, what, str(action_id))) == 1
 
 
+def test_queue_and_actions_of_a_name_pause_and_go_on(site: Running, open_page: Pages) -> None:
+    name = f"HOLD_{uuid4().hex[:8]}"
+    send(site, name)
+    page = open_page(site.url("/actions", namespace="lab", action=name))
+    page.get_by_role("button", name=f"Pause {name}").click()
+    expect(page.get_by_role("status")).to_have_text(f"action {name} is paused")
+    page.get_by_text(f"Action {name} is paused.").get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("status")).to_have_text(f"action {name} goes on")
+    page.get_by_role("button", name="Pause the queue").click()
+    expect(page.get_by_text("The queue is paused: nodes start no action.")).to_be_visible()
+    with connect(site.database) as conn:
+        assert queue_state(conn, namespace="lab").paused
+        page.get_by_role("button", name="Resume the queue").click()
+        expect(page.get_by_role("status")).to_have_text("the queue goes on")
+        assert not queue_state(conn, namespace="lab").paused
+
+
 def test_whole_selection(site: Running, open_page: Pages) -> None:
     name = f"BULK_{uuid4().hex[:8]}"
     ids = [send(site, name) for _ in range(3)]
     page = open_page(site.url("/actions", namespace="lab", action=name))
+    page.get_by_label("Priority").fill("3")
+    page.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("status")).to_have_text("3 actions reordered")
+    assert queued(site, ids[0])[0].priority == 3
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_have_text("3 actions due now")
     page.once("dialog", lambda dialog: dialog.accept())

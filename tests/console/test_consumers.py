@@ -97,8 +97,29 @@ def test_create(site: Running, open_page: Pages) -> None:
     assert len(audit(site, "consumer.create", "parcels/weighing")) == 1
 
 
+def test_settings_are_shown_and_changed(site: Running, open_page: Pages) -> None:
+    open_page.allowed.append("status of 422")
+    page = open_page(site.url("/consumers/parcels/sorting", namespace="lab"))
+    settings = page.get_by_role("region", name="Settings")
+    expect(settings).to_contain_text("it is retried for ever")
+    change = page.get_by_role("region", name="Change", exact=True)
+    change.get_by_label("On failure").select_option("dead-letter")
+    change.get_by_label("Attempts").fill("3")
+    change.get_by_label("Condition").fill("(object ->> 'weight')::int >")
+    change.get_by_role("button").click()
+    expect(page.get_by_role("alert")).to_contain_text("line 1, column")
+    change.get_by_label("Condition").fill("(object ->> 'weight')::int > 5")
+    change.get_by_role("button").click()
+    expect(page.get_by_role("status")).to_have_text("consumer parcels/sorting changed")
+    expect(settings).to_contain_text("3 attempts, then the dead letters")
+    expect(settings).to_contain_text("(object ->> 'weight')::int > 5")
+    [entry] = audit(site, "consumer.alter", "parcels/sorting")
+    assert entry["before"] == {"attempts_max": None, "when_exhausted": "stop", "condition": None}
+    assert entry["after"] == {"attempts_max": 3, "when_exhausted": "dead_letter", "condition": "(object ->> 'weight')::int > 5"}
+
+
 def test_mistake_keeps_what_was_typed(site: Running, open_page: Pages) -> None:
-    open_page.allowed.append("status of 4")
+    open_page.allowed += ["status of 409", "status of 422"]
     page = open_page(site.url("/consumers/create", namespace="lab"))
     page.get_by_label("Topic", exact=True).fill("parcels")
     page.get_by_label("Name", exact=True).fill("headrace.mine")

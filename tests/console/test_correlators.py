@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from headrace.correlators import get_correlator
 from headrace.db import connect
-from tests.console.conftest import Pages, Running
+from tests.console.conftest import Pages, Running, check_looks
 from tests.console.filling import HOSTILE
 from tests.console.test_consumers import audit
 
@@ -32,7 +32,7 @@ def test_key_waits_and_stepper_steps(site: Running, open_page: Pages) -> None:
 
 
 def test_create_and_edit_with_the_effect_first(site: Running, open_page: Pages) -> None:
-    open_page.allowed.append("status of 4")
+    open_page.allowed += ["status of 409", "status of 422"]
     page = open_page(site.url("/correlators/create", namespace="lab"))
     page.get_by_label("Name", exact=True).fill("lost")
     page.get_by_label("Topic", exact=True).fill("parcels")
@@ -50,9 +50,14 @@ def test_create_and_edit_with_the_effect_first(site: Running, open_page: Pages) 
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("note")).to_have_text("0 keys carried, 0 restarted")
     expect(page.locator(".diff .new")).to_contain_text("repeat {push(lost) {parcel.sent}}")
+    check_looks(page, "correlator-preview")
     with connect(site.database) as conn:
         assert get_correlator(conn, "lost", namespace="lab").version == 1, "the preview writes nothing"
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_role("status")).to_have_text("correlator lost changed: 0 keys carried, 0 restarted")
         assert get_correlator(conn, "lost", namespace="lab").version == 2
     assert len(audit(site, "correlator.alter", "lost")) == 1
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status")).to_have_text("correlator lost is paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("status")).to_have_text("correlator lost goes on")

@@ -109,6 +109,24 @@ def test_discard_asks_first(site: Running, open_page: Pages) -> None:
     assert audit(site, "dead-letter.discard", "3 dead letters")
 
 
+def test_one_letter_is_redriven_or_discarded_by_itself(site: Running, open_page: Pages) -> None:
+    action = f"ONE_{uuid4().hex[:8]}"
+    with connect(site.database) as conn:
+        bury(conn, action, 2)
+    first, second = letters(site, action)
+    page = open_page(site.url(f"/dead-letters/letter/{first}", namespace="lab"))
+    page.get_by_role("button", name="Redrive").click()
+    expect(page.get_by_role("status")).to_contain_text(first)
+    with connect(site.database) as conn:
+        assert len(list_queued(conn, action=action, namespace="lab")) == 1
+    page.goto(site.url(f"/dead-letters/letter/{second}", namespace="lab"))
+    page.get_by_role("link", name="Discard…").click()
+    expect(page.get_by_role("alert")).to_contain_text("Discard this dead letter?")
+    page.get_by_role("button", name="Discard for good").click()
+    expect(page.get_by_role("status")).to_contain_text("discarded")
+    assert second not in letters(site, action)
+
+
 def test_discard_of_a_group_without_an_error_leaves_the_others(site: Running, open_page: Pages) -> None:
     action = f"NONE_{uuid4().hex[:8]}"
     with connect(site.database) as conn:

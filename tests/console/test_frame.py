@@ -8,13 +8,14 @@ from headrace.core import Event
 from headrace.db import connect
 from headrace.outbox import publish_many
 from tests.builders import drain
-from tests.console.conftest import Pages, Running
+from tests.console.conftest import Pages, Running, assert_accessible
 
 
 def test_keys_go_to_pages_and_show_help(site: Running, open_page: Pages) -> None:
     page = open_page(site.url("/topics"))
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    assert_accessible(page)
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("c")
@@ -26,8 +27,22 @@ def test_palette_finds_objects_by_a_part_of_their_name(site: Running, open_page:
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Name of a page").fill("shipp")
     expect(page.get_by_role("listbox", name="Results").get_by_role("option")).to_have_text(["orders/shippingconsumer"])
+    assert_accessible(page)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("orders/shipping")
+
+
+def test_palette_leads_from_an_id_to_its_event_or_action(site: Running, open_page: Pages) -> None:
+    with connect(site.database) as conn:
+        [event_id] = conn.execute("select event_id from headrace.firing limit 1").fetchone() or [None]
+    page = open_page(site.url("/topics"))
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Name of a page").fill(str(event_id))
+    expect(page.get_by_role("listbox", name="Results").get_by_role("option")).to_have_text(
+        [f"{event_id}event", f"{event_id}action"]
+    )
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Timeline")).to_be_visible()
 
 
 def test_theme_follows_the_system_until_it_is_chosen(site: Running, open_page: Pages) -> None:

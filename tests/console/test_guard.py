@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from playwright.sync_api import expect
 from starlette.routing import Route
 
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.console.app import page_routes
 from headrace.console.guard import CSRF_COOKIE
 from headrace.db import Target
+from headrace.observe import CONTENT_TYPE
 from tests.console.addresses import page_addresses
-from tests.console.conftest import Running, serve
+from tests.console.conftest import Pages, Running, check_looks, serve
 
 CHANGING = sorted(
     route.path
@@ -146,6 +148,28 @@ def test_token_signs_in_and_the_database_acts_as_its_role(guarded: str) -> None:
     bearer = {"authorization": f"Bearer {BOB[0]}"}
     assert "parcels" in ask(f"{guarded}/topics?format=json", headers=bearer).text
     assert ADA[0] not in cookies["cookie"] and ADA[1] not in cookies["cookie"]
+
+
+def test_person_signs_in_and_out(guarded: str, open_page: Pages) -> None:
+    page = open_page(f"{guarded}/topics")
+    check_looks(page, "login")
+    page.get_by_label("Token").fill(ADA[0])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.goto(f"{guarded}/topics")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_prometheus_scrapes_with_a_token_and_sees_what_its_role_sees(guarded: str) -> None:
+    assert ask(f"{guarded}/metrics").status == 401
+    answer = ask(f"{guarded}/metrics", headers={"authorization": f"Bearer {BOB[0]}"})
+    assert (answer.status, answer.headers["content-type"]) == (200, CONTENT_TYPE)
+    lines = answer.text.splitlines()
+    assert any(line.startswith("headrace_sequenced_events_total{") and 'topic="parcels"' in line for line in lines)
+    assert not any('topic="orders"' in line for line in lines)
+    assert [line[-3:] for line in lines if line.startswith("headrace_database_up{")] == ["1.0"]
 
 
 def test_wrong_token_and_foreign_address_lead_nowhere(guarded: str) -> None:

@@ -40,6 +40,7 @@ PAGES = {
     "topic-create": ("/topics/create", "/topics/create"),
     "consumers": ("/consumers", "/consumers"),
     "consumer": ("/consumers/{topic}/{consumer}", "/consumers/orders/shipping"),
+    "consumer-seek": ("/consumers/{topic}/{consumer}", "/consumers/orders/billing?to=earliest"),
     "consumer-create": ("/consumers/create", "/consumers/create"),
     "rules": ("/rules", "/rules"),
     "rule": ("/rules/{rule:path}", "/rules/large"),
@@ -58,8 +59,10 @@ PAGES = {
     "dead-letters": ("/dead-letters", "/dead-letters"),
     "dead-letters-group": ("/dead-letters/group", f"/dead-letters/group?{urlencode(GROUP)}"),
     "dead-letter": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/1"),
+    "dead-letter-discard": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/1?discard=1"),
     "dead-letter-event": ("/dead-letters/letter/{letter:path}", "/dead-letters/letter/orders/mailing/15"),
-    "nodes": ("/nodes", "/nodes"),
+    "nodes": ("/nodes", "/nodes?namespace=lab"),
+    "nodes-none": ("/nodes", "/nodes"),
     "relays": ("/relays", "/relays"),
     "relay": ("/relays/{relay}", "/relays/crm"),
     "relay-create": ("/relays/-/create", "/relays/-/create"),
@@ -71,7 +74,7 @@ PAGES = {
     "access-token-create": ("/access-tokens/-/create", "/access-tokens/-/create"),
 }
 """Name of the snapshot: route and address."""
-NOT_A_PAGE = {"/palette", "/login"}
+NOT_A_PAGE = {"/palette", "/login", "/metrics"}
 
 
 def test_every_page_has_a_snapshot() -> None:

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,8 @@ def test_django_mounts_the_console_and_its_login_counts(filled: Target, tmp_path
             process.wait(timeout=20)
 
 
-def test_several_shards_are_shown_together_and_one_that_is_down_is_named(filled: Target) -> None:
+def test_several_shards_are_shown_together_and_one_that_is_down_is_named(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.console.databases.WAIT_S", 1.0)
     shards = [Target("east", filled.dsn), Target("west", "postgresql://nobody@127.0.0.1:1/none")]
     with serve(shards, ConsoleSettings()) as address:
         answer = ask(f"{address}/topics")
@@ -183,6 +185,13 @@ def test_every_page_shows_two_shards_together(databases: Databases) -> None:
             assert {row["shard"] for row in rows} == {"east", "west"}, path
         [only] = {row["shard"] for row in json.loads(ask(f"{address}/topics?shard=west&format=json").text)}
         assert only == "west"
+
+
+def test_many_requests_share_one_connection(filled: Target) -> None:
+    """None holds a connection while it waits for another: with a pool of one that would wait until the time-out."""
+    with serve([filled], ConsoleSettings(pool_size=1)) as address, ThreadPoolExecutor(8) as threads:
+        paths = ["/topics", "/consumers", "/events?topic=orders", "/"] * 2
+        assert [answer.status for answer in threads.map(lambda path: ask(address + path), paths)] == [200] * 8
 
 
 def test_settings_file(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from headrace.console import ConsoleSettings, NoLogin, User
+from headrace.console.pages import rules_backtest
 from headrace.db import Target, connect
 from headrace.rules import Rule, alter_rule, create_rule, get_rule, list_rules
-from tests.console.conftest import Pages, Running, serve
+from tests.console.conftest import Pages, Running, check_looks, serve
 from tests.console.filling import SCRIPT
 from tests.console.test_consumers import audit
 from tests.console.test_guard import ask
@@ -90,8 +91,46 @@ def test_edit_shows_the_difference_and_the_clause_that_fails(site: Running, open
     assert (change["before"]["version"], change["after"]["version"]) == (1, 2)  # type: ignore[index]
 
 
+def test_backtest_beside_the_edit_reads_the_whole_past(site: Running, open_page: Pages) -> None:
+    new_rule(site, "backtested")
+    page = open_page(site.url("/rules/-/edit", namespace="lab", rule="backtested"))
+    page.get_by_label("Condition").fill("(object ->> 'weight')::int > 17 or key = 'parcel-0'")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("form", name="Backtest").get_by_role("button").click()
+    result = page.get_by_role("region", name="Result of the backtest")
+    expect(result.get_by_text("done")).to_be_visible()
+    assert [int(text.split("\n")[1]) for text in result.locator(".stat").all_inner_texts()] == [20, 3, 9, 1, 7, 0]
+    days = page.get_by_role("region", name="By day").first.locator("tbody tr td").all_inner_texts()
+    assert days[1:] == ["20", "3", "9", "1", "7"]
+    changes = page.get_by_role("region", name="Newest events whose answer changes").first.locator("tbody tr")
+    expect(changes).to_have_count(8)
+    assert [text.strip() for text in changes.last.inner_text().split("\t")][2:] == ["parcel-0", "new"]
+    check_looks(page, "rule-backtest")
+    # The address holds the whole view; another start is another backtest.
+    page.goto(page.url.split("#")[0].replace("backtest=earliest", "backtest=11"))
+    expect(result.get_by_text("10 of 10 positions")).to_be_visible()
+    with connect(site.database) as conn:
+        assert get_rule(conn, "backtested", namespace="lab").version == 1
+
+
+def test_backtest_that_nobody_watches_ends(site: Running, open_page: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_backtest, "WINDOW", 1)
+    monkeypatch.setattr(rules_backtest, "UNWATCHED_S", 0.0)
+    new_rule(site, "left")
+    address = {
+        **PLAN,
+        "rule": "left",
+        "topic": "parcels",
+        "event_type": "parcel.sent",
+        "condition": "true",
+        "backtest": "earliest",
+    }
+    page = open_page(site.url("/rules/-/edit", namespace="lab", **address))
+    expect(page.get_by_text("It ended because nobody had this page open.")).to_be_visible()
+
+
 def test_plan_that_is_out_of_date_is_not_applied(site: Running, open_page: Pages) -> None:
-    open_page.allowed.append("status of 4")
+    open_page.allowed += ["status of 409", "status of 422"]
     rule = new_rule(site, "raced")
     page = open_page(
         site.url("/rules/-/edit", namespace="lab", **{**PLAN, "rule": "raced", "topic": "parcels", "condition": "false"})
@@ -151,6 +190,14 @@ def test_dropped_rule_keeps_its_history(site: Running) -> None:
         conn.execute("delete from headrace.rule where namespace = 'lab' and rule = 'dropped'")
     answer = ask(site.url("/rules/dropped", namespace="lab"))
     assert answer.status == 200 and "This rule was dropped" in answer.text
+
+
+def test_trial_and_versions_are_exported(site: Running) -> None:
+    trial = json.loads(ask(site.url("/rules/large", format="json", table="trial")).text)
+    assert (trial[0]["position"], trial[0]["answer"], trial[0]["failing"]) == (89, "unknown", "(object ->> 'total')::int > 300")
+    [version] = json.loads(ask(site.url("/rules/large", format="json", table="versions")).text)
+    assert (version["version"], version["condition"]) == (1, "(object ->> 'total')::int > 300")
+    assert len(ask(site.url("/rules/-/edit", **PLAN, format="csv", table="trial")).text.splitlines()) == 16
 
 
 def test_firings_are_listed_and_exported(site: Running) -> None:

@@ -39,7 +39,7 @@ def test_create_and_alter_with_audit(site: Running, open_page: Pages) -> None:
 
 
 def test_fewer_partitions_are_rejected_and_nothing_changes(site: Running, open_page: Pages) -> None:
-    open_page.allowed.append("status of 4")
+    open_page.allowed += ["status of 409", "status of 422"]
     page = open_page(site.url("/topics/parcels", namespace="lab"))
     page.get_by_label("Partitions").fill("1")
     page.get_by_role("button", name="Change topic").click()

@@ -8,7 +8,8 @@ import socket
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.db import AsyncConnection, Connection, Target, connect_async, create_pool
+from headrace.core import Invalid
+from headrace.db import AsyncConnection, Connection, Target, connect, connect_async, create_pool
 from headrace.db.connections import connection_string
 
 SERVER_SIDE = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
@@ -71,3 +72,12 @@ def test_connection_string_adds_parameters_that_the_address_lacks() -> None:
     )
     assert (parts["user"], parts["host"], parts["dbname"], parts["connect_timeout"]) == ("me", "there", "db", "3")
     assert (parts["fallback_application_name"], parts["keepalives_idle"]) == ("headrace spark", "10")
+
+
+def test_connect_without_a_target_uses_the_configured_database(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_DSN", database.dsn)
+    with connect() as conn:
+        assert conn.execute("select current_database()").fetchone() == (conninfo_to_dict(database.dsn)["dbname"],)
+    monkeypatch.setenv("HEADRACE_DSN", "a=postgresql://db1/app b=postgresql://db2/app")
+    with pytest.raises(Invalid, match=r"2 shards \(a, b\)"), connect():
+        pass

@@ -26,4 +26,4 @@ async def test_spark_rules_guide_runs(spark: SparkSession, database: Target, con
     conn.execute("select headrace.publish('orders', 'order.seen', '{}', p_key => 'c4')")
     drain(conn)
     names = {"spark": spark, "secret": secret_file(tmp_path, database)}
-    assert (await run_guide("spark-rules", database, conn, names))["blocks_run"] == 4
+    assert (await run_guide("spark-rules", database, conn, names))["blocks_run"] == 5

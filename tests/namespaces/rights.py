@@ -39,7 +39,7 @@ VIEWS: dict[str, str] = {
 log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
 correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
 rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure pause
-relay relay_version relay_state
+relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",
 }

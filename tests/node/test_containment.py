@@ -221,7 +221,7 @@ async def test_action_delivered_as_often_as_an_integer_can_count(two: Connection
     two.execute(f"update pgmq.q_{queue} set read_ct = 2147483647 where msg_id = 1")
     async with running(database, app):
         await until(lambda: handled == [2])
-        await until(lambda: "b: 1 actions were moved" in findings(database, "dead letters"))
+        await until(lambda: "b: 1 action was moved" in findings(database, "dead letters"))
         two.execute("select headrace.send_action('MAIL', '3', p_namespace => 'b')")
         await until(lambda: handled == [2, 3])
 
@@ -247,7 +247,7 @@ async def test_event_that_python_cannot_read(two: Connection, database: Target) 
     two.execute("update headrace_internal.cursor set attempts = 2147483647 where partition = 0")
     async with running(database, app):
         await until(lambda: len(handled) == others)
-        await until(lambda: "b/orders/note: 1 partitions have stopped" in findings(database, "consumers"))
+        await until(lambda: "b/orders/note: 1 partition has stopped" in findings(database, "consumers"))
 
 
 async def test_topic_dropped_and_created_again_while_its_consumer_runs(

@@ -12,6 +12,7 @@ from headrace.actions import Action, send_action
 from headrace.consume import Batch
 from headrace.core import Event, LoggedEvent, UnknownTopic
 from headrace.db import AsyncConnection
+from headrace.log import read_log
 from headrace.node import Headrace
 from headrace.outbox import publish, publish_many
 from headrace.testing import Kit
@@ -60,6 +61,7 @@ async def test_publishers_and_handlers_are_measured(kit: Kit, spans: Spans) -> N
         publish(kit.conn, "unmeasured", "placed")
     send_action(kit.conn, "MEASURED")
     await kit.run_until_idle(app)
+    read_log(kit.conn, "measured", after=2)
     metrics = messaging_metrics()
     assert {name: metric.unit for name, metric in metrics.items()} == {
         "messaging.client.operation.duration": "s",
@@ -84,3 +86,6 @@ async def test_publishers_and_handlers_are_measured(kit: Kit, spans: Spans) -> N
     assert (value(consumed, **by_counter).value, value(consumed, **failed).value) == (5, 1)
     assert (value(processed, **by_counter).count, value(processed, **failed).count) == (1, 1)
     assert value(processed, **by_counter).explicit_bounds == BUCKETS_S
+    by_reader = {"operation__name": "receive", "destination__name": "measured"}
+    assert value(consumed, **by_reader).value == 3
+    assert value(operations, **by_reader, operation__type="receive").count == 1

@@ -63,7 +63,7 @@ def backtest_(
         require_charts()
     subjects = _subjects(session, files or [], rule, correlator, topic, key, name)
     report = backtest.backtest(
-        spark_session(master=master),
+        spark_session(master=master, brief=True),
         session.targets,
         subjects,
         start=start,

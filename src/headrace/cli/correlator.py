@@ -18,7 +18,7 @@ from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column, table
 from headrace.cli.pattern import read_text
 from headrace.cli.session import Session, command, facts_table
-from headrace.core import UnknownCorrelator, UnknownEvent
+from headrace.core import UnknownCorrelator, UnknownEvent, encode
 from headrace.db import Connection, parse_time
 
 group = Typer(help="Correlators: ECL patterns over a topic; their outputs become actions or events.")
@@ -168,14 +168,22 @@ def outputs(
     name: Name,
     key: Annotated[str | None, Option(help="Only this key.")] = None,
     limit: Annotated[int, Option(help="Show at most this many.")] = 20,
+    payloads: Annotated[bool, Option("--payloads", help="Show the payloads of the evidence, too.")] = False,
 ) -> None:
     """Show the newest outputs of a correlator with their evidence."""
     outputs = session.collect(
-        lambda conn: correlators.list_correlations(conn, name, key=key, limit=limit, namespace=session.namespace)
+        lambda conn: correlators.list_correlations(
+            conn, name, key=key, limit=limit, payloads=payloads, namespace=session.namespace
+        )
     )
     position = ("position", lambda output: output.position or "timer")
     evidence = ("evidence", lambda output: _positions(output.evidence))
-    session.show([("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version"], outputs)
+    events = [("payloads", _payloads)] if payloads else []
+    session.show([("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version", *events], outputs)
+
+
+def _payloads(output: correlators.PastOutput) -> str:
+    return "\n".join(f"{event.position} {event.type} {encode(event.payload)}" for event in output.events or ())
 
 
 @command(group, "state")

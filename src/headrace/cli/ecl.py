@@ -21,6 +21,7 @@ from headrace.correlators import run_cases
 from headrace.db import connect_async
 from headrace.lang import ecl
 
+REGISTERS_NOTE = "approximate: conditions that read kept values count as true or false freely, so output may need values that no event can have"
 group = Typer(help="ECL patterns: check, compare, draw and run them before you use them.")
 
 TestEngine = Literal["interpreter", "machine", "table", "database", "spark", "spark-stream"]
@@ -91,7 +92,9 @@ def check(session: Session, pattern: PatternText, strict: Strict = False) -> Non
     findings = examine(parsed, compiled)
     text, size = ecl.print_pattern(parsed), {"tokens": compiled.tokens, "units": len(compiled.units)}
     rows = [[SIGNS[finding.level], finding.check, finding.message, finding.witness or ""] for finding in findings]
-    session.print({"pattern": text, **size, "findings": findings}, text, table(["", "check", "result", "witness"], rows))
+    notes = [REGISTERS_NOTE] if compiled.registers is not None else []
+    facts = {"pattern": text, **size, "findings": findings, "approximate": bool(notes)}
+    session.print(facts, text, table(["", "check", "result", "witness"], rows), *notes)
     counted = ("problem", "warning") if strict else ("problem",)
     if failed := [finding.check for finding in findings if finding.level in counted]:
         raise ProblemsFound(f"{len(failed)} findings: {', '.join(failed)}")

@@ -24,6 +24,7 @@ from headrace.console.pages import (
     event,
     events,
     hooks,
+    metrics,
     nodes,
     now,
     palette,
@@ -60,6 +61,7 @@ PAGES = (
     dead_letters,
     nodes,
     palette,
+    metrics,
     sign_in,
 )
 """The modules of the pages; each lists its ROUTES. The first route that fits is taken."""

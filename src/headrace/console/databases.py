@@ -24,6 +24,11 @@ WAIT_S = 5.0
 DOWN_S = 5.0
 """A shard that could not be reached is not tried again for this time: a page reads from it several times."""
 
+# The role comes last: it may not be allowed to do the rest.
+_BEGIN = """
+select set_config('transaction_read_only', %(read_only)s, true), set_config('statement_timeout', %(limit)s, true),
+    set_config('search_path', 'pg_catalog, pg_temp', true), set_config('role', %(role)s, true)"""
+
 
 class Databases:
     """The shards, by name."""
@@ -48,14 +53,8 @@ class Databases:
             if monotonic() < self._down_until.get(target.name, 0):
                 raise PoolTimeout
             with pool.connection(timeout=WAIT_S) as conn, map_database_errors(), conn.transaction():
-                conn.execute("set transaction read only" if read_only else "set transaction read write")
                 limit = STATEMENT_TIMEOUT if read_only else CHANGE_TIMEOUT
-                conn.execute(
-                    "select set_config('statement_timeout', %s, true), set_config('search_path', 'pg_catalog, pg_temp', true)",
-                    (limit,),
-                )
-                # Last: the role may not be allowed to do the above.
-                conn.execute("select set_config('role', %s, true)", (role or "none",))
+                conn.execute(_BEGIN, {"read_only": "on" if read_only else "off", "limit": limit, "role": role or "none"})
                 yield conn
         except PoolTimeout as error:
             # Without any connection the server is away; otherwise others use them all.

@@ -88,6 +88,7 @@ class Guard:
 
     def _ask_to_sign_in(self, request: Request, root: str) -> Response:
         is_page = request.method == "GET" and not request.query_params.keys() & {"live", "format"}
+        is_page &= request.url.path != f"{root}/metrics"
         if isinstance(self._settings.login, TokenLogin) and is_page:
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(f"{root}/login?next={quote(request.url.path + query, safe='')}", status_code=303)

@@ -84,7 +84,7 @@ class ChangeEndpoint:
         if isinstance(result, Response):
             return result
         if isinstance(result, Page):
-            return render(view, result)
+            return render(view, replace(result, is_live=False))
         response = RedirectResponse(result.url, status_code=303)
         response.set_cookie(
             NOTICE, quote(result.message), max_age=60, httponly=True, samesite="strict", path=cookie_path(view.request)
@@ -100,7 +100,8 @@ class ChangeEndpoint:
             page = self.form(view)
         except HeadraceError:
             return render_error(view, error, status)
-        return page if isinstance(page, Response) else render(view, replace(page, status=status))
+        # Not live: the address of a form cannot be read.
+        return page if isinstance(page, Response) else render(view, replace(page, status=status, is_live=False))
 
 
 def read(path: str, function: Reader) -> Route:

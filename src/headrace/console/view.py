@@ -56,6 +56,15 @@ class _Undo(Exception):
     """Rolls a preview back."""
 
 
+@dataclass
+class _Cached:
+    """A value that requests share. The lock is held while it is built: others wait instead of building it too."""
+
+    lock: Lock = field(default_factory=Lock)
+    at: float = float("-inf")
+    value: Any = None
+
+
 class Site:
     """What all requests share."""
 
@@ -64,22 +73,20 @@ class Site:
         self.settings = settings
         self.templates = templates
         self.samples = Samples()
-        self._cache: dict[tuple[object, ...], tuple[float, Any]] = {}
+        self._cache: dict[tuple[object, ...], _Cached] = {}
         self._lock = Lock()
 
     def cached(self, key: tuple[object, ...], seconds: float, build: Callable[[], T]) -> T:
         """A value that is built again when it is older than this number of seconds. Ten open consoles ask the database once."""
-        now = monotonic()
         with self._lock:
-            at, value = self._cache.get(key, (0.0, None))
-        if value is not None and now - at < seconds:
-            return value  # type: ignore[no-any-return]
-        value = build()
-        with self._lock:
-            if len(self._cache) >= CACHE_MAX:
+            if key not in self._cache and len(self._cache) >= CACHE_MAX:
                 self._cache.clear()
-            self._cache[key] = (now, value)
-        return value
+            entry = self._cache.setdefault(key, _Cached())
+        with entry.lock:
+            now = monotonic()
+            if now - entry.at >= seconds:
+                entry.value, entry.at = build(), now
+            return entry.value  # type: ignore[no-any-return]
 
 
 class View:
@@ -145,10 +152,15 @@ class View:
 
     def each_shard(self, read: Callable[[Connection], T]) -> list[tuple[str, T]]:
         """Reads from every selected shard; one that is unreachable is left out and shown in a banner. At least one must answer."""
+        return self._each_shard(read, lambda target: self._transaction(target, read_only=True))
+
+    def _each_shard(
+        self, read: Callable[[Connection], T], begin: Callable[[Target], AbstractContextManager[Connection]]
+    ) -> list[tuple[str, T]]:
         results = []
         for target in self.targets:
             try:
-                with self.reading(target) as conn:
+                with begin(target) as conn:
                     results.append((target.name, read(conn)))
             except DatabaseUnavailable as error:
                 self.unreachable[target.name] = str(error)
@@ -230,6 +242,11 @@ class View:
         return (shard, self.user.role or "", self.namespace)
 
     def _transaction(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
+        # Before a connection is taken: whoever holds one and needs another to find the namespace waits for those who do the same.
+        self.namespace  # noqa: B018
+        return self._begin(target, read_only=read_only)
+
+    def _begin(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
         # A page without a login, such as the one to sign in, must not read with the console's own rights.
         if not self.is_signed_in:
             raise Forbidden("sign in first")
@@ -237,6 +254,6 @@ class View:
 
     def _read_namespaces(self) -> list[str]:
         names: dict[str, None] = {}
-        for _, rows in self.each_shard(list_namespaces):
+        for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
             names |= dict.fromkeys(row.namespace for row in rows)
         return list(names)

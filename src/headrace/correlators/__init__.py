@@ -20,7 +20,7 @@ from headrace.correlators.correlator import (
 )
 from headrace.correlators.engine import CorrelatorEngine
 from headrace.correlators.explanation import KeyState, key_state
-from headrace.correlators.history import PastOutput, list_correlations
+from headrace.correlators.history import EvidenceEvent, PastOutput, list_correlations
 from headrace.correlators.instances import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.correlators.outputs import ActionOutput, EventOutput, Output
 from headrace.correlators.passages import Passages, count_passages
@@ -34,6 +34,7 @@ __all__ = [
     "CorrelatorEngine",
     "CorrelatorState",
     "EventOutput",
+    "EvidenceEvent",
     "KeyEffect",
     "KeyState",
     "KeyStep",

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from psycopg.rows import class_row
 
+from headrace.core import JSON
 from headrace.correlators.correlator import get_correlator
 from headrace.db import Connection, map_database_errors, query
+
+
+@dataclass(frozen=True)
+class EvidenceEvent:
+    """An event that led to an output."""
+
+    position: int
+    type: str
+    key: str | None
+    emitted_at: datetime
+    payload: JSON
 
 
 @dataclass(frozen=True)
@@ -31,15 +44,38 @@ class PastOutput:
     output_id: UUID
     captured: dict[str, object] | None = None
     """What the registers held; None for a pattern without registers."""
+    events: list[EvidenceEvent] | None = None
+    """The events of the evidence that are still in the log; None if they were not asked for."""
 
 
 def list_correlations(
-    conn: Connection, name: str, *, key: str | None = None, limit: int = 100, namespace: str | None = None
+    conn: Connection,
+    name: str,
+    *,
+    key: str | None = None,
+    limit: int = 100,
+    payloads: bool = False,
+    namespace: str | None = None,
 ) -> list[PastOutput]:
-    """The newest outputs of a correlator, oldest first. Raises UnknownCorrelator where nothing of that name ever ran."""
+    """The newest outputs of a correlator, oldest first; with `payloads` also the events of their evidence. Raises UnknownCorrelator
+    where nothing of that name ever ran."""
     parameters = {"correlator": name, "key": key, "limit": limit, "namespace": namespace}
     with map_database_errors(), conn.cursor(row_factory=class_row(PastOutput)) as cursor:
         outputs = cursor.execute(query("correlators/correlations"), parameters).fetchall()
     if not outputs:
         get_correlator(conn, name, namespace=namespace)
-    return outputs
+    return _with_events(conn, outputs, namespace) if payloads else outputs
+
+
+def _with_events(conn: Connection, outputs: Sequence[PastOutput], namespace: str | None) -> list[PastOutput]:
+    events: dict[tuple[str, int], EvidenceEvent] = {}
+    for topic in {output.topic for output in outputs}:
+        positions = sorted({position for output in outputs if output.topic == topic for position in output.evidence})
+        parameters = {"topic": topic, "namespace": namespace, "positions": positions}
+        with map_database_errors(), conn.cursor(row_factory=class_row(EvidenceEvent)) as cursor:
+            rows = cursor.execute(query("correlators/evidence"), parameters).fetchall()
+        events |= {(topic, event.position): event for event in rows}
+    return [
+        replace(output, events=[events[place] for at in output.evidence if (place := (output.topic, at)) in events])
+        for output in outputs
+    ]

@@ -115,6 +115,14 @@ def configured_targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
     return [Target("embedded", server.dsn())]
 
 
+def _only_target() -> Target:
+    targets = configured_targets()
+    if len(targets) > 1:
+        names = ", ".join(target.name for target in targets)
+        raise Invalid(f"HEADRACE_DSN names {len(targets)} shards ({names}); pass the one to connect to, or use headrace.Shards")
+    return targets[0]
+
+
 def parse_targets(text: str) -> list[Target]:
     """One address, or several named ones. A key=value connection string is one address."""
     shards = [word.partition("=") for word in text.split()]
@@ -142,8 +150,10 @@ def connection_string(target: Target, *, application_name: str = APPLICATION_NAM
 
 
 @contextmanager
-def connect(target: Target) -> Iterator[Connection]:
-    """A connection in autocommit mode; use `conn.transaction()` for transactions."""
+def connect(target: Target | None = None) -> Iterator[Connection]:
+    """A connection in autocommit mode; use `conn.transaction()` for transactions. Without a target to the configured database, else to
+    the embedded one, which is started; raises Invalid if several shards are configured."""
+    target = target or _only_target()
     with map_connection_errors(target):
         conn = psycopg.connect(connection_string(target), autocommit=True)
     set_json_loads(decode, conn)

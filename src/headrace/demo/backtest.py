@@ -57,7 +57,7 @@ def archive_and_backtest(target: Target, folder: Path) -> BacktestResult:
         subjects = _subjects(conn)
     archive_s = time.monotonic() - start
     start = time.monotonic()
-    report = backtest(session(), [target], subjects, samples=0, keys=0)
+    report = backtest(session(brief=True), [target], subjects, samples=0, keys=0)
     last = steps[-1] if steps else None
     return BacktestResult(
         archived=last.written if last else 0,

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.core import LoggedEvent
 from headrace.db import Connection, is_pooled, map_database_errors, query
+from headrace.tracing import switch
 
 READ_LIMIT = 1000
 POOLED_WAIT_S = 1.0
@@ -23,6 +24,11 @@ def read_log(
     conn: Connection, topic: str, *, after: int = 0, limit: int = READ_LIMIT, namespace: str | None = None
 ) -> list[LoggedEvent]:
     """The events after a position, in order, at most `limit`."""
+    read = partial(_read_log, conn, topic, after=after, limit=limit, namespace=namespace)
+    return read() if switch.tracer is None else switch.tracer.receive(topic, read)
+
+
+def _read_log(conn: Connection, topic: str, *, after: int, limit: int, namespace: str | None) -> list[LoggedEvent]:
     parameters = {"topic": topic, "namespace": namespace, "after": after, "limit": limit}
     with map_database_errors(), conn.cursor(row_factory=logged_event_row, binary=True) as cursor:
         return cursor.execute(query("log/read"), parameters).fetchall()
@@ -55,7 +61,7 @@ def _wait_notified(conn: Connection, wait_s: float | None, _after: int) -> bool:
 def _wait_pooled(conn: Connection, topic: str, namespace: str | None, wait_s: float | None, after: int) -> bool:
     """Waits for an event after a position; False if none comes in time."""
     deadline = None if wait_s is None else time.monotonic() + wait_s
-    while not read_log(conn, topic, after=after, limit=1, namespace=namespace):
+    while not _read_log(conn, topic, after=after, limit=1, namespace=namespace):
         left_s = POOLED_WAIT_S if deadline is None else min(POOLED_WAIT_S, deadline - time.monotonic())
         if left_s <= 0:
             return False

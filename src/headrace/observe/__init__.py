@@ -18,6 +18,7 @@ from headrace.observe.event_history import (
 from headrace.observe.metrics import (
     CONTENT_TYPE,
     DatabaseMetrics,
+    MetricsMemory,
     Sample,
     alert_rules,
     dashboard_json,
@@ -39,6 +40,7 @@ __all__ = [
     "EventHistory",
     "Firing",
     "Level",
+    "MetricsMemory",
     "RuleEvaluation",
     "RuleWhyNot",
     "Sample",

@@ -20,14 +20,16 @@ class MessagingInstruments:
         self._operation_duration = meter.create_histogram(
             "messaging.client.operation.duration",
             unit="s",
-            description="Time that publishing events or sending an action took.",
+            description="Time that publishing events, sending an action or reading the log took.",
             explicit_bucket_boundaries_advisory=BUCKETS_S,
         )
         self._sent_messages = meter.create_counter(
             "messaging.client.sent.messages", unit="{message}", description="Events published and actions sent."
         )
         self._consumed_messages = meter.create_counter(
-            "messaging.client.consumed.messages", unit="{message}", description="Events and actions delivered to handlers."
+            "messaging.client.consumed.messages",
+            unit="{message}",
+            description="Events and actions delivered to handlers, and events read from the log.",
         )
         self._process_duration = meter.create_histogram(
             "messaging.process.duration",
@@ -41,6 +43,11 @@ class MessagingInstruments:
         self._operation_duration.record(duration_s, attributes)
         # Only the histogram has the type among its attributes.
         self._sent_messages.add(messages, {name: attributes[name] for name in attributes if name != OPERATION_TYPE})
+
+    def record_received(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
+        """Records a read of the log."""
+        self._operation_duration.record(duration_s, {**attributes, OPERATION_TYPE: "receive"})
+        self._consumed_messages.add(messages, attributes)
 
     def record_processed(self, duration_s: float, messages: int, attributes: Mapping[str, str]) -> None:
         """Records a call of handlers."""

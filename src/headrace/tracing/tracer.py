@@ -1,12 +1,13 @@
-"""Tracer: opens spans for publishers and handlers. Imported only while tracing is on.
+"""Tracer: opens spans for publishers, handlers and readers of the log. Imported only while tracing is on.
 
 Names, kinds, attributes and links follow OpenTelemetry's conventions for messaging: a publisher's span is the creation context of
-its events; a handler's span links to the creation context of each of its messages. One span covers a whole `publish_many`."""
+its events; the span of a handler or reader links to the creation context of each of its messages. One span covers a whole
+`publish_many`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol
 from uuid import UUID
@@ -26,7 +27,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headrace.core import HEADERS_BYTES_MAX, JSON, Discard, Event, Invalid, encode, redact
+from headrace.core import HEADERS_BYTES_MAX, JSON, Discard, Event, Invalid, LoggedEvent, encode, redact
 from headrace.tracing.context import LINKS_MAX, TRACEPARENT, TRACESTATE, TraceContext, read_trace_context
 from headrace.tracing.headers import TracedEvents, TracedHeaders
 from headrace.tracing.instruments import OPERATION_TYPE, MessagingInstruments, messaging_instruments
@@ -96,21 +97,51 @@ class MessageTracer:
             names["messaging.consumer.group.name"] = consumer
         attributes: Attributes = {**names, OPERATION_TYPE: "process"}
         attributes |= {"messaging.batch.message_count": len(messages)} if is_batch else _message_attributes(messages[0])
-        contexts = [(message, context) for message in messages[:LINKS_MAX] if (context := read_trace_context(message.headers))]
-        links = [
-            Link(span_context, {"messaging.message.id": str(message.id)} if is_batch else None)
-            for message, context in contexts
-            for span_context in self._span_contexts(context)
-        ]
+        links = self._links(messages, is_batch=is_batch)
         parent: Context | None = None
-        if self._creation_is_parent and not is_batch and contexts:
+        if self._creation_is_parent and not is_batch and (context := read_trace_context(messages[0].headers)):
             ambient = get_current_span().get_span_context()
             links += [Link(ambient)] if ambient.is_valid else []
-            parent = self._extract(contexts[0][1])
+            parent = self._extract(context)
         span = self._tracer.start_span(
             f"process {destination}", context=parent, kind=SpanKind.CONSUMER, attributes=attributes, links=links
         )
         return ProcessSpan(span, self._instruments, names, len(messages))
+
+    def receive(self, topic: str, read: Callable[[], list[LoggedEvent]]) -> list[LoggedEvent]:
+        """Reads events, and leaves a span of it with a link to the creation of each event; none if there was nothing to read."""
+        started, started_ns = time.perf_counter(), time.time_ns()
+        names = {"messaging.system": "headrace", "messaging.operation.name": "receive", "messaging.destination.name": topic}
+        attributes: Attributes = {**names, OPERATION_TYPE: "receive"}
+        try:
+            events = read()
+        except Exception as error:
+            span = self._tracer.start_span(f"receive {topic}", kind=SpanKind.CLIENT, attributes=attributes, start_time=started_ns)
+            names["error.type"] = mark_error(span, error)
+            span.end()
+            self._instruments.record_received(time.perf_counter() - started, 0, names)
+            raise
+        if events:
+            # The span starts afterwards: only then it is known whether there is one, and links to what.
+            span = self._tracer.start_span(
+                f"receive {topic}",
+                kind=SpanKind.CLIENT,
+                attributes={**attributes, "messaging.batch.message_count": len(events)},
+                links=self._links(events, is_batch=True),
+                start_time=started_ns,
+            )
+            span.end()
+            self._instruments.record_received(time.perf_counter() - started, len(events), names)
+        return events
+
+    def _links(self, messages: Sequence[Message], *, is_batch: bool) -> list[Link]:
+        """Links to the creation of the first messages, and to what led to it."""
+        return [
+            Link(span_context, {"messaging.message.id": str(message.id)} if is_batch else None)
+            for message in messages[:LINKS_MAX]
+            if (context := read_trace_context(message.headers))
+            for span_context in self._span_contexts(context)
+        ]
 
     @contextmanager
     def _sending(

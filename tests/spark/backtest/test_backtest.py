@@ -22,7 +22,8 @@ from headrace.log import create_topic
 from headrace.rules import RuleEngine
 from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
 from headrace.spark.backtest.connections import secret_file
-from headrace.spark.backtest.frames import Source
+from headrace.spark.backtest.frames import Source, TopicRange
+from headrace.spark.source import SourceOptions
 from tests.archive.builders import later
 from tests.builders import drain, shift_clock
 from tests.cli.conftest import call
@@ -194,12 +195,17 @@ async def test_files_of_rules_and_correlators_are_one_read(
   - {{name: pairs, topic: cars, pattern: "repeat {{push(x) {{sequential {{NEW_CAR, NEW_CAR}}}}}}"}}
 """
     )
-    reads: list[str] = []
-    events = Source.events
-    monkeypatch.setattr(Source, "events", lambda *args, **options: reads.append(options["columns"]) or events(*args, **options))
+    reads: list[tuple[str, ...]] = []
+    read_options = Source.read_options
+
+    def note_columns(source: Source, part: TopicRange, columns: tuple[str, ...], types: tuple[str, ...]) -> SourceOptions:
+        reads.append(columns)
+        return read_options(source, part, columns, types)
+
+    monkeypatch.setattr(Source, "read_options", note_columns)
     files = [str(tmp_path / name) for name in ("rules.yaml", "correlators.yaml")]
     results = call("backtest", *files, "--dsn", database.dsn, "--json").json["results"]
-    assert reads == ["appended_at,event_id,key,offset,payload,timestamp,topic,type"]
+    assert reads == [("appended_at", "key", "offset", "payload", "timestamp", "type")]
     live = len(pushed(conn))
     fast, fires = (sum(hp(n) > most for n in range(1, 31)) for most in (20, 30))
     assert live > 20 and 0 < fires < fast

@@ -67,7 +67,8 @@ def _queue_table(view: View, state: ActionState | None, name: str | None, key: s
         Column("payload", kind="payload", wide=True),
     )
     shown = [{**row, "error": (row["error"] or "").split("\n")[0] or None} for row in rows]
-    return Table("actions", columns, shown, empty="headrace action send MAIL '{}'", empty_text="No such action is in the queue.")
+    text = "No such action is in the queue." if state or name or key else "The queue is empty."
+    return Table("actions", columns, shown, empty="headrace action send MAIL '{}'", empty_text=text)
 
 
 def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:

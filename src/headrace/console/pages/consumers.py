@@ -1,8 +1,9 @@
-"""Consumers: lag in events and seconds, why one is stuck, which node runs it; pause, resume, seek, create."""
+"""Consumers: lag in events and seconds, why one is stuck, which node runs it; pause, resume, seek, create, alter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Literal, cast
 from urllib.parse import quote
@@ -10,16 +11,25 @@ from urllib.parse import quote
 from headrace import consume
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
+from headrace.console.pages.consumers_settings import (
+    POLICIES,
+    alter_settings,
+    no_handler,
+    one_of,
+    read_condition,
+    read_policy,
+    settings_facts,
+    settings_fields,
+)
 from headrace.console.routes import change, read
 from headrace.console.tables import Column, Row, Table, fetch_dicts
 from headrace.console.view import Done, Page, View
-from headrace.core import Invalid, LoggedEvent, UnknownConsumer
+from headrace.core import UnknownConsumer
 from headrace.db import Connection, query
 from headrace.node import list_nodes
 
 ORDERS = ("partition", "topic")
 STARTS = ("earliest", "latest")
-POLICIES = ("retry", "stop", "dead-letter")
 
 
 def list_consumers(view: View) -> Page:
@@ -115,6 +125,7 @@ def show_consumer(view: View) -> Page:
     cursors = [{**row, "partition_text": _partition(row)} for row in read_cursors(view, topic=topic, consumer=name)]
     if not cursors:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {name!r} in namespace {view.namespace!r}")
+    settings = view.each_shard(lambda conn: consume.get_consumer(conn, topic, name, namespace=view.namespace))[0][1]
     columns = (
         Column("partition_text", "partition"),
         Column("position", kind="number"),
@@ -141,6 +152,11 @@ def show_consumer(view: View) -> Page:
         "again": sum(max(move["events"], 0) for move in moves or ()),
         "skipped": sum(max(-move["events"], 0) for move in moves or ()),
         "is_internal": name.startswith("headrace."),
+        "is_own": not name.startswith(("headrace.", "relay.")),
+        "settings": settings_facts(settings),
+        "condition_error": settings.condition_error,
+        "fields": {**settings_fields(settings), **view.form},
+        "policies": POLICIES,
         "series": [(row["shard"], row["trend"]) for row in summaries],
     }
     return Page("consumer.html", f"{topic}/{name}", tables=tables, values=values)
@@ -176,7 +192,7 @@ def _move_table(moves: Sequence[Row]) -> Table:
         Column("from_position", "from", kind="number"),
         Column("to_position", "to", kind="number"),
         Column("count", "events", kind="number"),
-        Column("meaning", ""),
+        Column("meaning", "effect"),
     )
     return Table("moves", columns, rows, title="What would move")
 
@@ -223,6 +239,12 @@ def seek(view: View) -> Done:
     return Done(f"consumer {label}: {count} cursors moved to {target}", consumer_url(view, topic, name))
 
 
+def alter(view: View) -> Done:
+    """Changes failure policy and condition."""
+    topic, name, _ = _names(view)
+    return replace(alter_settings(view, topic, name), url=consumer_url(view, topic, name))
+
+
 def create_form(view: View) -> Page:
     values = {"orders": ORDERS, "starts": STARTS, "policies": POLICIES, "topic": view.query.get("topic", "")}
     return Page("consumer_create.html", "Create a consumer", values=values, is_live=False)
@@ -235,17 +257,18 @@ def create(view: View) -> Done:
     consumer = consume.Consumer(
         topic=topic,
         name=name,
-        handler=_no_handler,
-        ordered_by=cast("Literal['partition', 'topic']", _one_of(form.get("ordered_by"), ORDERS)),
-        start=cast("Literal['earliest', 'latest']", _one_of(form.get("start"), STARTS)),
-        failure=_policy(_one_of(form.get("on_failure"), POLICIES), form.get("attempts", "").strip()),
+        handler=no_handler,
+        ordered_by=cast("Literal['partition', 'topic']", one_of(form.get("ordered_by"), ORDERS)),
+        start=cast("Literal['earliest', 'latest']", one_of(form.get("start"), STARTS)),
+        failure=read_policy(form),
+        where=read_condition(form),
         namespace=view.namespace,
     )
     view.change(
         "consumer.create",
         f"{topic}/{name}",
         lambda conn: consume.create_consumer(conn, consumer),
-        details={key: form.get(key) for key in ("ordered_by", "start", "on_failure", "attempts")},
+        details={key: form.get(key) for key in ("ordered_by", "start", "on_failure", "attempts", "where")},
     )
     return Done(f"consumer {name} of topic {topic} created", consumer_url(view, topic, name))
 
@@ -264,32 +287,12 @@ def _state(conn: Connection, view: View, topic: str, name: str) -> object:
     return [{"partition": lag.partition, "position": lag.position, "state": lag.state} for lag in lags]
 
 
-def _one_of(text: str | None, choices: Sequence[str]) -> str:
-    if text and text not in choices:
-        raise Invalid(f"{text!r} is not one of {', '.join(choices)}")
-    return text or choices[0]
-
-
-def _policy(policy: str, attempts: str) -> consume.Failure:
-    if attempts and not attempts.isdigit():
-        raise Invalid(f"attempts must be a whole number, not {attempts!r}")
-    count = int(attempts) if attempts else None
-    if policy == "stop":
-        return consume.Failure.stop()
-    if policy == "retry":
-        return consume.Failure.retry(attempts=count)
-    return consume.Failure.dead_letter(attempts=count) if count else consume.Failure.dead_letter()
-
-
-def _no_handler(_event: LoggedEvent, _conn: Connection) -> None:
-    """Stands in for the handler, which only a node has."""
-
-
 ROUTES = (
     read("/consumers", list_consumers),
     read("/consumers/create", create_form),
     change("/consumers/create", create, form=create_form),
     read("/consumers/{topic}/{consumer}", show_consumer),
+    change("/consumers/{topic}/{consumer}/alter", alter, form=show_consumer),
     change("/consumers/{topic}/{consumer}/pause", pause, form=show_consumer),
     change("/consumers/{topic}/{consumer}/resume", resume, form=show_consumer),
     change("/consumers/{topic}/{consumer}/seek", seek, form=show_consumer),

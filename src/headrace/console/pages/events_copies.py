@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from urllib.parse import quote, urlencode
 
 from psycopg import sql
 
@@ -39,6 +40,7 @@ def publish_copies(view: View, topic: str, type: str, key: str | None, payload: 
     return [
         Copy("SQL", _publish_sql(view, topic, type, key, payload)),
         Copy("Python", _publish_python(view, topic, type, key, payload)),
+        Copy("curl", _publish_curl(view, topic, type, key, payload)),
         Copy("Shell", _publish_shell(view, topic, type, key, payload)),
     ]
 
@@ -141,6 +143,21 @@ def _publish_python(view: View, topic: str, type: str, key: str | None, payload:
     parts += [f"key={key!r}"] if key else []
     parts.append(f"namespace={view.namespace!r}")
     return f"from headrace import publish\nfrom headrace.core import RawJSON\n\npublish({', '.join(parts)})"
+
+
+def _publish_curl(view: View, topic: str, type: str, key: str | None, payload: str) -> str:
+    """By HTTP, with an access token of the namespace; this console takes events only if it was started with --ingest."""
+    base = str(view.request.base_url).rstrip("/") + "/ingest" if view.site.settings.ingest else "http://127.0.0.1:8640"
+    words = urlencode({"type": type, **({"key": key} if key else {})}, quote_via=quote)
+    return " ".join(
+        [
+            "curl",
+            _word(f"{base}/topics/{quote(topic, safe='')}/events?{words}"),
+            '-H "Authorization: Bearer $TOKEN"',
+            "-H 'Content-Type: application/json'",
+            f"-d {_word(payload)}",
+        ]
+    )
 
 
 def _publish_shell(view: View, topic: str, type: str, key: str | None, payload: str) -> str:

@@ -33,6 +33,7 @@ PLACES = {
     "schedules": "/schedules",
     "relays": "/relays",
     "nodes": "/nodes",
+    "failures": "/nodes",
     "time partitions": "/topics",
     "same topics": "/topics",
     "reachable": "/nodes",
@@ -104,9 +105,9 @@ def _escape(value: str) -> str:
 
 
 def _place(view: View, check: Check) -> str | None:
-    """The page of a check, in the namespace that its message starts with, if it names one."""
+    """The page of a check, in the namespace that its message names first, such as `shop` in `schedule shop/nightly failed`."""
     place = PLACES.get(check.check)
-    name = check.message.partition(":")[0].partition("/")[0]
+    name = check.message.partition(":")[0].partition("/")[0].rpartition(" ")[2]
     chosen = {"namespace": name} if name in view.namespaces else {}
     return view.url(place, **chosen) if place else None
 

@@ -1,8 +1,9 @@
-"""The palette (Ctrl-K): names of everything in the namespace that contain a text."""
+"""The palette (Ctrl-K): names of everything in the namespace that contain a text; for an id, its event or action."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
+from uuid import UUID
 
 from starlette.responses import JSONResponse, Response
 
@@ -33,6 +34,7 @@ def search(view: View) -> Response:
         for link in links
         if text.lower() in link.label.lower()
     ]
+    pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action") if _is_id(text)]
     found: dict[tuple[str, str], dict[str, str]] = {}
     if text:
         for _, names in view.each_shard(
@@ -41,6 +43,13 @@ def search(view: View) -> Response:
             for kind, name in ((row["kind"], row["name"]) for row in names):
                 found[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
     return JSONResponse([*pages, *list(found.values())[:50]])
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text.lower()
+    except ValueError:
+        return False
 
 
 def _url(view: View, kind: str, name: str) -> str:

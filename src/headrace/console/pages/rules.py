@@ -12,8 +12,8 @@ from headrace.actions import Pause, list_pauses
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
 from headrace.console.pages import rules_editing
-from headrace.console.pages.rules_trial import run_trial, trial_values
-from headrace.console.pages.rules_versions import describe_versions
+from headrace.console.pages.rules_trial import Trial, run_trial, trial_table, trial_values
+from headrace.console.pages.rules_versions import describe_versions, version_table
 from headrace.console.routes import change, read
 from headrace.console.tables import Column, Row, Table
 from headrace.console.view import Done, Page, View
@@ -105,7 +105,8 @@ def show_rule(view: View) -> Page:
         **trial,
     }
     # The export has all of them.
-    tables = [_firing_table(view, firings if view.query.get("format") else firings[:SHOWN_MAX])]
+    tables = [_firing_table(view, firings if view.query.get("format") else firings[:SHOWN_MAX]), version_table(versions[0][1])]
+    tables += [trial_table(done)] if isinstance(done := trial["trial"], Trial) else []
     return Page("rule.html", name, tables=tables, values=values)
 
 

@@ -12,7 +12,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from headrace.console.pages.editing import apply_plan, is_typed, typed_value, whole_number
-from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial
+from headrace.console.pages.rules_backtest import backtest_tables, find_backtest
+from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial, trial_table
 from headrace.console.pages.rules_versions import FieldChange, compare
 from headrace.console.routes import change, read
 from headrace.console.view import Done, Page, View
@@ -91,10 +92,13 @@ def _definition(conn: Connection, view: View, name: str) -> object:
 
 
 def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState | None) -> Page:
-    plan = None
+    plan, backtest = None, None
+    start = view.query.get("backtest", "").strip()
     if is_typed(view):
         try:
             plan = _plan(view, name, fields, state)
+            if start and not view.form:
+                backtest = find_backtest(view, plan.rule, state.rule if state else None, start)
         except HeadraceError as error:
             view.error = view.error or str(error)
     topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
@@ -113,10 +117,15 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
         "timings": TIMINGS,
         "trial_events": EVENTS,
         "events": view.query.get("events", ""),
-        "backtest": _backtest_commands(view, plan.rule) if plan else None,
+        "backtest": backtest,
+        "backtest_from": start or "earliest",
+        "commands": _backtest_commands(view, plan.rule) if plan else None,
         "address": "/rules/-/edit" if state else "/rules/-/create",
     }
-    return Page("rule_edit.html", f"Edit {name}" if state else "Create a rule", values=values, is_live=False)
+    title = f"Edit {name}" if state else "Create a rule"
+    tables = [trial_table(plan.trial)] if plan and plan.trial else []
+    tables += backtest_tables(backtest) if backtest else ()
+    return Page("rule_edit.html", title, tables=tables, values=values, is_live=backtest is not None and backtest.is_running)
 
 
 def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | None) -> RulePlan:
@@ -125,6 +134,9 @@ def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | N
     parse(rule.condition)
     before = state.rule if state else None
     changes = compare(asdict(before), asdict(rule)) if before else []
+    if view.query.get("live"):
+        # Only a backtest is renewed while the page is open.
+        return RulePlan(rule, changes, None, (), fields)
     # Rolled back: the database says what is wrong with names and topics, as it will when the rule is applied.
     if state is None and not view.is_read_only:
         view.preview(lambda conn: create_rule(conn, rule, namespace=view.namespace))
@@ -139,7 +151,7 @@ def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Fi
 
 
 def _backtest_commands(view: View, rule: Rule) -> str:
-    """The shell commands that run the rule over the whole past, on Spark."""
+    """The shell commands that run the rule over the whole past on Spark, and compare it with what was fired."""
     file = f"{rule.name.replace('/', '-').replace(' ', '-')}.yaml"
     lines = ["rules:", f"- name: {_yaml(rule.name)}"]
     lines += [f"  {field}: {_yaml(getattr(rule, field))}" for field in ("topic", "event_type", "condition", "action")]

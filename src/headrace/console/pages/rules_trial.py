@@ -8,7 +8,7 @@ from urllib.parse import quote
 from headrace.archive import find_stored_range
 from headrace.console.pages.events_reading import EventFilter, EventReader, ShownEvent
 from headrace.console.pages.events_words import answer_text, failing_clause
-from headrace.console.tables import Row
+from headrace.console.tables import Column, Row, Table
 from headrace.console.view import View
 from headrace.db import Connection
 from headrace.lang.condition import Condition, ConditionError, explain, parse, to_python
@@ -82,6 +82,7 @@ def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Con
             {
                 "shard": shard,
                 "position": event.position,
+                "event_id": event.event_id,
                 "url": view.url(f"/events/{quote(str(event.event_id))}"),
                 "at": event.appended_at,
                 "key": event.key,
@@ -95,6 +96,12 @@ def _try(view: View, trial: Trial, shard: str, event: ShownEvent, condition: Con
         )
         trial.rows.sort(key=lambda row: (not row["is_changed"], -row["position"]))
         del trial.rows[SHOWN_MAX:]
+
+
+def trial_table(trial: Trial) -> Table:
+    """The events of a trial, for its export; the page shows them with more colour."""
+    names = ("shard", "position", "event_id", "at", "key", "answer", "failing", "live", "is_changed")
+    return Table("trial", tuple(map(Column, names)), [{name: row[name] for name in names} for row in trial.rows])
 
 
 def _parse(rule: Rule) -> Condition | None:

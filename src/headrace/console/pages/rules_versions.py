@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.console.tables import Column, Table, to_row
 from headrace.core import encode
 from headrace.rules import RuleVersion
 
@@ -65,6 +66,12 @@ def describe_versions(versions: Sequence[RuleVersion]) -> list[VersionText]:
         )
         before = version
     return result[::-1]
+
+
+def version_table(versions: Sequence[RuleVersion]) -> Table:
+    """The versions for their export, newest first."""
+    rows = [to_row(version) for version in reversed(versions)]
+    return Table("versions", [Column(name) for name in ("version", *FIELDS, "status", "written_at", "written_by")], rows)
 
 
 def _fields(version: RuleVersion) -> dict[str, object]:

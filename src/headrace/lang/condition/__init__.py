@@ -40,14 +40,17 @@ from headrace.lang.condition.spark_printer import text_to_spark, to_spark
 from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
 from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import (
+    Between,
     Compare,
     Constant,
     Extraction,
     Field,
     In,
+    Is,
     Junction,
     KeyOrIndex,
     Node,
+    Not,
     Type,
     Value,
     fields_of,
@@ -58,6 +61,7 @@ from headrace.lang.condition.tree import (
 __all__ = [
     "NUMERIC_SCALE",
     "AccessPath",
+    "Between",
     "Bound",
     "ClauseValue",
     "Compare",
@@ -74,10 +78,12 @@ __all__ = [
     "Extraction",
     "Field",
     "In",
+    "Is",
     "Json",
     "Junction",
     "KeyOrIndex",
     "Node",
+    "Not",
     "Outcome",
     "RegexDialect",
     "RegexError",

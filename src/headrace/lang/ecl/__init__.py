@@ -3,6 +3,7 @@
 Owns the meaning of patterns. Promises: all engines give the same outputs at the same times for every pattern and every sequence of
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
+from headrace.lang.ecl.alphabet import Decision
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
 from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
@@ -18,12 +19,21 @@ from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
 from headrace.lang.ecl.machine_builder import build_machine
 from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
+from headrace.lang.ecl.predicate import to_condition_tree
 from headrace.lang.ecl.printer import print_pattern
 from headrace.lang.ecl.running import parse_events, run_events
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, SimpleTable
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
 from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
-from headrace.lang.ecl.symbol_sql import POSTGRES, SPARK, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
+from headrace.lang.ecl.symbol_sql import (
+    KEY_BYTES_MAX,
+    POSTGRES,
+    SPARK,
+    condition_fields,
+    facts_to_sql,
+    key_to_sql,
+    symbols_to_sql,
+)
 from headrace.lang.ecl.table import (
     Table,
     TableState,
@@ -43,6 +53,7 @@ from headrace.lang.ecl.typed_conditions import typed_conditions
 __all__ = [
     "ACTION_SHIFT",
     "CHANGES",
+    "KEY_BYTES_MAX",
     "POSTGRES",
     "SPARK",
     "TICKS_MAX",
@@ -54,6 +65,7 @@ __all__ = [
     "Comparison",
     "CorpusError",
     "Correlation",
+    "Decision",
     "DrawingError",
     "Event",
     "Instance",
@@ -109,6 +121,7 @@ __all__ = [
     "symbols_to_sql",
     "table_engine",
     "table_hash",
+    "to_condition_tree",
     "to_json",
     "triviality",
     "typed_conditions",

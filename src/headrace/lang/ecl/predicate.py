@@ -8,7 +8,20 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
-from headrace.lang.condition import Evaluate, Subject, parse, to_python
+from headrace.lang.condition import (
+    Compare,
+    Constant,
+    Evaluate,
+    Extraction,
+    Field,
+    Junction,
+    Node,
+    Subject,
+    Type,
+    parse,
+    to_python,
+)
+from headrace.lang.condition import Not as NotNode
 from headrace.lang.ecl.events import Evaluator, Event
 from headrace.lang.ecl.tree import And, Condition, EventType, Literal, Named, Not, Or, Predicate
 
@@ -57,3 +70,22 @@ def _fold(parts: tuple[Predicate, ...], event: Event, evaluator: Evaluator, *, s
         if truth is None:
             result = None
     return result
+
+
+def to_condition_tree(predicate: Predicate) -> Node:
+    """The predicate as a tree of the condition language, with the same three values."""
+    match predicate:
+        case Literal(value):
+            return Constant(value, Type.BOOLEAN)
+        case EventType(name):
+            return Compare("=", Field("type", (), Extraction.TEXT), Constant(name, Type.TEXT))
+        case Condition(text):
+            return parse(text).tree
+        case Named(_, inner):
+            return to_condition_tree(inner)
+        case Not(operand):
+            return NotNode(to_condition_tree(operand))
+        case And(parts):
+            return Junction("and", tuple(map(to_condition_tree, parts)))
+        case Or(parts):
+            return Junction("or", tuple(map(to_condition_tree, parts)))

@@ -41,13 +41,18 @@ def check_consumers(conn: Connection) -> Iterator[Finding]:
         see_lag = f"see: headrace consumer lag {where}"
         if stopped:
             advice = f"{see_lag}; correct the error, then run: headrace consumer resume {where}"
-            yield "consumers", "problem", f"{name}: {stopped} partitions have stopped", advice
+            yield (
+                "consumers",
+                "problem",
+                f"{name}: {stopped} {'partition has' if stopped == 1 else 'partitions have'} stopped",
+                advice,
+            )
         if failing:
             yield "consumers", "warning", f"{name}: {failing} partitions keep failing: {error}", see_lag
         if dead_letters:
             which = f"--consumer {topic}/{consumer} --namespace {namespace}"
             advice = f"redrive or discard them; see: headrace dead-letter list {which}"
-            yield "dead letters", "warning", f"{name}: {dead_letters} events were moved to the dead letters", advice
+            yield "dead letters", "warning", f"{name}: {_count(dead_letters, 'event')} moved to the dead letters", advice
         healthy += not (stopped or failing or dead_letters)
     yield "consumers", "ok" if healthy else "info", f"{healthy} without problems"
 
@@ -61,7 +66,11 @@ def check_actions(conn: Connection) -> Iterator[Finding]:
             yield "actions", "warning", message, advice
         if dead:
             advice = f"redrive or discard them; see: headrace dead-letter groups --namespace {namespace}"
-            yield "dead letters", "warning", f"{namespace}: {dead} actions were moved to the dead letters", advice
+            yield "dead letters", "warning", f"{namespace}: {_count(dead, 'action')} moved to the dead letters", advice
         healthy = healthy and not dead and oldest_due_s <= DUE_MAX_S
     if healthy:
         yield "actions", "ok", "no action is late, and there are no dead letters"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun} was" if number == 1 else f"{number} {noun}s were"

@@ -7,7 +7,7 @@ from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
 from headrace.observe.metrics.exposition import CONTENT_TYPE, render
 from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
 from headrace.observe.metrics.otel import observed
-from headrace.observe.metrics.reading import DatabaseMetrics, read_metrics
+from headrace.observe.metrics.reading import DatabaseMetrics, MetricsMemory, read_metrics
 
 __all__ = [
     "CONTENT_TYPE",
@@ -15,6 +15,7 @@ __all__ = [
     "SERIES_MAX",
     "DatabaseMetrics",
     "Family",
+    "MetricsMemory",
     "Sample",
     "alert_rules",
     "dashboard_json",

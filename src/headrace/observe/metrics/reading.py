@@ -1,9 +1,8 @@
 """Reading: the numbers of one database, in one round trip.
 
-Owns: what a node remembers between two scrapes (the heads of sleeping topics, positions up to which firings were counted, the size of
-the log). Promises: it
-only reads, and only what the node's role may see; scrapes within a second share one reading, so that nobody can load the database by
-scraping; a database that does not answer costs a scrape at most TIMEOUT_S."""
+Owns: what a reader remembers between two scrapes (the heads of sleeping topics, positions up to which firings were counted, the size
+of the log). Promises: it only reads, and only what the reader's role may see; scrapes within a second share one reading, so that
+nobody can load the database by scraping; a database that does not answer costs a scrape at most TIMEOUT_S."""
 
 from __future__ import annotations
 
@@ -32,6 +31,37 @@ _FIRINGS, _LOG_BYTES = "headrace_rule_firings_total", "headrace_log_bytes"
 Row = tuple[str, list[str], float | None]
 
 
+class MetricsMemory:
+    """What one reader of one database remembers between two scrapes."""
+
+    def __init__(self) -> None:
+        self._log_bytes_at = float("-inf")
+        self._log_bytes: list[Sample] = []
+        self._known: dict[str, JSON] = {}
+        self._firings: Counter[tuple[str, ...]] = Counter()
+
+    @property
+    def parameters(self) -> tuple[str, bool]:
+        """Those of the next reading: what is known, and whether the sizes are due."""
+        return encode(self._known), time.monotonic() - self._log_bytes_at >= LOG_BYTES_EVERY_S
+
+    def samples(self, rows: Sequence[Row], *, with_log_bytes: bool) -> list[Sample]:
+        """The samples of a reading, with the counters since the first one and the sizes of the last 5 minutes."""
+        known: dict[str, JSON] = {}
+        for metric, labels, value in rows:
+            if metric == _FIRINGS:
+                self._firings[tuple(labels)] += int(value or 0)
+            elif metric == _KNOWN:
+                known[labels[0]] = decode(labels[1])
+        self._known = known
+        if with_log_bytes:
+            self._log_bytes_at = time.monotonic()
+            self._log_bytes = list(_samples(row for row in rows if row[0] == _LOG_BYTES))
+        own = _samples(row for row in rows if row[0] not in (_FIRINGS, _KNOWN, _LOG_BYTES))
+        fired = (Sample(metric_family(_FIRINGS), labels, count) for labels, count in self._firings.items())
+        return [*own, *fired, *self._log_bytes]
+
+
 class DatabaseMetrics:
     """The metrics of one database, as one node sees them."""
 
@@ -39,10 +69,7 @@ class DatabaseMetrics:
         self._pool = pool
         self._lock = asyncio.Lock()
         self._read_at = float("-inf")
-        self._log_bytes_at = float("-inf")
-        self._log_bytes: list[Sample] = []
-        self._known: dict[str, JSON] = {}
-        self._firings: Counter[tuple[str, ...]] = Counter()
+        self._memory = MetricsMemory()
         self.samples: Sequence[Sample] = ()
         """Those of the last reading; none if it failed."""
         self.error: str | None = None
@@ -62,31 +89,17 @@ class DatabaseMetrics:
             return self.samples
 
     async def _read(self) -> None:
-        log_bytes = time.monotonic() - self._log_bytes_at >= LOG_BYTES_EVERY_S
+        known, with_log_bytes = self._memory.parameters
         async with self._pool.connection() as conn:
-            rows: list[Row] = await (await conn.execute(_READ, (encode(self._known), log_bytes))).fetchall()
-        self._remember(rows)
-        if log_bytes:
-            self._log_bytes_at = time.monotonic()
-            self._log_bytes = list(_samples(row for row in rows if row[0] == _LOG_BYTES))
-        own = _samples(row for row in rows if row[0] not in (_FIRINGS, _KNOWN, _LOG_BYTES))
-        fired = (Sample(metric_family(_FIRINGS), labels, count) for labels, count in self._firings.items())
-        self.samples = [*own, *fired, *self._log_bytes]
-
-    def _remember(self, rows: Iterable[Row]) -> None:
-        known: dict[str, JSON] = {}
-        for metric, labels, value in rows:
-            if metric == _FIRINGS:
-                self._firings[tuple(labels)] += int(value or 0)
-            elif metric == _KNOWN:
-                known[labels[0]] = decode(labels[1])
-        self._known = known
+            rows: list[Row] = await (await conn.execute(_READ, (known, with_log_bytes))).fetchall()
+        self.samples = self._memory.samples(rows, with_log_bytes=with_log_bytes)
 
 
-def read_metrics(conn: Connection) -> list[Sample]:
-    """The metrics of a database once, for a command; without counters that need an earlier reading."""
-    rows = conn.execute(_READ, ("{}", True)).fetchall()
-    return list(_samples(row for row in rows if row[0] != _KNOWN))
+def read_metrics(conn: Connection, memory: MetricsMemory | None = None) -> list[Sample]:
+    """The metrics of a database; without `memory` there are no counters that need an earlier reading."""
+    memory = memory or MetricsMemory()
+    known, with_log_bytes = memory.parameters
+    return memory.samples(conn.execute(_READ, (known, with_log_bytes)).fetchall(), with_log_bytes=with_log_bytes)
 
 
 def _samples(rows: Iterable[Row]) -> Iterable[Sample]:

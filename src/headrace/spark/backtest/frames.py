@@ -1,29 +1,28 @@
-"""The frames of a backtest: what would fire, what did fire, and both compared.
+"""The frame of a backtest: what would fire and what did, compared.
 
-A row is one output: kind (rule or correlator), name, shard, token, key, position, time, event_id, evidence, evidence_total, would, live."""
+A row is one output: kind (rule or correlator), name, shard, token, key, position, time, evidence, evidence_total, would, live."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from headrace.archive import StoredRange
 from headrace.db import Connection, map_database_errors, query
 from headrace.lang.condition import micros_of, spark_literal
-from headrace.spark import CorrelatorSpec, RuleSpec, match
-from headrace.spark.correlate import build_classifier, correlate_log
-from headrace.spark.match import COLUMN_OF, cached_plan
+from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.spark.source import SourceOptions, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-IDENTITY = ("kind", "name", "shard", "token", "key", "position", "time")
-_COLUMNS = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
+_LIVE = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
+"""As queries/spark/backtest/correlations.sql returns them."""
 
 
 @dataclass(frozen=True)
@@ -55,95 +54,52 @@ class Source:
     spark: SparkSession
     options: Mapping[str, str]
 
-    def events(self, part: TopicRange, **options: str) -> DataFrame:
-        all_options = {
-            **self.options,
-            "subscribe": part.topic,
-            "startingOffsets": part.offsets(part.stored.first),
-            "endingOffsets": part.offsets(part.stored.until),
-            "minPartitions": str(self.spark.sparkContext.defaultParallelism if hasattr(self.spark, "_jsc") else 4),
-            **options,
-        }
-        return self.spark.read.format("headrace").options(**all_options).load()
-
-
-class EventFrame:
-    """The events of a range with the columns that rules and correlators read: one read for all of them."""
-
-    def __init__(
-        self, source: Source, part: TopicRange, rules: Sequence[RuleSpec], correlators: Sequence[CorrelatorSpec]
-    ) -> None:
-        self._source, self._part = source, part
-        self._rules, self._correlators = tuple(rules), tuple(correlators)
-
-    @cached_property
-    def _columns(self) -> str:
-        roots = set(cached_plan(self._rules).reads) if self._rules else set()
-        roots = roots.union(*(build_classifier(spec).roots for spec in self._correlators))
-        names = {COLUMN_OF.get(root, root) for root in roots} | {"type", "topic", "offset", "event_id"}
-        names |= {"key", "timestamp"} if self._rules else set()
-        return ",".join(sorted(names | ({"appended_at"} if self._correlators else set())))
-
-    def outputs(self, namespace: str | None, keep: Callable[[DataFrame], DataFrame]) -> list[DataFrame]:
-        """What would fire and what did. `keep`: keeps a frame that is read more than once, until the backtest ends."""
-        rules = [spec.name for spec in self._rules]
-        correlators = [spec.name for spec in self._correlators]
-        firings = _read_live("spark/backtest/firings", self._part, rules, namespace) if rules else []
-        pushed = _read_live("spark/backtest/correlations", self._part, correlators, namespace) if correlators else []
-        readers = bool(self._rules) + bool(self._correlators) + bool(firings)
-        types = {} if correlators or firings else {"types": json.dumps(sorted({spec.event_type for spec in self._rules}))}
-        events = self._source.events(self._part, columns=self._columns, **types)
-        if readers > 1:
-            events = keep(events)
-        frames = [self._would_fire(events)] if rules else []
-        frames += [self._did_fire(events, firings)] if firings else []
-        frames += [self._would_push(events)] if correlators else []
-        return frames + ([self._did_push(pushed)] if pushed else [])
-
-    def _would_fire(self, events: DataFrame) -> DataFrame:
-        columns = ("rule as name", "key", "`offset` as position", "timestamp as time", "event_id")
-        return _rule_outputs(match(events, self._rules).selectExpr(*columns), self._part, live=False)
-
-    def _did_fire(self, events: DataFrame, rows: Sequence[Sequence[object]]) -> DataFrame:
-        """The firings of the live rules, with key and time of the events."""
-        firings = self._source.spark.createDataFrame(_table(rows, ("name", "position", "event_id")))
-        times = events.selectExpr("`offset` as position", "key", "timestamp as time")
-        return _rule_outputs(firings.join(times, "position"), self._part, live=True)
-
-    def _would_push(self, events: DataFrame) -> DataFrame:
-        """The outputs of the tested correlators; every key starts with its first event in the range."""
-        untils = [micros_of(self._part.to_at)] * len(self._correlators)
-        outputs = correlate_log(events, self._correlators, untils)
-        return _outputs(
-            outputs.withColumnsRenamed({"correlator": "name", "offset": "position"}), self._part, "correlator", live=False
+    def read_options(self, part: TopicRange, columns: Sequence[str], types: Sequence[str]) -> SourceOptions:
+        """The options of a read of the range; without `types`, of all event types."""
+        context = getattr(self.spark, "_sc", None)
+        return SourceOptions.of(
+            {
+                **self.options,
+                "subscribe": json.dumps([part.topic]),
+                "startingOffsets": part.offsets(part.stored.first),
+                "endingOffsets": part.offsets(part.stored.until),
+                "minPartitions": str(context.defaultParallelism if context is not None else 4),
+                "columns": ",".join(columns),
+                **({"types": json.dumps(list(types))} if types else {}),
+            }
         )
 
-    def _did_push(self, rows: Sequence[Sequence[object]]) -> DataFrame:
-        outputs = self._source.spark.createDataFrame(_table(rows, _COLUMNS))
-        return _outputs(outputs, self._part, "correlator", live=True)
+
+def compare_outputs(
+    source: Source,
+    part: TopicRange,
+    rules: Sequence[RuleSpec],
+    correlators: Sequence[CorrelatorSpec],
+    namespace: str | None,
+) -> DataFrame:
+    """The outputs of the tested definitions and of the live ones of the same names over a range, which is read once."""
+    from headrace.spark.scan import Definitions, LiveOutputs, scan
+
+    definitions = Definitions(tuple(rules), tuple(correlators), micros_of(part.to_at))
+    firings: dict[str, list[int]] = {}
+    for name, position, _ in _read_live("firings", part, [rule.name for rule in rules], namespace):
+        firings.setdefault(str(name), []).append(int(str(position)))
+    pushed = _read_live("correlations", part, [correlator.name for correlator in correlators], namespace)
+    # Correlators, and firings of versions with another event type, need all events.
+    types = sorted({rule.event_type for rule in rules}) if not correlators and not firings else ()
+    options = source.read_options(part, definitions.columns, types)
+    frame = scan(source.spark, options, plan_splits(options), definitions, LiveOutputs(firings, _table(pushed)))
+    return frame.selectExpr("*", f"{spark_literal(part.shard)} as shard")
 
 
-def _rule_outputs(firings: DataFrame, part: TopicRange, *, live: bool) -> DataFrame:
-    outputs = firings.selectExpr("*", "string(null) as token", "array(position) as evidence", "1 as evidence_total")
-    return _outputs(outputs, part, "rule", live=live)
-
-
-def compare(frames: Sequence[DataFrame]) -> DataFrame:
-    """One row per output, with `would` and `live`."""
-    from pyspark.sql import functions
-
-    outputs = reduce(lambda frame, other: frame.unionByName(other), frames)
-    return outputs.groupBy(*IDENTITY).agg(
-        *(functions.max(name).alias(name) for name in ("event_id", "evidence", "evidence_total", "would", "live"))
-    )
-
-
-def _outputs(frame: DataFrame, part: TopicRange, kind: str, *, live: bool) -> DataFrame:
-    origin = (f"'{kind}' as kind", f"{spark_literal(part.shard)} as shard", f"{int(not live)} as would", f"{int(live)} as live")
-    return frame.selectExpr(*_COLUMNS, *origin)
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The outputs of all ranges."""
+    return reduce(lambda frame, other: frame.union(other), frames)
 
 
 def _read_live(name: str, part: TopicRange, names: Sequence[str], namespace: str | None) -> list[tuple[object, ...]]:
+    if not names:
+        return []
     parameters = {
         "topic_id": part.stored.topic_id,
         "first": part.stored.first,
@@ -153,18 +109,19 @@ def _read_live(name: str, part: TopicRange, names: Sequence[str], namespace: str
         "names": list(names),
         "namespace": namespace,
     }
+    statement = query("spark/backtest/firings") if name == "firings" else query("spark/backtest/correlations")
     with map_database_errors():
-        return part.conn.execute(query(name), parameters).fetchall()
+        return part.conn.execute(statement, parameters).fetchall()
 
 
-def _table(rows: Sequence[Sequence[object]], names: Sequence[str]) -> pa.Table:
+def _table(rows: Sequence[Sequence[object]]) -> pa.Table:
     import pyarrow as pa
 
     types = {
         "position": pa.int64(),
         "time": pa.timestamp("us", tz="UTC"),
         "evidence": pa.list_(pa.int64()),
-        "evidence_total": pa.int32(),
+        "evidence_total": pa.int64(),
     }
-    columns = zip(*rows, strict=True)
-    return pa.table({name: pa.array(column, types.get(name, pa.string())) for name, column in zip(names, columns, strict=True)})
+    columns = list(zip(*rows, strict=True)) or [()] * len(_LIVE)
+    return pa.table({name: pa.array(column, types.get(name, pa.string())) for name, column in zip(_LIVE, columns, strict=True)})

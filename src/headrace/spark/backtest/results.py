@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.archive import StoredRange, read_stored_events_at
 from headrace.db import Connection
@@ -16,8 +16,8 @@ from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Resul
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-EvidenceByPosition = dict[tuple[str, int], Evidence]
-"""By shard and position."""
+EvidenceByPosition = dict[tuple[str, int], tuple[str, Evidence]]
+"""Event ids and events by shard and position."""
 EVIDENCE_MAX = 10
 """A sample shows this many events, the newest."""
 _EPOCH = date(1970, 1, 1)
@@ -37,9 +37,11 @@ class EvidenceReader:
         events: EvidenceByPosition = {}
         for shard in {row.shard for row in rows}:
             positions = {position for row in rows if row.shard == shard for position in _evidence(row)}
+            positions |= {row.position for row in rows if row.shard == shard and row.position is not None}
             conn, stored = self.ranges[shard, topic]
             for position, event in read_stored_events_at(conn, stored, positions, folder=self.folder).items():
-                events[shard, position] = Evidence(position, event.type, event.key, event.emitted_at, event.payload)
+                evidence = Evidence(position, event.type, event.key, event.emitted_at, event.payload)
+                events[shard, position] = str(event.event_id), evidence
         return events
 
 
@@ -48,11 +50,10 @@ def build_results(
 ) -> tuple[Result, ...]:
     """One result per subject, in their order."""
     # Days in UTC, whatever the time zone of the session.
-    by_day = (
-        _count_by(compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day").sort("day").collect()
-    )
+    by_day_and_token = _count_by(
+        compared.selectExpr("*", "int(floor(unix_micros(time) / 86400000000)) as day"), "day", "token"
+    ).collect()
     by_key = _top_rows(_count_by(compared, "key"), "kind, name", "greatest(would, live) desc, key", keys)
-    by_token = _count_by(compared.where("token is not null"), "token").sort("token").collect()
     sample_rows = _top_rows(
         compared.selectExpr("*", f"{_STATUS} as status", "unix_micros(time) as micros"),
         "kind, name, status",
@@ -73,19 +74,32 @@ def build_results(
             topic=subject.topic,
             definition=subject.definition,
             compared=subject.live,
-            days=tuple(DayCounts(*_counts(row), _EPOCH + timedelta(days=row.day)) for row in _of(by_day, subject)),
+            days=tuple(
+                DayCounts(*counts, _EPOCH + timedelta(days=day)) for day, counts in _sums(_of(by_day_and_token, subject), "day")
+            ),
             keys=tuple(KeyCounts(*_counts(row), row.key) for row in _of(by_key, subject)),
-            tokens=tuple(TokenCounts(*_counts(row), row.token) for row in _of(by_token, subject)),
+            tokens=tuple(TokenCounts(*counts, token) for token, counts in _sums(_of(by_day_and_token, subject), "token")),
             samples=_samples(_of(sample_rows, subject), subject, evidence[subject.topic]),
         )
         for subject in subjects
     )
 
 
-def _count_by(frame: DataFrame, column: str) -> DataFrame:
+def _count_by(frame: DataFrame, *columns: str) -> DataFrame:
     from pyspark.sql import functions
 
-    return frame.groupBy("kind", "name", column).agg(*(functions.expr(count) for count in _COUNTS))
+    return frame.groupBy("kind", "name", *columns).agg(*(functions.expr(count) for count in _COUNTS))
+
+
+def _sums(rows: Sequence[Row], column: str) -> list[tuple[Any, tuple[int, int, int]]]:
+    """The counts by one of the columns, in its order; without those where it is null."""
+    sums: dict[Any, tuple[int, int, int]] = {}
+    for row in rows:
+        value = row[column]
+        if value is not None:
+            would, live, both = sums.get(value, (0, 0, 0))
+            sums[value] = would + row.would, live + row.live, both + row.both
+    return sorted(sums.items())
 
 
 def _top_rows(frame: DataFrame, within: str, order: str, limit: int) -> list[Row]:
@@ -117,9 +131,9 @@ def _samples(rows: Sequence[Row], subject: BacktestSubject, events: EvidenceByPo
             time=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.micros),
             key=None if keyless else row.key,
             token=row.token,
-            event_id=row.event_id,
+            event_id=events[row.shard, row.position][0] if (row.shard, row.position) in events else None,
             # Old evidence of the live one may have been dropped.
-            evidence=tuple(events[row.shard, position] for position in _evidence(row) if (row.shard, position) in events),
+            evidence=tuple(events[row.shard, position][1] for position in _evidence(row) if (row.shard, position) in events),
             evidence_total=row.evidence_total,
         )
         for row in rows

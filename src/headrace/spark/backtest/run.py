@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from headrace.core import Invalid
 from headrace.db import Connection, Target, connect
 from headrace.spark import CorrelatorSpec, RuleSpec, map_spark_errors
 from headrace.spark.backtest.connections import read_only, secret_file
-from headrace.spark.backtest.frames import EventFrame, Source, TopicRange, compare
+from headrace.spark.backtest.frames import Source, TopicRange, compare_outputs, union
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import Report
@@ -59,14 +59,10 @@ def backtest(
         source = Source(spark, {name: value for name, value in options.items() if value})
         ranges = _ranges(conns, subjects, start, end, folder, namespace)
 
-        def keep(frame: DataFrame) -> DataFrame:
-            frame.persist()
-            stack.callback(frame.unpersist)
-            return frame
-
         described = job_description(spark, f"headrace backtest of {', '.join(name for _, name in names)}")
         with map_spark_errors(), described:
-            compared = keep(compare(_frames(source, ranges, subjects, namespace, keep)))
+            compared = union(_frames(source, ranges, subjects, namespace)).persist()
+            stack.callback(compared.unpersist)
             reader = EvidenceReader({(part.shard, part.topic): (part.conn, part.stored) for part in ranges}, folder)
             results = build_results(compared, subjects, reader, samples=samples, keys=keys)
     stored = [part.stored for part in ranges]
@@ -112,16 +108,12 @@ def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str |
 
 
 def _frames(
-    source: Source,
-    ranges: Sequence[TopicRange],
-    subjects: Sequence[BacktestSubject],
-    namespace: str | None,
-    keep: Callable[[DataFrame], DataFrame],
+    source: Source, ranges: Sequence[TopicRange], subjects: Sequence[BacktestSubject], namespace: str | None
 ) -> list[DataFrame]:
     frames: list[DataFrame] = []
     for part in ranges:
         specs = [subject.spec for subject in subjects if subject.topic == part.topic]
         rules = [spec for spec in specs if isinstance(spec, RuleSpec)]
         correlators = [spec for spec in specs if isinstance(spec, CorrelatorSpec)]
-        frames += EventFrame(source, part, rules, correlators).outputs(namespace, keep)
+        frames.append(compare_outputs(source, part, rules, correlators, namespace))
     return frames

@@ -48,9 +48,7 @@ def find_frame_logs(df: DataFrame, specs: Sequence[CorrelatorSpec], columns: Seq
     """The logs of a frame. A plain read of the source asks the database, and is narrowed to these columns; for other frames, a
     job counts them, unless they are known to come from one log whose end is not needed."""
     if df.isStreaming:
-        raise Invalid(
-            "correlate takes a batch; in a stream use take_micro_batch within foreachBatch, or run the correlator as a pipeline"
-        )
+        raise Invalid("correlate takes a batch; for a stream use correlate_stream, or run the correlator as a pipeline")
     needs_end = until is None and any(spec.table.timers for spec in specs)
     read = find_log_read(df)
     if read is not None and read.is_whole and _keeps_the_end(read):

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.spark.correlate import CorrelatorSpec, MicroBatch, build_classifier, take_micro_batch
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch
 from headrace.spark.credentials import Access
 from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
@@ -18,7 +18,11 @@ from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+
+COLUMNS_RULES_MAX = 1_000
+"""Up to this many rules, the tasks that read evaluate them by whole columns; Spark's index is for more."""
 
 
 @dataclass(frozen=True)
@@ -97,24 +101,52 @@ class BatchComputer:
         return computed
 
     def compute(self, parts: Sequence[Part]) -> list[Computed]:
-        """Runs Spark over one read of the events."""
+        """Reads the events once, and classifies them for all parts."""
         busy = [part for part in parts if part.rules or part.correlator is not None]
         if not busy:
             return [Computed(part) for part in parts]
         after, upto = min(part.snapshot.position for part in busy), max(part.upto for part in busy)
         range_ = replace(self._log, first=after + 1, until=upto + 1)
-        frame = read_range(self._session, self._access, range_, _columns(busy))
-        # Read once for several parts. What the driver has read is in memory already.
-        is_shared = len(busy) > 1 and len(range_) > SHORT_MAX
-        if is_shared:
-            frame.persist()
         text = f"headrace pipeline: topic {range_.topic}, positions {range_.first} to {range_.until - 1}"
-        try:
-            with job_description(self._session, text):
-                return [_compute_part(frame, part, range_) for part in parts]
-        finally:
-            if is_shared:
-                frame.unpersist()
+        with job_description(self._session, text):
+            return self._compute(parts, busy, range_)
+
+    def _compute(self, parts: Sequence[Part], busy: Sequence[Part], range_: Range) -> list[Computed]:
+        few = [part for part in busy if len(part.rules) <= COLUMNS_RULES_MAX]
+        results = {id(part): result for part, result in zip(few, self._classify(few, range_), strict=True)} if few else {}
+        return [results.get(id(part)) or self._match(part, range_) for part in parts]
+
+    def _classify(self, parts: Sequence[Part], range_: Range) -> list[Computed]:
+        from headrace.spark.scan import Watched, classify_range, within
+
+        correlators = [part.correlator for part in parts if part.correlator is not None]
+        rules = tuple(rule for part in parts for rule in part.rules)
+        watched = Watched(rules, tuple(correlators))
+        classified = classify_range(self._session, self._access, range_, watched)
+        results: list[Computed] = []
+        for part in parts:
+            if part.correlator is None:
+                firings = within(classified.firings, part.snapshot.position, part.upto)
+                numbers = firings["number"].to_pylist()
+                fired = sorted(zip(firings["offset"].to_pylist(), (int(rules[n].name) for n in numbers), strict=True))
+                results.append(Computed(part, [version for _, version in fired], [offset for offset, _ in fired]))
+                continue
+            events = classified.events.get(correlators.index(part.correlator))
+            own = None if events is None else within(events, part.snapshot.position, part.upto)
+            results.append(Computed(part, micro_batch=None if own is None else MicroBatch(part.correlator, own)))
+        return results
+
+    def _match(self, part: Part, range_: Range) -> Computed:
+        """Many rules: Spark finds them by an index."""
+        if not part.rules:
+            return Computed(part)
+        roots = cached_plan(part.rules).reads
+        names = {"type", "offset", "appended_at", *(COLUMN_OF.get(root, root) for root in roots)}
+        frame = read_range(self._session, self._access, range_, [column.name for column in EVENT_COLUMNS if column.name in names])
+        frame = frame.where(f"`offset` > {part.snapshot.position} and `offset` <= {part.upto}")
+        firings = match(frame, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
+        firings = firings.sort_by([("offset", "ascending"), ("version_id", "ascending")])
+        return Computed(part, firings["version_id"].to_pylist(), firings["offset"].to_pylist())
 
     def _start_next(self, parts: Sequence[Part], head: int) -> None:
         """If a long backlog waits, Spark computes the next batch while this one is being written."""
@@ -134,26 +166,3 @@ class BatchComputer:
         if any(part.inputs not in computed for part in parts):
             return None
         return [replace(computed[part.inputs], part=part) for part in parts]
-
-
-def _columns(parts: Sequence[Part]) -> tuple[str, ...]:
-    """The columns that the rules and correlators read, with position and time."""
-    rules = tuple(rule for part in parts for rule in part.rules)
-    roots = set(cached_plan(rules).reads) if rules else set()
-    for part in parts:
-        if part.correlator is not None:
-            roots |= build_classifier(part.correlator).roots
-    names = {"type", "offset", "appended_at", *(COLUMN_OF.get(root, root) for root in roots)}
-    return tuple(column.name for column in EVENT_COLUMNS if column.name in names)
-
-
-def _compute_part(frame: DataFrame, part: Part, range_: Range) -> Computed:
-    if part.snapshot.position >= range_.first:
-        frame = frame.where(f"`offset` > {part.snapshot.position}")
-    if part.upto + 1 < range_.until:
-        frame = frame.where(f"`offset` <= {part.upto}")
-    if part.rules:
-        firings = match(frame, part.rules).selectExpr("`offset`", "cast(rule as bigint) as version_id").toArrow()
-        firings = firings.sort_by([("offset", "ascending"), ("version_id", "ascending")])
-        return Computed(part, firings["version_id"].to_pylist(), firings["offset"].to_pylist())
-    return Computed(part, micro_batch=None if part.correlator is None else take_micro_batch(frame, part.correlator))

@@ -12,27 +12,42 @@ from headrace.correlators import deliver_correlations, instance_of, read_instanc
 from headrace.db import Connection, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Correlation, TimerFlood, make_batch
-from headrace.spark.correlate import CorrelatorSpec, MicroBatch
+from headrace.spark.correlate import CorrelatorSpec, MicroBatch, WarmStates
 from headrace.spark.pipeline.states import read_states, write_states
 
 KEYS_MAX = 1_000
 """Keys whose timers fire in one transaction."""
 
 
-def step_micro_batch(conn: Connection, correlator_id: int, version_id: int, micro_batch: MicroBatch) -> tuple[int, int | None]:
+def step_micro_batch(
+    conn: Connection, correlator_id: int, version_id: int, micro_batch: MicroBatch, warm: WarmStates, span: tuple[int, int]
+) -> tuple[int, int | None]:
     """Steps a micro-batch and writes states and outputs. Returns the number of outputs, and the last handled position if that
-    is not the end: timers that fire all through a long silence are spread over several batches, as in the database."""
+    is not the end: timers that fire all through a long silence are spread over several batches, as in the database.
+
+    `span` is the position of the cursor before and after the batch."""
     events = micro_batch.events
     if not events.num_rows:
         return 0, None
     if micro_batch.spec.table.registers:
         return _step_event_by_event(conn, correlator_id, version_id, micro_batch)
-    states = read_states(conn, correlator_id, events["key"].combine_chunks().unique())
+    keys = events["key"].combine_chunks().unique()
+    # Only a batch changes the states of a simple table whose keys are not forgotten; timers and the node's clean-up change others.
+    is_warm = micro_batch.spec.table.simple and not micro_batch.spec.forgets
+
+    def load(missing: pa.StringArray) -> pa.Table:
+        return read_states(conn, correlator_id, missing)
+
+    erasures = conn.execute(query("spark/pipeline/erasures")).fetchone() if is_warm else None
+    states = warm.read((version_id, erasures, span[0]), keys, load) if is_warm else load(keys)
     try:
         stepped = micro_batch.step(states)
     except TimerFlood:
         return _step_event_by_event(conn, correlator_id, version_id, micro_batch)
     write_states(conn, correlator_id, stepped.states)
+    if is_warm:
+        # If the transaction is rolled back, the cursor is not at this position, and the states are read again.
+        warm.write((version_id, erasures, span[1]), stepped.states)
     rows = stepped.outputs.take(pa.array(_delivery_order(stepped.outputs, events))).to_pylist()
     outputs = [
         Correlation(

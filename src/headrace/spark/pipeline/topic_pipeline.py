@@ -26,6 +26,8 @@ from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.spark.correlate import WarmStates
+
 logger = logging.getLogger(__name__)
 
 EVENTS_MAX = 500_000
@@ -78,6 +80,7 @@ class TopicPipeline:
         self._computer = BatchComputer(session, access, shard=shard, topic=topic, topic_id=self.topic_id, events_max=events_max)
         self._limits = BatchLimits(events_max)
         self._passed_at: datetime | None = None
+        self._warm: dict[int, WarmStates] = {}
 
     def close(self) -> None:
         """Waits for the running Spark job."""
@@ -181,9 +184,12 @@ class TopicPipeline:
                 firings = self._value(statement, (self.topic_id, result.version_ids, result.positions))
             conn.execute("select headrace_internal.place_firings(p_topic_id => %s, p_upto => %s)", (self.topic_id, part.upto))
         elif result.micro_batch is not None:
+            from headrace.spark.correlate import WarmStates
             from headrace.spark.pipeline.stepping import step_micro_batch
 
-            outputs, end = step_micro_batch(conn, snapshot.correlator_id, snapshot.version_id, result.micro_batch)
+            correlator_id, span = snapshot.correlator_id, (snapshot.position, part.upto)
+            warm = self._warm.setdefault(correlator_id, WarmStates())
+            outputs, end = step_micro_batch(conn, correlator_id, snapshot.version_id, result.micro_batch, warm, span)
         upto = part.upto if end is None else end
         if upto > snapshot.position:
             advance: LiteralString = "select headrace.advance(p_consumer_id => %s, p_partition => -1, p_position => %s)"

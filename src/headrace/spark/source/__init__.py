@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.bounds import from_offset
-from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range
+from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range, split_for_cores
 from headrace.spark.source.offsets import Range, Split
 from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
 from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation
@@ -31,8 +31,10 @@ __all__ = [
     "from_offset",
     "is_log_relation",
     "map_numbers",
+    "plan_splits",
     "read_range",
     "read_split",
+    "split_for_cores",
     "with_payload_type",
     "with_table_options",
     "without_table_properties",
@@ -41,11 +43,16 @@ __all__ = [
 
 def check_read(options: SourceOptions) -> None:
     """Raises what planning a batch with these options would raise: of topics, addresses, rights, positions and columns."""
+    plan_splits(options)
+
+
+def plan_splits(options: SourceOptions) -> list[Split]:
+    """The tasks of a batch with these options. Raises what is wrong with topics, addresses, rights, positions and columns."""
     from headrace.spark.schema import event_schema
     from headrace.spark.source.readers import EventReader
 
     schema = event_schema(options.columns, extracted=[extract.name for extract in options.extracts])
-    EventReader(options, schema).partitions()
+    return [part.value for part in EventReader(options, schema).partitions() if part.value is not None]
 
 
 def __getattr__(name: str) -> object:

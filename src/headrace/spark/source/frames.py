@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.spark.credentials import Access
 from headrace.spark.schema import EVENT_COLUMNS, event_schema
 from headrace.spark.source.arrow_reader import read_batches, read_split
-from headrace.spark.source.offsets import Range, split_ranges
+from headrace.spark.source.offsets import Range, Split, split_ranges
 from headrace.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -35,16 +35,21 @@ def read_range(session: SparkSession, access: Access, range_: Range, columns: Se
         frame = session.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
     else:
         # The range is known, so nothing has to be planned, for which Spark would start two Python processes in every batch.
-        # Through Spark Connect there is no context to ask for the number of cores.
-        context = getattr(session, "_sc", None)
-        parts = split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
+        parts = split_for_cores(session, range_)
         frame = map_numbers(session, len(parts), lambda number: read_split(options, schema, parts[number]), schema)
     missing = [column for column in EVENT_COLUMNS if column.usual and column.name not in columns]
     return frame.selectExpr("*", *(f"cast(null as {column.type}) as `{column.name}`" for column in missing))
 
 
+def split_for_cores(session: SparkSession, range_: Range) -> list[Split]:
+    """The parts of a range, one per core of the cluster."""
+    # Through Spark Connect there is no context to ask for the number of cores.
+    context = getattr(session, "_sc", None)
+    return split_ranges([range_], partitions_min=context.defaultParallelism if context is not None else 2)
+
+
 def map_numbers(
-    session: SparkSession, count: int, read: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType
+    session: SparkSession, count: int, read: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType | str
 ) -> DataFrame:
     """The rows that tasks read by themselves: one task per number below `count`."""
 

@@ -56,5 +56,6 @@ begin
         get diagnostics v_outputs = row_count;
         perform headrace_internal.count_erased(p_erasure.erasure_id, 'correlator outputs', v_outputs);
     end loop;
+    perform headrace_internal.erase_streams(p_erasure, p_topic_id, p_positions, p_key);
 end
 $$;

@@ -1,0 +1,113 @@
+"""Pruning: the rules that can fire on some event of a batch, and on which, found by a value that each of them needs.
+
+A rule that needs a text, or a whole number in a range, is looked at only on the events that have it. So a batch costs as much as
+the rules that come into question, not as all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.lang.condition import Between, Compare, Constant, Field, In, Junction, Node
+from headrace.spark.scan.columns import Column, Integers, Texts
+
+RULES_MIN = 64
+"""Fewer rules are all evaluated on all events: to look them up would take as long."""
+_WHOLE_MAX = 2**62
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What an event must have for a rule to fire: one of some texts, or a whole number from low to high."""
+
+    field: Field
+    texts: tuple[str, ...] = ()
+    low: int = 0
+    high: int = 0
+
+
+class RuleIndex:
+    """Rules by the value that they need."""
+
+    def __init__(self, trees: Sequence[Node]) -> None:
+        self._always: list[int] = []
+        self._texts: dict[Field, dict[str, list[int]]] = {}
+        ranges: dict[Field, list[tuple[int, int, int]]] = {}
+        needs = [_needs(tree) if len(trees) >= RULES_MIN else [] for tree in trees]
+        # Of several, the one whose field tells most rules apart.
+        values: dict[Field, set[object]] = {}
+        for need in (need for own in needs for need in own):
+            values.setdefault(need.field, set()).add(need.texts or (need.low, need.high))
+        for number, own in enumerate(needs):
+            if not own:
+                self._always.append(number)
+                continue
+            need = max(own, key=lambda need: len(values[need.field]))
+            for text in need.texts:
+                self._texts.setdefault(need.field, {}).setdefault(text, []).append(number)
+            if not need.texts:
+                ranges.setdefault(need.field, []).append((need.low, need.high, number))
+        self._bounds = {field: np.array(own, np.int64).T for field, own in ranges.items()}
+
+    def candidates(self, columns: Mapping[Field, Column]) -> Iterator[tuple[int, Rows | None]]:
+        """The rules that may fire, with the rows on which they may; None: on all. A rule with a list may come several times."""
+        yield from ((number, None) for number in self._always)
+        for field, numbers in self._texts.items():
+            column = columns[field]
+            assert isinstance(column, Texts)
+            codes, texts = column.dictionary
+            order = np.argsort(codes, kind="stable")
+            ends = np.cumsum(np.bincount(codes, minlength=len(texts)))
+            for code, text in enumerate(texts.to_pylist()):
+                rules = numbers.get(text)
+                if rules:
+                    rows = order[ends[code - 1] if code else 0 : ends[code]]
+                    yield from ((number, rows) for number in rules)
+        for field, (lows, highs, rules) in self._bounds.items():
+            column = columns[field]
+            assert isinstance(column, Integers)
+            known = np.flatnonzero(column.is_known)
+            order = known[np.argsort(column.values[known], kind="stable")]
+            values = column.values[order]
+            begins, finishes = np.searchsorted(values, lows), np.searchsorted(values, highs, side="right")
+            for at in np.flatnonzero(begins < finishes).tolist():
+                yield int(rules[at]), order[begins[at] : finishes[at]]
+
+
+def _needs(tree: Node) -> list[_Need]:
+    """What a rule needs besides its event type, which tells too little."""
+    return [need for clause in _clauses(tree) if (need := _need(clause)) is not None]
+
+
+def _clauses(node: Node) -> Iterator[Node]:
+    if isinstance(node, Junction) and node.word == "and":
+        for operand in node.operands:
+            yield from _clauses(operand)
+    else:
+        yield node
+
+
+def _need(clause: Node) -> _Need | None:
+    match clause:
+        case Compare("=", Field(root) as field, Constant(str() as text)) if root != "type":
+            return _Need(field, (text,))
+        case Compare("=", Field() as field, Constant(value)) if _is_whole(value):
+            return _Need(field, low=cast(int, value), high=cast(int, value))
+        case Between(Field() as field, Constant(low), Constant(high)) if _is_whole(low) and _is_whole(high):
+            return _Need(field, low=cast(int, low), high=cast(int, high))
+        case In(Field(root) as field, items) if root != "type" and all(_text(item) is not None for item in items):
+            return _Need(field, tuple(dict.fromkeys(cast(str, _text(item)) for item in items)))
+    return None
+
+
+def _text(node: Node) -> str | None:
+    return node.value if isinstance(node, Constant) and isinstance(node.value, str) else None
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and abs(value) < _WHOLE_MAX

@@ -1,0 +1,265 @@
+"""scan: rules and correlators over the events of one log, in the tasks that read them.
+
+A task reads a range, classifies it by whole columns and sends what can matter on as chunks; a second task per partition of the keys
+steps the correlators and compares their outputs with the live ones. Events themselves never pass through Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.spark.correlate import CorrelatorSpec, Rows, make_run
+from headrace.spark.match import COLUMN_OF, RuleSpec
+from headrace.spark.scan.chunks import LIVE, RULES, by_key, make_chunk, make_chunks, partitions_of, read_chunks
+from headrace.spark.scan.classification import Classifier, Group, make_groups
+from headrace.spark.schema import event_schema
+from headrace.spark.source import SourceOptions, Split, map_numbers, read_split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUFFER_ROWS = 200_000
+"""Classified events that a task keeps before it makes chunks of them."""
+PARTITION_EVENTS = 1_000_000
+"""Events of the log per task that steps; a task holds those that can matter in memory."""
+COMPARED_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("token", pa.string()),
+        ("key", pa.string()),
+        ("position", pa.int64()),
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("evidence", pa.list_(pa.int64())),
+        ("evidence_total", pa.int64()),
+        ("would", pa.int32()),
+        ("live", pa.int32()),
+    ]
+)
+"""An output, of the tested definition (`would`), of the live one (`live`), or of both."""
+_NO_ROWS = np.array([], np.int64)
+_IDENTITY = ("name", "token", "key", "position", "time")
+
+
+@dataclass(frozen=True)
+class LiveOutputs:
+    """What the live definitions did: positions at which each rule fired, and outputs of correlators (name, token, key, position,
+    time, evidence, evidence_total)."""
+
+    firings: Mapping[str, Sequence[int]]
+    outputs: pa.Table
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What is scanned for. Timers fire up to `until`, in microseconds."""
+
+    rules: tuple[RuleSpec, ...]
+    correlators: tuple[CorrelatorSpec, ...]
+    until: int
+
+    @property
+    def groups(self) -> list[Group]:
+        return make_groups(self.correlators)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of events that are read."""
+        roots = Classifier(self.rules, self.groups).roots
+        names = {COLUMN_OF.get(root, root) for root in roots} | {"type", "offset"}
+        names |= {"key", "timestamp"} if self.rules else set()
+        return tuple(sorted(names | ({"appended_at"} if self.correlators else set())))
+
+
+def scan(
+    spark: SparkSession,
+    options: SourceOptions,
+    splits: Sequence[Split],
+    definitions: Definitions,
+    live: LiveOutputs,
+) -> DataFrame:
+    """One row per output of the tested or the live definitions over these parts of one log, as in COMPARED_SCHEMA."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from headrace.spark.scan.chunks import CHUNK_SCHEMA
+
+    events = sum(map(len, splits))
+    context = getattr(spark, "_sc", None)
+    cores = context.defaultParallelism if context is not None else 2
+    count = max(cores, -(-events // PARTITION_EVENTS))
+    schema = event_schema(definitions.columns)
+    firings = {
+        number: np.sort(np.array(live.firings.get(rule.name, ()), np.int64)) for number, rule in enumerate(definitions.rules)
+    }
+
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        batches = read_split(options, schema, splits[number]) if splits else iter(())
+        return _classify(batches, definitions, firings, number % count, count)
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _step(batches, definitions)
+
+    chunks = map_numbers(spark, max(1, len(splits)), read, from_arrow_schema(CHUNK_SCHEMA))
+    if live.outputs.num_rows:
+        partitions = partitions_of(live.outputs["key"], count)
+        parts = [
+            make_chunk(number, LIVE, live.outputs.filter(pa.array(partitions == number)))
+            for number in np.unique(partitions).tolist()
+        ]
+        chunks = chunks.union(spark.createDataFrame(pa.Table.from_batches(parts)))
+    return chunks.repartitionById(count, "partition").mapInArrow(step, from_arrow_schema(COMPARED_SCHEMA))
+
+
+def _classify(
+    batches: Iterable[pa.RecordBatch],
+    definitions: Definitions,
+    firings: Mapping[int, np.ndarray],
+    partition: int,
+    count: int,
+) -> Iterator[pa.RecordBatch]:
+    """A range of events → chunks."""
+    classifier = Classifier(definitions.rules, definitions.groups)
+    pending: dict[int, list[pa.Table]] = {}
+    rows = 0
+    for batch in batches:
+        classified = classifier.classify(batch)
+        would = dict(classified.firings())
+        # Live rules may have fired where the tested ones cannot.
+        numbers = would.keys() | {number for number, positions in firings.items() if positions.size}
+        fired = [_fired(batch, number, would.get(number, _NO_ROWS), firings[number]) for number in sorted(numbers)]
+        for group, table in (*((RULES, table) for table in fired), *classified.group_rows()):
+            if table.num_rows:
+                pending.setdefault(group, []).append(table)
+                rows += table.num_rows
+        if rows >= BUFFER_ROWS:
+            yield from _flush(pending, partition, count)
+            pending, rows = {}, 0
+    yield from _flush(pending, partition, count)
+
+
+def _flush(pending: Mapping[int, Sequence[pa.Table]], partition: int, count: int) -> Iterator[pa.RecordBatch]:
+    for group, tables in pending.items():
+        rows = pa.concat_tables(tables)
+        if group == RULES:
+            yield make_chunk(partition, RULES, rows)
+        else:
+            yield from make_chunks(group, rows, count)
+
+
+def _fired(batch: pa.RecordBatch, number: int, would: np.ndarray, live: np.ndarray) -> pa.Table:
+    """The rows of a batch on which a rule fires or fired."""
+    offsets = batch.column("offset").to_numpy()
+    is_live = np.zeros(offsets.size, bool)
+    if live.size and offsets.size:
+        near = live[np.searchsorted(live, offsets.min()) : np.searchsorted(live, offsets.max(), side="right")]
+        is_live = np.isin(offsets, near)
+    is_would = np.zeros(offsets.size, bool)
+    is_would[would] = True
+    rows = np.flatnonzero(is_would | is_live)
+    at = pa.array(rows)
+    return pa.table(
+        {
+            "number": pa.array(np.full(rows.size, number, np.int32)),
+            "key": batch.column("key").take(at),
+            "offset": batch.column("offset").take(at),
+            "time": batch.column("timestamp").take(at).cast(pa.timestamp("us", tz="UTC")),
+            "would": pa.array(is_would[rows].astype(np.int32)),
+            "live": pa.array(is_live[rows].astype(np.int32)),
+        }
+    )
+
+
+def _step(batches: Iterable[pa.RecordBatch], definitions: Definitions) -> Iterator[pa.RecordBatch]:
+    """The chunks of a partition → compared outputs."""
+    groups = read_chunks(batches)
+    fired = groups.pop(RULES, None)
+    if fired is not None:
+        yield from _firings(fired, definitions).to_batches()
+    live = groups.pop(LIVE, None)
+    outputs = [
+        table for number, rows in groups.items() for table in _step_group(definitions.groups[number], by_key(rows), definitions)
+    ]
+    would = pa.concat_tables(outputs) if outputs else COMPARED_SCHEMA.empty_table()
+    yield from (would if live is None else _compare(would, live)).to_batches(max_chunksize=10_000)
+
+
+def _firings(fired: pa.Table, definitions: Definitions) -> pa.Table:
+    names = pa.array([rule.name for rule in definitions.rules], pa.string())
+    rows = fired.num_rows
+    positions = fired["offset"].combine_chunks()
+    return pa.table(
+        [
+            pa.repeat(pa.scalar("rule", pa.string()), rows),
+            names.take(fired["number"].combine_chunks()),
+            pa.nulls(rows, pa.string()),
+            fired["key"],
+            positions,
+            fired["time"],
+            pa.ListArray.from_arrays(pa.array(np.arange(rows + 1), pa.int32()), positions),
+            pa.array(np.ones(rows, np.int64)),
+            fired["would"],
+            fired["live"],
+        ],
+        schema=COMPARED_SCHEMA,
+    )
+
+
+def _step_group(group: Group, rows: pa.Table, definitions: Definitions) -> Iterator[pa.Table]:
+    for number, events in group.events(rows):
+        spec = definitions.correlators[number]
+        run = make_run(spec.table, evidence_max=spec.evidence_max, until=definitions.until, forgets=spec.forgets)
+        for stepped in (run.feed(Rows.of(events)), run.finish()):
+            yield _outputs(spec.name, stepped.outputs)
+
+
+def _outputs(name: str, outputs: pa.Table) -> pa.Table:
+    rows = outputs.num_rows
+    return pa.table(
+        [
+            pa.repeat(pa.scalar("correlator", pa.string()), rows),
+            pa.repeat(pa.scalar(name, pa.string()), rows),
+            outputs["token"],
+            outputs["key"],
+            outputs["offset"],
+            outputs["time"].cast(pa.timestamp("us", tz="UTC")),
+            outputs["evidence"],
+            outputs["evidence_total"],
+            pa.array(np.ones(rows, np.int32)),
+            pa.array(np.zeros(rows, np.int32)),
+        ],
+        schema=COMPARED_SCHEMA,
+    )
+
+
+def _compare(would: pa.Table, live: pa.Table) -> pa.Table:
+    """The outputs of both sides; one that both have is one row."""
+    numbered = _identity(would).append_column("would_at", pa.array(np.arange(would.num_rows)))
+    others = _identity(live).append_column("live_at", pa.array(np.arange(live.num_rows)))
+    both = numbered.join(others, list(_IDENTITY), join_type="inner")
+    flags = np.zeros(would.num_rows, np.int32)
+    flags[both["would_at"].to_numpy()] = 1
+    only_live = np.ones(live.num_rows, bool)
+    only_live[both["live_at"].to_numpy()] = False
+    rest = live.filter(pa.array(only_live))
+    rows = rest.num_rows
+    columns: dict[str, object] = {name: rest[name] for name in rest.column_names if name in COMPARED_SCHEMA.names}
+    columns |= {
+        "kind": pa.repeat(pa.scalar("correlator", pa.string()), rows),
+        "would": pa.array(np.zeros(rows, np.int32)),
+        "live": pa.array(np.ones(rows, np.int32)),
+    }
+    marked = would.set_column(COMPARED_SCHEMA.names.index("live"), COMPARED_SCHEMA.field("live"), pa.array(flags))
+    return pa.concat_tables([marked, pa.table([columns[name] for name in COMPARED_SCHEMA.names], schema=COMPARED_SCHEMA)])
+
+
+def _identity(outputs: pa.Table) -> pa.Table:
+    # A join takes no null for equal to a null; no output has these values.
+    columns = {name: outputs[name] for name in _IDENTITY}
+    columns["position"] = pc.fill_null(columns["position"], -1)
+    columns["time"] = columns["time"].cast(pa.int64())
+    return pa.table(columns)

@@ -1,0 +1,159 @@
+"""The stream in PostgreSQL: its position, the states of its keys, and its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+
+from headrace.core import Invalid
+from headrace.db import Connection, connect, map_database_errors, query
+from headrace.spark.correlate import CorrelatorSpec, WarmStates, state_schema, step
+from headrace.spark.credentials import Access
+from headrace.spark.scan import within
+
+LogName = tuple[str | None, str | None]
+"""Shard and topic; None where the frame does not say."""
+_STATE = ("units", "deadlines", "evidence", "evidence_total", "started_at", "seen_at", "memory")
+STATE_SCHEMA = state_schema()
+
+
+class StreamStore:
+    """One stream. Keeps a connection of its own."""
+
+    def __init__(self, access: Access, stream: str, specs: Sequence[CorrelatorSpec], namespace: str | None) -> None:
+        targets = access.targets()
+        if len(targets) > 1:
+            raise Invalid("a stream keeps its states in one database; name one shard's address")
+        self._open = ExitStack()
+        with access.use_service_file():
+            self._conn: Connection = self._open.enter_context(connect(targets[0]))
+        self._stream = stream
+        self._specs = tuple(specs)
+        self._warm = [WarmStates() for _ in specs]
+        self._erasures: object = None
+        self._stream_id = self._begin(namespace)
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _begin(self, namespace: str | None) -> int:
+        correlators = msgspec.json.encode(
+            [(spec.name, spec.version, spec.key, spec.pattern, spec.evidence_max, spec.since_offset) for spec in self._specs]
+        ).decode()
+        parameters = {"namespace": namespace, "stream": self._stream, "correlators": correlators}
+        with map_database_errors():
+            row = self._conn.execute(query("spark/stream/begin"), parameters).fetchone()
+        assert row is not None
+        if row[1] != correlators:
+            raise Invalid(
+                f"stream {self._stream!r} was begun with other correlators, and its states are of their patterns; "
+                "give the stream another name, and start it where the new patterns should start"
+            )
+        return int(row[0])
+
+    def write(self, log: LogName, last: int, time: int, events: Mapping[int, pa.Table]) -> int:
+        """A micro-batch with events up to the position `last` and the time `time`, in one transaction. Returns the number of
+        outputs; events that were handled before give none."""
+        with self._conn.transaction():
+            row = self._conn.execute(query("spark/stream/lock"), {"stream_id": self._stream_id}).fetchone()
+            if row is None:
+                raise Invalid(f"stream {self._stream!r} was dropped while it ran; start it again")
+            shard, topic, position = row
+            if position and (shard, topic) != log:
+                raise Invalid(
+                    f"stream {self._stream!r} is over topic {topic} on shard {shard}, but the frame has events of {log[1]} on "
+                    f"shard {log[0]}; give the new frame a stream of its own"
+                )
+            if last <= position:
+                return 0
+            # An erasure deletes states; it locks the stream's row, too.
+            self._erasures = self._conn.execute(query("spark/pipeline/erasures")).fetchone()
+            outputs = sum(
+                self._step(
+                    number, within(own, position, last) if (own := events.get(number)) is not None else None, position, last, time
+                )
+                for number in range(len(self._specs))
+            )
+            place = {"shard": log[0], "topic": log[1], "position": last, "passed_us": time, "outputs": outputs}
+            self._conn.execute(query("spark/stream/advance"), {"stream_id": self._stream_id, **place})
+        return outputs
+
+    def _step(self, number: int, events: pa.Table | None, position: int, last: int, time: int) -> int:
+        spec, warm = self._specs[number], self._warm[number]
+        events = empty_events(spec) if events is None else events
+        keys = pa.concat_arrays([events["key"].combine_chunks().unique(), self._due_keys(number, time)]).unique()
+        if not len(keys):
+            return 0
+        states = warm.read((self._erasures, position), keys, lambda missing: self._read_states(number, missing))
+        stepped = step(events, states, spec.table, evidence_max=spec.evidence_max, until=time, forgets=spec.forgets)
+        self._write_states(number, stepped.states)
+        # If the transaction is rolled back, the stream is at another position than these states.
+        warm.write((self._erasures, last), stepped.states)
+        self._write_outputs(spec, stepped.outputs)
+        return stepped.outputs.num_rows
+
+    def _due_keys(self, number: int, time: int) -> pa.StringArray:
+        if not self._specs[number].table.timers:
+            return pa.array([], pa.string())
+        parameters = {"stream_id": self._stream_id, "correlator": number, "until": time}
+        rows = self._conn.execute(query("spark/stream/due_keys"), parameters).fetchall()
+        return pa.array([key for (key,) in rows], pa.string())
+
+    def _read_states(self, number: int, keys: pa.StringArray) -> pa.Table:
+        parameters = {"stream_id": self._stream_id, "correlator": number, "keys": keys.to_pylist()}
+        rows = self._conn.execute(query("spark/stream/read_states"), parameters).fetchall()
+        decode = _decoder().decode
+        states = [(key, *decode(text)) for key, text in rows]
+        columns = list(zip(*states, strict=True)) or [()] * (1 + len(_STATE))
+        return pa.table(
+            {
+                name: pa.array(column, STATE_SCHEMA.field(name).type)
+                for name, column in zip(("key", *_STATE), columns, strict=True)
+            }
+        ).select(STATE_SCHEMA.names)
+
+    def _write_states(self, number: int, states: pa.Table) -> None:
+        if not states.num_rows:
+            return
+        values = zip(*(states[name].to_pylist() for name in _STATE), strict=True)
+        deadlines = [min((at for at in own if at is not None), default=None) for own in states["deadlines"].to_pylist()]
+        parameters = {
+            "stream_id": self._stream_id,
+            "correlator": number,
+            "keys": states["key"].to_pylist(),
+            "deadlines": deadlines,
+            "states": [msgspec.json.encode(value).decode() for value in values],
+        }
+        self._conn.execute(query("spark/stream/write_states"), parameters)
+
+    def _write_outputs(self, spec: CorrelatorSpec, outputs: pa.Table) -> None:
+        if not outputs.num_rows:
+            return
+        columns = {
+            "keys": "key", "tokens": "token", "positions": "offset", "times": "time", "places": "place", "totals": "evidence_total",
+            "captured": "captured",
+        }  # fmt: skip
+        parameters: dict[str, object] = {name: outputs[column].to_pylist() for name, column in columns.items()}
+        parameters["evidence"] = ["{" + ",".join(map(str, own)) + "}" for own in outputs["evidence"].to_pylist()]
+        labels = {"stream_id": self._stream_id, "correlator": spec.name, "version": spec.version}
+        self._conn.execute(query("spark/stream/write_outputs"), {**parameters, **labels})
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(Any, tuple[list[int], list[int | None], list[int], int, int, int, str | None]))
+
+
+def empty_events(spec: CorrelatorSpec) -> pa.Table:
+    """No events, with the columns that the correlator's have."""
+    table = spec.table
+    width = 1 if table.registers is not None else len(table.alphabets)
+    types: dict[str, pa.DataType] = {"key": pa.string(), "offset": pa.int64(), "time": pa.int64(), "event_id": pa.string()}
+    types |= {f"symbol{at or ''}": pa.int64() for at in range(width)}
+    types |= {"facts": pa.list_(pa.string())} if table.registers is not None else {}
+    return pa.schema(list(types.items())).empty_table()

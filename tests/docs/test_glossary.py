@@ -1,0 +1,41 @@
+"""The glossary has every noun and verb that the command line and the views use."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.cli.lazy_group import command_names
+from headrace.db.sql_files import package_sql, sql_files
+from tests.docs.guide import DOCS
+
+ROWS = re.findall(r"^\| ([^|]+?) \| [^|]+\|$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+WORDS = {row.lower() for row in ROWS} - {"noun", "verb"}
+
+
+def words_of(view: str) -> set[str]:
+    """The glossary's entries in the name of a view: 'consumer_lag' is 'consumer' and 'lag', or an entry of its own."""
+    name = view.replace("_", " ").removesuffix("s") if view == "dead_letters" else view.replace("_", " ")
+    if name in WORDS:
+        return set()
+    parts = name.split(" ")
+    pairs = [{" ".join(parts[:place]), " ".join(parts[place:])} for place in range(1, len(parts))]
+    return min((pair - WORDS - KNOWN for pair in pairs), key=len, default={name} - KNOWN)
+
+
+KNOWN = {"history", "due"}
+"""Plain words, after a noun."""
+
+
+def test_every_command_is_in_the_glossary() -> None:
+    names = {name.replace("-", " ") for name in command_names()}
+    assert {name for name in names if name not in WORDS} == set()
+
+
+def test_every_view_is_named_by_words_of_the_glossary() -> None:
+    views = [name for name, _ in sql_files(package_sql() / "views") if "/" not in name]
+    assert len(views) > 40
+    assert {view: missing for view in views if (missing := words_of(view))} == {}
+
+
+def test_an_unknown_word_is_noticed() -> None:
+    assert words_of("consumer_gizmo") == {"gizmo"}
