@@ -96,7 +96,7 @@ class Clause:
             case Between(Field(), Constant() as low, Constant() as high) if _is_whole(low) and _is_whole(high):
                 holds = (column.values >= cast(int, low.value)) & (column.values <= cast(int, high.value))
             case In(Field(), items) if all(isinstance(item, Constant) and _is_whole(item) for item in items):
-                holds = np.isin(column.values, [cast(Constant, item).value for item in items])
+                holds = np.isin(column.values, [cast(int, cast(Constant, item).value) for item in items])
             case _:
                 return None
         return np.where(column.is_known, holds * np.int8(TRUE), np.int8(UNKNOWN))

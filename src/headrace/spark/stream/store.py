@@ -95,7 +95,7 @@ class StreamStore:
         # If the transaction is rolled back, the stream is at another position than these states.
         warm.write((self._erasures, last), stepped.states)
         self._write_outputs(spec, stepped.outputs)
-        return stepped.outputs.num_rows
+        return int(stepped.outputs.num_rows)
 
     def _due_keys(self, number: int, time: int) -> pa.StringArray:
         if not self._specs[number].table.timers:
