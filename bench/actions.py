@@ -27,7 +27,7 @@ class Plan:
     """Actions that are not due: every other one was sent with a delay, the rest failed and are to be tried again."""
 
 
-FULL = Plan(rounds=5, actions=50_000, jobs={"procrastinate": 1_000, "pgqueuer": 20_000}, waiting=200_000)
+FULL = Plan(rounds=3, actions=100_000, jobs={"procrastinate": 1_000, "pgqueuer": 40_000}, waiting=200_000)
 QUICK = Plan(rounds=3, actions=10_000, jobs={"procrastinate": 300, "pgqueuer": 5_000}, waiting=50_000)
 
 

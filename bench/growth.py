@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from bench.child import child
 from bench.growth_data import fill_keys, fill_log, write_rules
@@ -36,9 +37,11 @@ PUBLISH = """
 select count(headrace.publish('t' || n %% %(topics)s, 'car.new', jsonb_build_object('horsepower', n %% 1000, 'model', 'm' || n %% 977,
     'brand', 'b' || n %% 50, 'price', n %% 5000, 'color', 'silver'), (n %% 1000)::text))
 from generate_series(%(first)s::int, %(last)s::int) n"""
+# Each key is closed, which pushes an action, and opened again: both change its state. With `unmoved`, it is opened twice, which
+# changes nothing: the state is only read.
 KEYS = """
-select count(headrace.publish('t0', 'opened', '{}', (n %% %(keys)s)::text)) from generate_series(1, %(events)s) i,
-    lateral (select i::bigint * 7919 + %(start)s as n) p"""
+select count(headrace.publish('t0', case when i <= %(half)s and not %(unmoved)s then 'closed' else 'opened' end, '{}',
+    (((i - 1) %% %(half)s * 7919::bigint + %(start)s) %% %(keys)s)::text)) from generate_series(1, 2 * %(half)s) i"""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def run(lab: Lab, *, quick: bool, cases: list[str] | None = None, keep: bool = F
         "log": (f"log of {plan.log_rows:,} rows : empty", Size(log_rows=plan.log_rows)),
     }
     facts = surroundings(lab)
-    for case in cases or [*sizes, "rules", "keys"]:
+    for case in cases or [*sizes, "rules", "keys", "unmoved"]:
         if case in sizes:
             name, size = sizes[case]
             small, large = _installations(lab, plan, case, size, keep=keep, build_s=build_s)
@@ -91,7 +94,9 @@ def run(lab: Lab, *, quick: bool, cases: list[str] | None = None, keep: bool = F
             detail = f"{large.rate:,.0f}/s : {small.rate:,.0f}/s, CPU {large.cpu_us:.0f} : {small.cpu_us:.0f} µs an event"
             figure = Figure(f"rate, {name}", small.cpu_us / large.cpu_us, RULES_MIN, detail=detail)
         else:
-            name = f"{plan.keys:,} open keys of a correlator : {KEYS_FEW:,}"
+            name = f"{plan.keys:,} open keys of a correlator : {KEYS_FEW:,}" + (
+                ", events that change no state" if case == "unmoved" else ""
+            )
             small, large = asyncio.run(_engines(lab, case, KEYS_FEW, plan.keys, plan.rounds, keep=keep, build_s=build_s))
             figure = _growth(name, small, large)
         report(f"growth_{case}", facts, [figure], {"small": small, "large": large})
@@ -172,11 +177,12 @@ class Engine:
 async def _engines(
     lab: Lab, case: str, few: int, many: int, rounds: int, *, keep: bool, build_s: float | None
 ) -> tuple[Side, Side]:
-    open_engine = _rule_engine if case == "rules" else _correlator_engine
+    open_engine = _rule_engine if case == "rules" else partial(_correlator_engine, unmoved=case == "unmoved")
+    data = "keys" if case == "unmoved" else case
     async with AsyncExitStack() as stack:
         engines = []
         for number in (few, many):
-            target = stack.enter_context(lab.database(f"growth_{case}_{number}", partitions=1, keep=keep))
+            target = stack.enter_context(lab.database(f"growth_{data}_{number}", partitions=1, keep=keep))
             conn = stack.enter_context(connect(target))
             engines.append(await stack.enter_async_context(open_engine(conn, target, number, build_s or float("inf"))))
         _stop_after_build(build_s)
@@ -232,7 +238,9 @@ async def _rule_engine(conn: Connection, target: Target, rules: int, build_s: fl
 
 
 @asynccontextmanager
-async def _correlator_engine(conn: Connection, target: Target, keys: int, build_s: float) -> AsyncIterator[Engine]:
+async def _correlator_engine(
+    conn: Connection, target: Target, keys: int, build_s: float, *, unmoved: bool = False
+) -> AsyncIterator[Engine]:
     if _create_topic(conn):
         pattern = "repeat {push(alarm) {sequential {opened, closed}}}"
         alarm = {"alarm": ActionOutput(action="ALARM")}
@@ -245,7 +253,7 @@ async def _correlator_engine(conn: Connection, target: Target, keys: int, build_
 
     def prepare(number: int, events: int = 10_000) -> int:
         """Events of keys all over the table."""
-        conn.execute(KEYS, {"keys": keys, "events": events, "start": number * 104_729})
+        conn.execute(KEYS, {"keys": keys, "half": events // 2, "start": number * 104_729, "unmoved": unmoved})
         while sequence(conn):
             pass
         settle(conn)

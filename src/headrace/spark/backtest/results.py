@@ -91,13 +91,14 @@ def _count_by(frame: DataFrame, *columns: str) -> DataFrame:
     return frame.groupBy("kind", "name", *columns).agg(*(functions.expr(count) for count in _COUNTS))
 
 
-def _sums(rows: Sequence[Row], column: str) -> list[tuple[Any, tuple[int, ...]]]:
+def _sums(rows: Sequence[Row], column: str) -> list[tuple[Any, tuple[int, int, int]]]:
     """The counts by one of the columns, in its order; without those where it is null."""
-    sums: dict[Any, tuple[int, ...]] = {}
+    sums: dict[Any, tuple[int, int, int]] = {}
     for row in rows:
         value = row[column]
         if value is not None:
-            sums[value] = tuple(map(sum, zip(sums.get(value, (0, 0, 0)), _counts(row), strict=True)))
+            would, live, both = sums.get(value, (0, 0, 0))
+            sums[value] = would + row.would, live + row.live, both + row.both
     return sorted(sums.items())
 
 

@@ -25,7 +25,8 @@ def partitions_of(keys: pa.StringArray | pa.ChunkedArray, count: int) -> NDArray
     numbers = np.fromiter(
         (zlib.crc32(key.encode()) % count for key in encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary)
     )
-    return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+    partitions: NDArray[np.int64] = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+    return partitions
 
 
 def make_chunks(group: int, rows: pa.Table, count: int) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -162,11 +162,12 @@ class ClassifiedBatch:
     index: RuleIndex
     groups: Sequence[_GroupClassifier]
 
-    def firings(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def firings(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """The rows on which each rule fires; rules that cannot fire in this batch are left out."""
         offsets = self.batch.column("offset").to_numpy()
         lists: dict[Field, list[Value | None]] = {}
-        fired: dict[int, list[NDArray[np.int64]]] = {}
+        fired: dict[int, list[NDArray[Any]]] = {}
+        rows: NDArray[Any]
         for number, candidates in self.index.candidates(self.columns):
             rule = self.rules[number]
             if candidates is None or candidates.size > ROWS_MAX:
@@ -256,7 +257,8 @@ class _GroupClassifier:
             return keys if key.root == "key" else _shorten(keys)
         values: Iterable[Value | None] = columns[0].to_list()
         if self._key_function is not None:
-            values = map(self._key_function, zip(*(column.to_list() for column in columns), strict=True))  # type: ignore[arg-type]
+            function = cast("Callable[[Sequence[Value | None]], Value | None]", self._key_function)
+            values = [function(row) for row in zip(*(column.to_list() for column in columns), strict=True)]
         return _shorten(pa.array([_key_text(value) for value in values], pa.string()))
 
 
@@ -306,7 +308,8 @@ def _symbols(
 def _facts(table: Table, trees: Sequence[Node], truths: BatchTruths, columns: Mapping[Field, Column]) -> list[list[str | None]]:
     """The facts of every event: its type, the truths of the conditions that read it alone, and the fields that registers need."""
     assert table.program is not None
-    parts: list[list[str | None]] = [columns[_TYPE].to_list()]  # type: ignore[list-item]
+    types: Any = columns[_TYPE].to_list()
+    parts: list[list[str | None]] = [types]
     parts += [_TRUTH_FACTS[truths.of(tree)].tolist() for tree in trees]
     parts += [[_key_text(value) for value in columns[field].to_list()] for field in table.program.fields]
     return [list(facts) for facts in zip(*parts, strict=True)]

@@ -6,7 +6,7 @@ ask for, they go from JSON to Arrow without it; a batch with another value is ex
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
@@ -76,7 +76,7 @@ class Values:
     @cached_property
     def distinct(self) -> tuple[NDArray[np.int64], list[Value | None]]:
         # By type too: to Python, true and 1 are equal.
-        numbers: dict[tuple[type, Value | None], int] = {}
+        numbers: dict[tuple[type[object], Value | None], int] = {}
         codes = [numbers.setdefault((type(value), value), len(numbers)) for value in self.values]
         return np.array(codes, np.int64), [value for _, value in numbers]
 
@@ -118,7 +118,7 @@ class FieldReader:
         columns = [(self._attributes[name], type_, defaults[name]) for name, type_ in types.items()]
         rename = {attribute: name for name, attribute in self._attributes.items()}
         struct = msgspec.defstruct("Payload", columns, rename=rename, gc=False)
-        return msgspec.json.Decoder(list[struct], float_hook=Decimal)  # type: ignore[valid-type]
+        return msgspec.json.Decoder(cast(Any, list)[struct], float_hook=Decimal)
 
     def read(self, batch: pa.RecordBatch) -> dict[Field, Column]:
         """The columns of the fields."""
@@ -169,7 +169,7 @@ class FieldReader:
         return _make_column(field.type, self._extract(field, ({field.root: value} for value in values)))
 
     def _extract(self, field: Field, events: Iterable[Mapping[str, Any]]) -> list[Value | None]:
-        function = cast("Callable[[Subject], Value | None]", self._functions[field])
+        function = self._functions[field]
         event = _Event()
         extracted = []
         for attributes in events:

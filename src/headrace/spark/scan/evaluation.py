@@ -56,7 +56,7 @@ class Clause:
         self._fields = fields_of(node)
         slots = {field: number for number, field in enumerate(self._fields)}
         self._function = cast("Callable[[Sequence[Value | None]], bool | None]", compile_node(with_slots(node, slots)))
-        self._known: dict[tuple[type, Value | None], int] = {}
+        self._known: dict[tuple[type[object], Value | None], int] = {}
 
     def truths(self, columns: Mapping[Field, Column], rows: int) -> Truths:
         if not self._fields:
@@ -94,9 +94,9 @@ class Clause:
             case Compare(sign, Field(), Constant() as constant) if sign in _OPERATORS and _is_whole(constant):
                 holds = _OPERATORS[sign](column.values, constant.value)
             case Between(Field(), Constant() as low, Constant() as high) if _is_whole(low) and _is_whole(high):
-                holds = (column.values >= low.value) & (column.values <= high.value)
+                holds = (column.values >= cast(int, low.value)) & (column.values <= cast(int, high.value))
             case In(Field(), items) if all(isinstance(item, Constant) and _is_whole(item) for item in items):
-                holds = np.isin(column.values, [cast(Constant, item).value for item in items])
+                holds = np.isin(column.values, [cast(int, cast(Constant, item).value) for item in items])
             case _:
                 return None
         return np.where(column.is_known, holds * np.int8(TRUE), np.int8(UNKNOWN))
@@ -191,8 +191,7 @@ class BatchTruths:
                     truths = combine(truths, self.of(operand))
                 return truths
             case Not():
-                return cast(Truths, np.int8(TRUE) - self.of(node.operand))
-        truths = self._truths.get(node)  # type: ignore[assignment]
-        if truths is None:
-            truths = self._truths[node] = self._clauses[node].truths(self._columns, self._rows)
-        return truths
+                return (TRUE - self.of(node.operand)).astype(np.int8)
+        if node not in self._truths:
+            self._truths[node] = self._clauses[node].truths(self._columns, self._rows)
+        return self._truths[node]

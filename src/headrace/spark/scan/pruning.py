@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from headrace.spark.scan.columns import Column, Integers, Texts
 RULES_MIN = 64
 """Fewer rules are all evaluated on all events: to look them up would take as long."""
 _WHOLE_MAX = 2**62
-Rows = NDArray[np.int64]
+Rows = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from headrace.spark.match import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from headrace.spark.stream.store import StreamStore
 

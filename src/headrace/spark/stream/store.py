@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -94,7 +95,7 @@ class StreamStore:
         # If the transaction is rolled back, the stream is at another position than these states.
         warm.write((self._erasures, last), stepped.states)
         self._write_outputs(spec, stepped.outputs)
-        return stepped.outputs.num_rows
+        return int(stepped.outputs.num_rows)
 
     def _due_keys(self, number: int, time: int) -> pa.StringArray:
         if not self._specs[number].table.timers:
@@ -144,8 +145,8 @@ class StreamStore:
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[tuple[object, ...]]:
-    return msgspec.json.Decoder(tuple[list[int], list[int | None], list[int], int, int, int, str | None])  # type: ignore[arg-type]
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(Any, tuple[list[int], list[int | None], list[int], int, int, int, str | None]))
 
 
 def empty_events(spec: CorrelatorSpec) -> pa.Table:
