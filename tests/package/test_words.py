@@ -36,3 +36,11 @@ def test_the_version_is_written_in_one_place() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert headrace.db.RELEASE == VERSION == citation["version"]
     assert re.findall(r"^## (\S+)", changes, re.MULTILINE)[0] == VERSION
+
+
+def test_changes_of_a_release_are_short_lines_under_one_heading_each() -> None:
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    lines = newest.splitlines()
+    headings = [line for line in lines if line.startswith("#")]
+    assert [line[:60] for line in lines if len(line) > 150] == []
+    assert sorted(set(headings)) == sorted(headings)
