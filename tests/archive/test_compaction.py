@@ -17,6 +17,7 @@ from headrace.archive import (
     verify_archive,
 )
 from headrace.archive.compaction import compact_files
+from headrace.archive.iceberg import CatalogWriter
 from headrace.db import Connection, Target
 from headrace.log import create_topic, get_topic
 from tests.builders import drain
@@ -133,5 +134,6 @@ def test_large_days_keep_files_of_their_own(
 
 def test_compaction_leaves_other_folders_alone(conn: Connection, database: Target, archived: Path, tmp_path: Path) -> None:
     before = files_in(archived)
-    assert compact_files(conn, get_topic(conn, "orders"), tmp_path / "elsewhere") == 0
+    writer = CatalogWriter.of(conn, database, get_topic(conn, "orders"), tmp_path / "elsewhere", iceberg=False)
+    assert compact_files(writer) == 0
     assert files_in(archived) == before

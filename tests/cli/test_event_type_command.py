@@ -78,6 +78,7 @@ def test_condition_is_checked_against_a_file_or_a_type(cli: Cli, order: str) -> 
                 "column": 12,
                 "message": "the schema has no field 'totl'; it has customer, total",
                 "suggestion": "'total'",
+                "place": None,
             }
         ]
         assert cli("condition", "check", "(object -> 'total')::int > 1", *source).code == 0

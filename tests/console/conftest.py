@@ -269,6 +269,11 @@ def assert_accessible(page: Page, *rules: str) -> None:
     assert violations == []
 
 
+def _without_choices(text: str) -> str:
+    """A snapshot without the options that are not selected: other tests of the run add topics, types and actions."""
+    return re.sub(r'\n *- option "[^"\n]*"(?=\n)', "", text)
+
+
 def compare_snapshot(page: Page, name: str) -> None:
     """What a screen reader finds in the page, without numbers and times, is what snapshots/ has."""
     text = page.locator("main").aria_snapshot()
@@ -285,4 +290,7 @@ def compare_snapshot(page: Page, name: str) -> None:
     if UPDATE or (not path.exists() and not os.environ.get("CI")):
         SNAPSHOTS.mkdir(exist_ok=True)
         path.write_text(text + "\n", encoding="utf-8")
-    assert text + "\n" == path.read_text(encoding="utf-8"), f"{path.name} differs; if it should: HEADRACE_UPDATE_SNAPSHOTS=1"
+    kept = path.read_text(encoding="utf-8")
+    assert _without_choices(text + "\n") == _without_choices(kept), (
+        f"{path.name} differs; if it should: HEADRACE_UPDATE_SNAPSHOTS=1"
+    )

@@ -22,9 +22,10 @@ def test_node_shows_what_it_handles_and_a_lost_one_is_forgotten(site: Running, o
             "update headrace_internal.node set heartbeat_at = headrace.clock() - interval '1 day' where namespace = 'lab'"
         )
         page.reload()
-        expect(page.get_by_text("lost", exact=True)).to_be_visible()
+        expect(page.get_by_role("row").filter(has_text="worker-1").first).to_contain_text("lost")
         page.once("dialog", lambda dialog: dialog.accept())
         page.get_by_role("button", name="Forget lost nodes").click()
-        expect(page.get_by_role("status")).to_have_text("1 lost nodes forgotten")
+        # Other tests may have left nodes, too.
+        expect(page.get_by_role("status")).to_contain_text("lost nodes forgotten")
         assert list_nodes(conn, namespace="lab") == []
     assert len(audit(site, "node.forget", "lost nodes")) == 1

@@ -12,7 +12,7 @@ find_access_token touch_access_tokens
 """
 FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
-    " wake_sequencer outbox_slot publish_once find_hook",
+    " wake_sequencer outbox_slot payload_fits publish_once find_hook",
     "consume": """
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance advance_partitions fail hold_back
 claim_redrive end_redrive redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
@@ -49,7 +49,7 @@ INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
     "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_relays readable_schedules "
-    "error_group wake_sequencer outbox_slot"
+    "error_group wake_sequencer outbox_slot payload_fits"
 )
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],

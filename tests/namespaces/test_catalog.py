@@ -31,7 +31,7 @@ UNCHECKED = f"""
     from unnest('{{publish,consume,admin}}'::text[]) l (level)
     cross join lateral headrace_internal.level_functions(l.level) n (name)
     join pg_proc f on f.pronamespace {OURS} and f.proname = n.name
-    where f.proname not in ('publish', 'log_epoch', 'schema_release', 'wake_sequencer') and case when f.prosecdef
+    where f.proname not in ('publish', 'log_epoch', 'schema_release', 'wake_sequencer', 'payload_fits') and case when f.prosecdef
         then f.prosrc !~ 'headrace_internal\\.(authorize|authorize_id|holds_level|above_namespaces)\\(p_caller'
             or f.proargtypes[f.pronargs - 1] <> 'headrace_internal.caller'::regtype
         else regexp_replace(f.prosrc, '--[^\n]*|''headrace_internal''::regnamespace', '', 'g') ~ 'headrace_internal'

@@ -85,7 +85,7 @@ def test_read_of_two_topics_is_rejected_before_anything_runs(
 
 
 def test_stream_is_rejected_with_advice(spark: Any) -> None:
-    with pytest.raises(Invalid, match="take_micro_batch within foreachBatch"):
+    with pytest.raises(Invalid, match="for a stream use correlate_stream"):
         stream = spark.readStream.format("rate").load()
         columns = "'a' as type, value as `offset`, 'e' as event_id, timestamp as appended_at, 'k' as key"
         correlate(stream.selectExpr(*columns.split(", ")), "repeat{push(x){a}}", key="key")

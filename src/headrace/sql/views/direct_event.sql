@@ -18,4 +18,5 @@ select t.topic_id, new.event_id, new.type, new.key, new.payload, coalesce(new.he
 from headrace_internal.topic t
 where t.namespace = headrace.current_namespace(new.namespace) and t.topic = new.topic
     and has_table_privilege('headrace_internal.outbox'::regclass, 'insert')
-    and (not t.checks_payloads or headrace_internal.payload_fits(t.namespace, new.type, new.payload)) and (not t.asleep or headrace_internal.wake_sequencer());
+    and (not t.checks_payloads or headrace_internal.payload_fits(t.namespace, new.type, new.payload))
+    and (not t.asleep or headrace_internal.wake_sequencer());

@@ -8,7 +8,7 @@ as $$
             event_within_limits,time_within_limits,json_depth,json_number_too_big,caller_is_owner,level_includes,
             readable_event_types,readable_actions,find_access_token,touch_access_tokens}'::text[]),
         ('publish', '{publish,publish_as_role,publish_many,publish_cloudevent,publish_rows,stage_rows,drop_staged_rows,
-            commit_spark_batch,wake_sequencer,outbox_slot,publish_once,find_hook}'),
+            commit_spark_batch,wake_sequencer,outbox_slot,payload_fits,publish_once,find_hook}'),
         ('consume', '{log_head,log_clock,read_log,find_event,is_archived,archived_from,
             create_consumer,drop_consumer,due_consumers,claim,claim_events,advance,advance_partitions,fail,hold_back,claim_redrive,end_redrive,redrive,discard,seek,
             seek_position,resume,schedule_id,next_ticks,readable_rules,readable_correlators,readable_relays,readable_schedules,report_relay,queue_state,metrics,cursor_lag,pause,queued_actions,

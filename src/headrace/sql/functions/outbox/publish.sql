@@ -22,9 +22,10 @@ create or replace function headrace.publish(
 language plpgsql volatile
 as $$
 begin
-    if p_headers is null and p_emitted_at is null and p_event_id is not null and p_payload is not null
+    if has_schema_privilege('headrace_internal', 'usage') and p_headers is null and p_emitted_at is null and p_event_id is not null
+            and p_payload is not null
             and octet_length(concat(p_type, p_type, p_payload, p_key, p_producer)) <= 257 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
-            and (p_key is null or p_key <> '') and has_schema_privilege('headrace_internal', 'usage') then
+            and (p_key is null or p_key <> '') then
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, producer)
         select t.topic_id, p_event_id, p_type, p_key, p_payload, p_producer
         from headrace_internal.topic t
