@@ -1,4 +1,4 @@
-"""Writes the reference pages in docs/reference, and the table of help lines, from the code.
+"""Writes the reference pages in docs/reference, the list of decisions, and the table of help lines.
 
 `python docs/generate.py` writes them; `python docs/generate.py --check` fails if one is stale. A test runs the check."""
 
@@ -66,7 +66,7 @@ def pages() -> dict[Path, str]:
         "sql.md": sql_page,
     }
     texts = {ROOT / "docs/reference" / name: "\n".join(write()).rstrip("\n") + "\n" for name, write in writers.items()}
-    return texts | {PACKAGE / "cli/help_lines.py": help_lines()}
+    return texts | {PACKAGE / "cli/help_lines.py": help_lines(), ROOT / "docs/adr/README.md": "\n".join(decisions_page()) + "\n"}
 
 
 # The command line
@@ -413,6 +413,19 @@ def _columns(match: re.Match[str]) -> Iterator[str]:
             comment = []
         else:
             comment = []
+
+
+# Decisions
+
+
+def decisions_page() -> Iterator[str]:
+    yield f"# Decisions\n\n{NOTICE}\n\nOne page each: context, decision, consequences, and what was rejected.\n\n| number | decision | status |\n|---|---|---|"
+    for path in sorted((ROOT / "docs/adr").glob("[0-9]*.md")):
+        text = path.read_text(encoding="utf-8")
+        number, _, title = text.partition("\n")[0].removeprefix("# ").partition(" ")
+        status = re.search(r"^Status: ([^\n.;:(,]+)", text, re.MULTILINE)
+        assert status is not None, f"{path.name} has no line Status: …"
+        yield f"| {number.rstrip(':')} | [{_cell(title)}]({path.name}) | {status[1].strip()} |"
 
 
 def _cell(text: str) -> str:

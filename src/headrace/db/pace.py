@@ -3,7 +3,7 @@
 A step has a price of its own, however few events it moves: the time that client and server work for it, without waiting for the disk.
 While steps cost about as much as the cheapest ones did, the server is not busy, and the next step comes at once. When they take
 several times as long, because the server is busy or the batches are large, the pauses grow with the cube of the price, and the
-batches fill up. See docs/adr/0064."""
+batches fill up. See docs/adr/0062."""
 
 from __future__ import annotations
 

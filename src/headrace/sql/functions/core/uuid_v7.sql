@@ -4,7 +4,7 @@
 -- of the id. There the id has 48 bits of milliseconds, 12 bits of their fraction, and 62 bits of random(), whose generator each session
 -- seeds from the same source. The number of the process keeps sessions apart that a setseed() has given the same seed, and the
 -- fraction, 0.24 µs, the ids of one session. In hexadecimal digits: 12 of the milliseconds, of which the first is 0 until the year 2527,
--- the version, 3 of the fraction, 16 of random(). See docs/adr/0056.
+-- the version, 3 of the fraction, 16 of random(). See docs/adr/0054.
 do $do$
 begin
     if current_setting('server_version_num')::integer >= 170000 and current_setting('ssl_library') = '' then
