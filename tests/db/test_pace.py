@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.db import Pace
+from headrace.db.pace import EVENT_S
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
@@ -25,7 +26,13 @@ def test_busy_server_makes_long_pauses() -> None:
     pace.pause_s(0.001)
     for _ in range(20):
         pause_s = pace.pause_s(0.008)
-    assert pause_s > 10 * 0.008
+    assert pause_s > 5 * 0.008
+
+
+def test_larger_batches_are_not_a_busy_server() -> None:
+    pace = Pace(pause_max_s=1)
+    pace.pause_s(0.001, events=1)
+    assert {pace.pause_s(0.001 + 100 * EVENT_S, events=100) for _ in range(20)} == {0.0}
 
 
 def test_server_that_is_quiet_again_makes_no_pause() -> None:

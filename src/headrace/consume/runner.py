@@ -292,7 +292,7 @@ class ConsumerRunner:
         elapsed_s = time.monotonic() - started
         # Advance and commit cost about as much CPU as the claim. What they take longer is waiting for the disk.
         commit_s = min(elapsed_s - claim_s - self._handler_s, claim_s)
-        pause_s = self._pace.pause_s(claim_s + commit_s, elapsed_s=elapsed_s)
+        pause_s = self._pace.pause_s(claim_s + commit_s, events=batch.size, elapsed_s=elapsed_s)
         return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
 
     def _claim_parameters(self) -> tuple[Parameter, ...]:

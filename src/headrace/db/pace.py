@@ -1,9 +1,8 @@
 """Pace: how long a loop pauses between two steps.
 
-A step has a price of its own, however few events it moves: the time that client and server work for it, without waiting for the disk.
-While steps cost about as much as the cheapest ones did, the server is not busy, and the next step comes at once. When they take
-several times as long, because the server is busy or the batches are large, the pauses grow with the cube of the price, and the
-batches fill up. See docs/adr/0062."""
+A step has a price of its own, however few events it moves: the time that client and server work for it, without waiting for the disk
+and without a share for each event. While that is about what the cheapest steps cost, the server is not busy, and the next step comes
+at once. When it is several times as much, the pauses grow with the cube of it, and the batches fill up. See docs/adr/0062."""
 
 from __future__ import annotations
 
@@ -11,8 +10,12 @@ WEIGHT = 0.3
 """Of the newest step in the mean of the costs: one slow step is forgotten after a few."""
 RISE = 1.00002
 """Of the price of the cheapest steps, per step: what was cheap once is forgotten after an hour or so."""
-BUSY = 2.0
+BUSY = 3.0
 """A step that takes so many times as long as the cheapest ones says that the server is busy."""
+EVENT_S = 20e-6
+"""What an event adds to the price of a step on a quiet server, generously: larger batches must not look like a busy server."""
+CHEAPEST_S = 0.0002
+"""No step is taken to be cheaper than this."""
 
 
 class Pace:
@@ -26,6 +29,7 @@ class Pace:
         self._share = share
         self._pause_max_s = pause_max_s
         self._cost_s: float | None = None
+        self._own_s = 0.0
         self._cheapest_s = float("inf")
 
     @property
@@ -33,12 +37,16 @@ class Pace:
         """The mean price of a step; 0 before the first."""
         return self._cost_s or 0.0
 
-    def pause_s(self, cost_s: float, *, elapsed_s: float | None = None) -> float:
-        """The pause after a step of this price. `elapsed_s` is how long the step took, if there was more than its price, for example
-        a handler: events have gathered meanwhile, so the pause is shorter by that."""
+    def pause_s(self, cost_s: float, *, events: int = 0, elapsed_s: float | None = None) -> float:
+        """The pause after a step of this price that moved so many events. `elapsed_s` is how long the step took, if there was more than
+        its price, for example a handler: events have gathered meanwhile, so the pause is shorter by that."""
         cost_s = max(cost_s, 0.0)
-        self._cost_s = cost_s if self._cost_s is None else self._cost_s + WEIGHT * (cost_s - self._cost_s)
-        self._cheapest_s = min(self._cost_s, self._cheapest_s * RISE)
-        slowness = max(self._cost_s / (BUSY * self._cheapest_s), 1.0) if self._cheapest_s else 1.0
+        own_s = max(cost_s - events * EVENT_S, CHEAPEST_S)
+        if self._cost_s is None:
+            self._cost_s, self._own_s = cost_s, own_s
+        self._cost_s += WEIGHT * (cost_s - self._cost_s)
+        self._own_s += WEIGHT * (own_s - self._own_s)
+        self._cheapest_s = min(self._own_s, self._cheapest_s * RISE)
+        slowness = max(self._own_s / (BUSY * self._cheapest_s), 1.0)
         elapsed_s = max(self._cost_s, elapsed_s or 0.0)
         return min(max(self._cost_s * slowness**2 / self._share - elapsed_s, 0.0), self._pause_max_s)

@@ -92,7 +92,7 @@ class Sequencer:
             elapsed_s = time.monotonic() - started
             if topics:
                 self._active_at, self._watches = time.monotonic(), 0
-                pause_s = self._pace.pause_s(self._cost_s, elapsed_s=elapsed_s)
+                pause_s = self._pace.pause_s(self._cost_s, events=sum(topic.events for topic in topics), elapsed_s=elapsed_s)
                 if max(topic.events for topic in topics) < self._batch:
                     await asyncio.sleep(pause_s)
             elif time.monotonic() - self._active_at < QUIET_S:
