@@ -257,11 +257,11 @@ def erasures(
     if finish:
         for target in session.targets:
             finish_erasures(target, namespace=session.namespace)
-    found = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
+    erasures = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
     rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))
     columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, "archives_pending"]
-    session.show(columns, found, facts=_erasure_facts)
+    session.show(columns, erasures, facts=_erasure_facts)
 
 
 def _erasure_facts(erasure: Erasure) -> dict[str, object]:

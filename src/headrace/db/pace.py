@@ -11,7 +11,7 @@ WEIGHT = 0.3
 RISE = 1.00002
 """Of the price of the cheapest steps, per step: what was cheap once is forgotten after an hour or so."""
 BUSY = 3.0
-"""A step that takes so many times as long as the cheapest ones says that the server is busy."""
+"""The server counts as busy when a step takes this many times as long as the cheapest ones."""
 EVENT_S = 20e-6
 """What an event adds to the price of a step on a quiet server, generously: larger batches must not look like a busy server."""
 CHEAPEST_S = 0.0002
@@ -38,7 +38,7 @@ class Pace:
         return self._cost_s or 0.0
 
     def pause_s(self, cost_s: float, *, events: int = 0, elapsed_s: float | None = None) -> float:
-        """The pause after a step of this price that moved so many events. `elapsed_s` is how long the step took, if there was more than
+        """The pause after a step of this price that moved this number of events. `elapsed_s` is how long the step took, if there was more than
         its price, for example a handler: events have gathered meanwhile, so the pause is shorter by that."""
         cost_s = max(cost_s, 0.0)
         own_s = max(cost_s - events * EVENT_S, CHEAPEST_S)

@@ -146,8 +146,8 @@ def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | N
 
 def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
     """What conditions (event type, text) read that the schemas do not have, each finding once."""
-    found = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
-    return list(dict.fromkeys(finding for _, findings in found for _, finding in findings))
+    by_shard = view.each_shard(lambda conn: find_in_conditions(conn, conditions, namespace=view.namespace))
+    return list(dict.fromkeys(finding for _, findings in by_shard for _, finding in findings))
 
 
 def _backtest_commands(view: View, rule: Rule) -> str:

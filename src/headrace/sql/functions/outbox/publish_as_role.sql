@@ -19,16 +19,15 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if (p_headers = '{}' and p_emitted_at is null and p_payload is not null
+    if ((p_headers is null or p_headers = '{}') and p_emitted_at is null and p_payload is not null
             and octet_length(concat(p_payload, p_key, p_producer)) <= 256 and (p_key = '') is not true
             and octet_length(p_type) <= 200 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$') is not true then
         perform headrace.event_within_limits(p_type, p_key, p_payload, p_headers, p_producer);
         perform headrace.time_within_limits(p_emitted_at);
-        p_headers := coalesce(p_headers, '{}');
     end if;
     p_event_id := coalesce(p_event_id, headrace.uuid_v7());
     insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-    select t.topic_id, p_event_id, p_type, p_key, p_payload, p_headers, coalesce(p_emitted_at, headrace.clock()),
+    select t.topic_id, p_event_id, p_type, p_key, p_payload, coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()),
         p_producer
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
