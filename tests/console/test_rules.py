@@ -106,6 +106,8 @@ def test_backtest_beside_the_edit_reads_the_whole_past(site: Running, open_page:
     changes = page.get_by_role("region", name="Newest events whose answer changes").first.locator("tbody tr")
     expect(changes).to_have_count(8)
     assert [text.strip() for text in changes.last.inner_text().split("\t")][2:] == ["parcel-0", "new"]
+    # The page that has shown the progress still has the button Live.
+    page.reload()
     check_looks(page, "rule-backtest")
     # The address holds the whole view; another start is another backtest.
     page.goto(page.url.split("#")[0].replace("backtest=earliest", "backtest=11"))

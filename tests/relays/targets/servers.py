@@ -233,6 +233,8 @@ sys.stdin.read()
     def freeze(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        # The signal has only been sent: threads go on until each of them has seen it.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         assert self.process is not None
