@@ -19,7 +19,7 @@ from aio_pika.exceptions import DeliveryError as NotConfirmed
 
 from headrace.core import JSON
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_headers import HeaderEncoder
 from headrace.relays.targets.broker_options import (
     PLACE_FIELDS,
     TLS_OPTIONS,
@@ -49,6 +49,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
 ROUTING_KEY_BYTES_MAX: Final = 255
 RESERVED_HEADERS: Final = ("cc", "bcc", "x-")
 """`CC` and `BCC` route copies of a message to other queues; `x-` is RabbitMQ's own."""
+_HEADERS: Final = HeaderEncoder[tuple[str, Any]](lambda name, value: (name, value), reserved=RESERVED_HEADERS)
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
@@ -170,10 +171,9 @@ class RabbitMQTarget(BrokerTarget):
 
 
 def _amqp_message(message: Message) -> aio_pika.Message:
-    headers: dict[str, Any] = dict(broker_headers(message, reserved=RESERVED_HEADERS))
     return aio_pika.Message(
         message.body,
-        headers=headers,
+        headers=dict(_HEADERS.encode(message)),
         content_type=message.content_type,
         delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         message_id=str(message.event_id),
