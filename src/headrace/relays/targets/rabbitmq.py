@@ -22,7 +22,7 @@ from headrace.relays.message import Message
 from headrace.relays.targets.broker_headers import HeaderEncoder
 from headrace.relays.targets.broker_options import (
     PLACE_FIELDS,
-    TLS_OPTIONS,
+    RABBITMQ_OPTIONS,
     Option,
     Options,
     fill_template,
@@ -35,15 +35,9 @@ from headrace.relays.targets.target import DeliveryError, TargetRefused
 __all__ = ["RabbitMQTarget", "check_options", "open_target"]
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "host": Option("text", required=True),
-    "port": Option("integer", at_least=1, at_most=65535),
-    "virtual_host": Option("text", default="/"),
-    "user": Option("text", default="guest"),
-    "password": Option("secret", required=True),
+    **RABBITMQ_OPTIONS,
     "exchange": Option("text", default=""),
     "routing_key": Option("template", required=True, fields=(*PLACE_FIELDS, "type", "key")),
-    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
-    **TLS_OPTIONS,
 }
 """`exchange`: without it `routing_key` is the name of a queue."""
 ROUTING_KEY_BYTES_MAX: Final = 255

@@ -24,22 +24,16 @@ from headrace.core import JSON
 from headrace.relays.message import Message
 from headrace.relays.targets.amqp_encoding import encode_header, encode_message
 from headrace.relays.targets.broker_headers import HeaderEncoder
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.broker_options import RABBITMQ_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQStreamTarget", "check_options", "open_target"]
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "host": Option("text", required=True),
-    "port": Option("integer", at_least=1, at_most=65535),
-    "virtual_host": Option("text", default="/"),
-    "user": Option("text", default="guest"),
-    "password": Option("secret", required=True),
+    **RABBITMQ_OPTIONS,
     "stream": Option("template", default="{topic}.{partition}"),
     "load_balancer": Option("flag", default=False),
-    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
-    **TLS_OPTIONS,
 }
 """`load_balancer`: connect only to `host`, again and again until the stream's leader answers, instead of to the address it advertises."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
