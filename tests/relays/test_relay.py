@@ -79,7 +79,7 @@ def test_mistakes_are_found_when_a_relay_is_written(conn: Connection) -> None:
         ({"options": {"url": URL, "colour": 1}}, "unknown option colour"),
         ({"options": {"url": "ftp://example.com"}}, "not an http or https address"),
         ({"options": {"url": "https://me:pw@example.com"}}, "clear text"),
-        ({"options": {"url": URL, "secret": "whsec_abc"}}, "secret has a secret in clear text"),
+        ({"options": {"url": URL, "secret": "whsec_abc"}}, "option 'secret' has a secret in clear text"),
         ({"options": {"url": URL, "secret": "env:HOME"}}, "only variables that start with RELAY_"),
         ({"options": {"url": URL, "headers": {"authorization": "Bearer x"}}}, "headers.authorization has a secret"),
         ({"options": {"url": URL, "timeout_s": 99}}, "timeout_s is 99, not a number from 0.1 to 30"),
