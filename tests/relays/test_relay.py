@@ -81,7 +81,7 @@ def test_mistakes_are_found_when_a_relay_is_written(conn: Connection) -> None:
         ({"options": {"url": "https://me:pw@example.com"}}, "clear text"),
         ({"options": {"url": URL, "secret": "whsec_abc"}}, "option 'secret' has a secret in clear text"),
         ({"options": {"url": URL, "secret": "env:HOME"}}, "only variables that start with RELAY_"),
-        ({"options": {"url": URL, "headers": {"authorization": "Bearer x"}}}, "headers.authorization has a secret"),
+        ({"options": {"url": URL, "headers": {"authorization": "Bearer x"}}}, "option 'headers.authorization' has a secret"),
         ({"options": {"url": URL, "timeout_s": 99}}, "timeout_s is 99, not a number from 0.1 to 30"),
         ({"format": "template"}, "the mapping is not an object with fields"),
         ({"mapping": {"a": 1}}, "a mapping is for the format template"),
