@@ -124,7 +124,7 @@ class Checklist:
         version = package.run([str(programs / "headrace"), "--version"], cwd=self.folder).strip()
         if VERSION not in version:
             raise PackageError(f"headrace --version prints {version}")
-        return f"{package.try_demo(programs, self.folder / 'empty')} checks hold"
+        return f"{package.try_demo(programs)} checks hold"
 
 
 def main() -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
+from headrace.core import DatabaseUnavailable
 from headrace.db import Server
+from tests.builders import wait_until
 from tests.conftest import temporary_folder
 
 
@@ -37,6 +41,25 @@ def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+def test_creation_that_was_interrupted_is_begun_again() -> None:
+    with temporary_folder() as folder:
+        server = Server(folder)
+        (folder / "data.initdb").mkdir()
+        starting = threading.Thread(target=lambda: pytest.raises(DatabaseUnavailable, server.start), daemon=True)
+        starting.start()
+        wait_until(lambda: (folder / "data.initdb" / "PG_VERSION").exists(), "the beginning of initdb")
+        for process in psutil.process_iter(["cmdline"]):
+            if "initdb" in (process.info["cmdline"] or [""])[0] and str(folder / "data.initdb") in process.info["cmdline"]:
+                process.kill()
+        starting.join(timeout=30)
+        assert not server.data.exists() and (folder / "data.initdb").exists()
+        server.start()
+        try:
+            psycopg.connect(server.dsn()).close()
+        finally:
+            server.stop()
+
+
 def test_programs_in_a_private_folder_run_for_the_user_of_the_server(tmp_path: Path) -> None:
     # As in an environment below /root, which only root may enter.
     tmp_path.chmod(0o700)
