@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,26 +40,31 @@ def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
         assert conn.execute("select n from kept").fetchone() == (7,)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
 def test_creation_that_was_interrupted_is_begun_again() -> None:
-    with temporary_folder() as folder:
-        server = Server(folder)
-        (folder / "data.initdb").mkdir()
-        starting = threading.Thread(target=lambda: pytest.raises(DatabaseUnavailable, server.start), daemon=True)
-        starting.start()
-        wait_until(lambda: (folder / "data.initdb" / "PG_VERSION").exists(), "the beginning of initdb")
-        for process in psutil.process_iter(["cmdline"]):
-            if "initdb" in (process.info["cmdline"] or [""])[0] and str(folder / "data.initdb") in process.info["cmdline"]:
-                process.kill()
-        starting.join(timeout=30)
-        assert not server.data.exists() and (folder / "data.initdb").exists()
-        server.start()
-        try:
-            psycopg.connect(server.dsn()).close()
-        finally:
-            server.stop()
+    folder = temporary_folder(in_memory=True)
+    server, unfinished = Server(folder), folder / "data.initdb"
+    errors: list[Exception] = []
+    starting = threading.Thread(target=lambda: errors.append(catch(server.start)), daemon=True)
+    starting.start()
+    wait_until(lambda: (unfinished / "PG_VERSION").exists(), "the beginning of initdb")
+    for process in psutil.process_iter(["cmdline"]):
+        if str(unfinished) in (process.info["cmdline"] or []):
+            process.kill()
+    starting.join(timeout=30)
+    assert isinstance(errors[0], DatabaseUnavailable) and not server.data.exists() and unfinished.exists()
+    server.start()
+    psycopg.connect(server.dsn()).close()
+    server.stop()
+    shutil.rmtree(folder)
 
 
+def catch(act: Callable[[], None]) -> Exception:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        act()
+    return caught.value
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
 def test_programs_in_a_private_folder_run_for_the_user_of_the_server(tmp_path: Path) -> None:
     # As in an environment below /root, which only root may enter.
     tmp_path.chmod(0o700)
