@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,7 +28,7 @@ def erase_people(environment: Environment, draw: random.Random) -> Iterator[str]
                 conn.execute(PUBLISH, (PEOPLE, "joined", payload, person, None))
     rows = 0
     for person in people:
-        time.sleep(draw.choice((0.0, 0.2, 2.0)))
+        environment.hold(draw.choice((0.0, 0.2, 2.0)))
         erasure = erase_key(environment.target, PEOPLE, person, replace_key=True, vacuum=False)
         rows += sum(erasure.row_counts.values())
     yield f"{rows} rows of {PERSONS} keys"
