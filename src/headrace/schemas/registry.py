@@ -17,7 +17,7 @@ from headrace.schemas.database_check import database_check
 from headrace.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema, read_schema
-from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, load_validator
+from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, load_validator, schemas_are_exact
 from headrace.schemas.value_set import JsonValue, ValueSet, read_json
 
 SCANNED_MAX = 100_000
@@ -201,10 +201,11 @@ def parse_valid_schema(schema: str | Mapping[str, object]) -> ValueSet:
 
 def load_checker(conn: Connection, *, namespace: str | None = None) -> PayloadChecker:
     """The schemas of a namespace, to check payloads before they are published. Load it again when schemas change."""
-    schemas = list_schemas(conn, namespace=namespace)
-    return PayloadChecker(
-        {entry.event_type: (entry.validation, load_validator(entry.text)) for entry in schemas if entry.validation != "off"}
-    )
+    with map_database_errors():
+        rows = conn.execute(query("schemas/checked"), {"namespace": namespace}).fetchall()
+    validators = {event_type: (validation, load_validator(text)) for event_type, validation, text, _ in rows}
+    is_exact = schemas_are_exact(text for _, _, text, _ in rows)
+    return PayloadChecker(validators, digest=rows[0][-1] if rows and is_exact else None)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform from headrace_internal.namespace n where n.namespace = new.namespace for key share;
-    new.checks_payloads := exists (
-        select from headrace_internal.event_schema s where s.namespace = new.namespace and s.validation <> 'off');
+    new.schemas_digest := headrace_internal.schemas_digest(new.namespace);
+    new.checks_payloads := new.schemas_digest is not null;
     return new;
 end
 $$;
