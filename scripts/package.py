@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -114,10 +115,12 @@ def _pip(python: str) -> list[str]:
     return [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
-def try_demo(programs: Path, folder: Path) -> int:
+def try_demo(programs: Path) -> int:
     """Runs the short demo in an empty folder; returns the number of checks that hold."""
-    folder.mkdir()
-    result = json.loads(run([str(programs / "headrace"), "demo", "--short", "--json"], cwd=folder, timeout_s=300))
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
+        # Started by root, PostgreSQL runs as another user, who must be able to read its folder.
+        Path(folder).chmod(0o755)
+        result = json.loads(run([str(programs / "headrace"), "demo", "--short", "--json"], cwd=Path(folder), timeout_s=300))
     if not result["adds_up"]:
         raise PackageError(f"the numbers of the demo do not add up: {result['checks']}")
     return len(result["checks"])

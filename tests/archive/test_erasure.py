@@ -234,6 +234,29 @@ def test_erasure_in_sql_is_rejected_where_only_the_archive_has_events(conn: Conn
         erase_key(later(database, days=DAYS), "orders", "ada-1", fields=[])
 
 
+async def test_rules_that_are_running_leave_nothing_behind(conn: Connection, database: Target) -> None:
+    create_topic(conn, "orders")
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
+    conn.execute(
+        "insert into headrace.rule (rule, topic, event_type, action, delay_s) values ('later', 'orders', 'placed', 'wait', 3600)"
+    )
+    await run_node(Headrace(), database, conn, "select count(*) = 1 from headrace.rule_state where status = 'valid'")
+    publish(conn, "ada")
+    drain(conn)
+    with psycopg.connect(database.dsn) as batch:
+        assert batch.execute("select events, firings from headrace_internal.react(1)").fetchall() == [(1, 1)]
+        erasing = asyncio.create_task(asyncio.to_thread(erase_key, database, "orders", "ada-1"))
+        is_waiting = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        try:
+            await asyncio.to_thread(
+                wait_until, lambda: erasing.done() or conn.execute(is_waiting).fetchone() == (True,), "the lock"
+            )
+        finally:
+            batch.commit()
+    assert (await erasing).row_counts["actions"] == 1
+    assert tables_with(conn, SECRET) == []
+
+
 def bytes_on_disk(conn: Connection, text: str) -> int:
     """How often the text is in the files of this database's tables."""
     conn.execute("checkpoint")

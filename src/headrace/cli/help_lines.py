@@ -100,7 +100,7 @@ HELP_LINES: dict[str, str] = {
     "dead-letter show": "Show one dead letter with everything known about it.",
     "dead-letter edit": "Change the payload that a redrive of an action will send. The original payload is kept.",
     "dead-letter redrive": "Send dead letters to their handlers again, and keep the originals. The opposite is `discard`.",
-    "dead-letter discard": "Give dead letters up: by LETTER, or actions by name, by kind of error, or all.",
+    "dead-letter discard": "Give up dead letters: by LETTER, or actions by name, by kind of error, or all.",
     "schedule": "Schedules: publish an event at every tick of a cron expression, in a time zone.",
     "schedule list": "List schedules: active, paused, failing (will retry) or invalid.",
     "schedule show": "Show one schedule.",

@@ -1,6 +1,6 @@
--- Publishes by a plain INSERT for roles that may insert into the outbox anyhow: the rule turns it into one INSERT … SELECT with the
+-- Publishes by a plain INSERT for roles that may insert into the outbox anyway: the rule turns it into one INSERT … SELECT with the
 -- look-up of the topic. It shows no rows. The library publishes by such a statement where that is possible: a function around it costs
--- more. Limits are not checked here; whoever may insert into the outbox could write past them anyhow.
+-- more. Limits are not checked here; whoever may insert into the outbox could write past them anyway.
 -- For any other role, for an unknown topic and for a payload that breaks the schema of its type, the statement inserts nothing and
 -- raises no error, also after SET ROLE: an error would abort the caller's transaction. Then headrace.publish is the way. Publishers
 -- hold the right to insert here for this reason alone.

@@ -1,5 +1,5 @@
 -- Before a topic is inserted: it checks payloads if a type of its namespace is checked. Whoever changes that holds the namespace's row
--- until the end of the transaction. Locks: the namespace's row, key share, as the foreign key does anyhow.
+-- until the end of the transaction. Locks: the namespace's row, key share, as the foreign key does anyway.
 create or replace function headrace_internal.topic_checks_payloads() returns trigger
 language plpgsql volatile
 security definer
