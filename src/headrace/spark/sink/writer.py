@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from headrace.core import Conflict
 from headrace.db import Connection, Shards, Target, map_database_errors
-from headrace.spark.sink.binary_arrays import ArrowArray, register_arrow_arrays
+from headrace.spark.binary_arrays import ArrowArray, register_arrow_arrays
 from headrace.spark.sink.options import SinkOptions
 
 CHUNK_ROWS = 5_000

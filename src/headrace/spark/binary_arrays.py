@@ -49,6 +49,14 @@ def register_arrow_arrays(conn: Connection[tuple[object, ...]]) -> None:
     conn.adapters.register_dumper(ArrowArray, _ArrowArrayDumper)
 
 
+def list_texts(lists: pa.ListArray, left: str, right: str, null: str) -> pa.StringArray:
+    """Lists of integers as texts, such as `{1,NULL,3}` or `[1,null,3]`."""
+    words = pc.fill_null(lists.flatten().cast(pa.string()), null)
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    parts = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), words)
+    return pc.binary_join_element_wise(left, pc.binary_join(parts, ","), right, "")
+
+
 def _element(type_: pa.DataType) -> int:
     if pa.types.is_timestamp(type_):
         return _TIMESTAMPTZ

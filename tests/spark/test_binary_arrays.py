@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.db import Connection
-from headrace.spark.sink.binary_arrays import ArrowArray, register_arrow_arrays
+from headrace.spark.binary_arrays import ArrowArray, register_arrow_arrays
 
 MOMENT = pa.timestamp("us", "Europe/Zurich")
 
