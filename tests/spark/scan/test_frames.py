@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.spark import CorrelatorSpec
-from headrace.spark.scan.frames import types_that_matter
+from headrace.spark.scan.frames import types_that_matter, types_that_push
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,16 @@ def test_types_of_all_correlators_are_sent() -> None:
     specs = [CorrelatorSpec(name=name, pattern=f"repeat {{push(x) {{loop(2) {{{name}}}}}}}", key="key") for name in "ab"]
     assert types_that_matter(specs) == ["a", "b"]
     assert types_that_matter([specs[0], CorrelatorSpec(name="c", pattern=specs[0].pattern, key="key", forgets=True)]) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "types"),
+    [
+        ("repeat {push(x) {sequential {a, b}}}", ["b"]),
+        ("repeat {push(x) {sequential {a, next b}}}", ["b"]),
+        ("repeat {push(x) {sequential {a, not b}}}", None),
+        ("repeat {sequential {push(x) {b}, a, push(y) {c}}}", ["b", "c"]),
+    ],
+)
+def test_ids_are_sent_of_events_that_may_push(pattern: str, types: list[str] | None) -> None:
+    assert types_that_push([CorrelatorSpec(name="c", pattern=pattern, key="key")]) == types

@@ -5,7 +5,7 @@ holds its rows in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -62,23 +62,34 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
         return _step(batches, topics, untils)
 
     events = df.select(*(column for column in df.columns if column in names))
-    types = types_that_matter(specs)
-    # Before the rows go to Python: events of other types then cost next to nothing.
-    events = events if types is None else events.where(functions.col("type").isin(types))
+    # Before the rows go to Python: events of other types then cost next to nothing, and an id is only needed of what may push.
+    if (types := types_that_matter(specs)) is not None:
+        events = events.where(functions.col("type").isin(types))
+    if (types := types_that_push(specs)) is not None:
+        events = events.withColumn("event_id", functions.when(functions.col("type").isin(types), functions.col("event_id")))
     chunks = events.mapInArrow(classify, CHUNK_TYPE)
     return chunks.repartitionById(count, "partition").mapInArrow(step, from_arrow_schema(NUMBERED_SCHEMA))
 
 
 def types_that_matter(specs: Iterable[CorrelatorSpec]) -> list[str] | None:
     """The event types that can change a state of some correlator; None if that may be any type."""
+    return _types_with(specs, lambda table: set(range(table.width)) - set(table.idle))
+
+
+def types_that_push(specs: Iterable[CorrelatorSpec]) -> list[str] | None:
+    """The event types that can push a token of some correlator; None if that may be any type."""
+    return _types_with(specs, lambda table: set(table.pushing))
+
+
+def _types_with(specs: Iterable[CorrelatorSpec], symbols_of: Callable[[SimpleTable], set[int]]) -> list[str] | None:
     types: set[str] = set()
     for spec in specs:
         if spec.forgets or not spec.table.simple:
             return None
-        (alphabet,), idle = spec.table.alphabets, set(SimpleTable.of(spec.table).idle)
-        if not set(leaves(alphabet.other)) <= idle:
+        (alphabet,), symbols = spec.table.alphabets, symbols_of(SimpleTable.of(spec.table))
+        if not symbols.isdisjoint(leaves(alphabet.other)):
             return None
-        types |= {name for name, decision in alphabet.types.items() if not set(leaves(decision)) <= idle}
+        types |= {name for name, decision in alphabet.types.items() if not symbols.isdisjoint(leaves(decision))}
     return sorted(types)
 
 
