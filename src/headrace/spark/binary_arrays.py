@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from struct import pack
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -99,4 +98,4 @@ def _array(element: int, is_null: NDArray[np.bool_], lengths: NDArray[np.int64],
     is_content[places] = False
     elements[places] = np.where(is_null, -1, lengths).astype(">i4").view(np.uint8).reshape(count, 4)
     elements[is_content] = content
-    return cast(bytes, pack("!iiiii", 1, int(is_null.any()), element, count, 1) + elements.tobytes())
+    return pack("!iiiii", 1, int(is_null.any()), element, count, 1) + elements.tobytes()
