@@ -22,6 +22,8 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "spark_lookback",
+    "spark_sink",
+    "spark_compared",
     "spark_scan",
     "pipeline",
     "stream_keys",

@@ -4,6 +4,7 @@ Owns: the classification of events by whole columns, and what travels from the t
 firings, outputs and evidence of the database's engines."""
 
 from headrace.spark.scan.collecting import Watched, classify_frame, classify_range, within
+from headrace.spark.scan.frames import step_frame
 from headrace.spark.scan.scanning import Definitions, LiveOutputs, scan
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "classify_frame",
     "classify_range",
     "scan",
+    "step_frame",
     "within",
 ]
