@@ -17,6 +17,7 @@ NAMES = (
     "rules",
     "actions",
     "correlate",
+    "registers",
     "read",
     "spark_source",
     "spark_match",

@@ -16,7 +16,7 @@ from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column, table
-from headrace.cli.pattern import read_text
+from headrace.cli.pattern import read_text, register_words
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator, UnknownEvent, encode
 from headrace.db import Connection, parse_time
@@ -255,7 +255,13 @@ def _state_facts(state: correlators.KeyState) -> dict[str, object]:
         "timers": ", ".join(str(at) for at in state.deadlines) or "none",
         "next output after": "it cannot produce any more output" if state.shortest is None else str(state.shortest),
         "outputs so far": state.pushed,
+        **({"registers": _registers(state)} if any(state.captured) else {}),
+        **({"instances": len(state.captured)} if len(state.captured) > 1 else {}),
     }
+
+
+def _registers(state: correlators.KeyState) -> str:
+    return "; ".join(register_words(captured) or "nothing" for captured in state.captured)
 
 
 def _state_json(state: correlators.KeyState) -> dict[str, object]:

@@ -5,9 +5,11 @@ answers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from psycopg.rows import class_row
 
@@ -18,8 +20,10 @@ from headrace.lang.ecl import TICKS_MAX, AnyBatch, Instance, Table, from_json, m
 
 SIMPLE_BATCH = 100_000
 """Events of one batch in the database: a key's row is written once per batch, so larger batches cost less."""
-STEPPED_BATCH = 5_000
-"""Events of one batch that a node steps."""
+STEPPED_BATCH = 25_000
+"""Events of one batch that a node steps; a key's row is read and written once per batch here, too."""
+STEPS_AT_ONCE = 2_000
+"""Events after which the node's other loops get their turn."""
 DUE_BATCH = 1_000
 """Keys whose timers fire in one transaction."""
 
@@ -122,11 +126,17 @@ class Stepper:
 async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: AnyBatch, after: int, upto: int) -> int:
     """Steps the events after a position up to another; returns the position that it reached."""
     statement = "select position, key, symbol, symbols, appended_at, facts from headrace_internal.read_symbols(%s, %s, %s)"
-    events = await (await conn.execute(statement, (watched.correlator_id, after, upto))).fetchall()
+    cursor = await conn.execute(statement, (watched.correlator_id, after, upto))
+    events: list[tuple[Any, ...]] = []
+    while some := await cursor.fetchmany(STEPS_AT_ONCE):
+        events += some
+        await asyncio.sleep(0)
     parameters = {"correlator_id": watched.correlator_id, "keys": list(dict.fromkeys(event[1] for event in events))}
     rows = await (await conn.execute(query("correlators/read_instances"), parameters)).fetchall()
     batch.load(instance_of(row) for row in rows)
-    for position, key, symbol, symbols, appended_at, facts in events:
+    for number, (position, key, symbol, symbols, appended_at, facts) in enumerate(events, 1):
+        if number % STEPS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         if not batch.step(key, position, (symbol,) if symbols is None else tuple(symbols), micros_of(appended_at), facts):
             return int(position) - 1
     return upto

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
-from headrace.lang.ecl import Case, Output, StateLimitExceeded, compile, load_corpus, print_pattern
+from headrace.lang.ecl import Case, Output, StateLimitExceeded, compile, load_corpus, parse, print_pattern
 from headrace.lang.ecl.each import interpreter_of
 from headrace.spark import run_ecl_cases
-from tests.lang.ecl.register_patterns import make_case
+from tests.lang.ecl.register_patterns import captured_by, make_case
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corpus(path)]
@@ -37,7 +37,8 @@ def register_cases(seeds: range) -> list[Case]:
         for event in events:
             state, pushed = engine.step(state, event)
             outputs.append(pushed)
-        cases.append(Case(f"seed {seed}", print_pattern(pattern), tuple(events), tuple(outputs), engine.status(state)))
+        answers = (tuple(outputs), engine.status(state), captured_by(pattern, events))
+        cases.append(Case(f"seed {seed}", print_pattern(pattern), tuple(events), *answers))
     return cases
 
 
@@ -50,9 +51,12 @@ def test_spark_and_interpreter_agree_on_patterns_that_keep_values(spark: Any) ->
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("engine", ["spark", "spark-stream"])
 def test_spark_and_interpreter_agree_on_ten_thousand(spark: Any, engine: Literal["spark", "spark-stream"]) -> None:
-    for first in range(1_000, 11_000, 200):
+    patterns = 0
+    for first in range(1_000, 11_600, 200):
         cases = register_cases(range(first, first + 200))
+        patterns += sum(bool(compile(parse(case.pattern)).registers) for case in cases)
         assert [difference for difference in run_ecl_cases(spark, cases, engine) if difference is not None] == []
+    assert patterns >= 10_000
 
 
 def test_wrong_answer_is_named_with_event_and_engine(spark: Any) -> None:
