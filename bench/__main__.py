@@ -24,6 +24,7 @@ NAMES = (
     "spark_correlate",
     "spark_lookback",
     "spark_scan",
+    "mixed_rules",
     "pipeline",
     "stream_keys",
     "recovery",

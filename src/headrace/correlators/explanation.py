@@ -67,7 +67,7 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
     if instance and machines:
         newest = machines[-1]
         instance.evidence, instance.evidence_total = newest.evidence, newest.evidence_total
-        state = TableState(newest.units, newest.deadlines, newest.memory)
+        state = TableState(newest.units, newest.deadlines, newest.memory or ())
     else:
         state = instance.state if instance else start_state(table, now)
     try:
@@ -90,5 +90,5 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
         deadlines=tuple(moment_at(time) for time in waits.deadlines),
         shortest=shortest,
         pushed=pushed,
-        captured=tuple(table.program.show(machine.memory) for machine in machines) if table.program else (),
+        captured=tuple(table.program.show(machine.memory or ()) for machine in machines) if table.program else (),
     )

@@ -5,7 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.access import AccessPath, Bound
+from headrace.lang.condition.access import AccessPath, Bound, find_prefix
 from headrace.lang.condition.comparison import (
     ConditionComparison,
     Difference,
@@ -107,6 +107,7 @@ __all__ = [
     "field_to_postgres",
     "field_to_spark",
     "fields_of",
+    "find_prefix",
     "jsonb_text",
     "load_corpus",
     "locate_error",

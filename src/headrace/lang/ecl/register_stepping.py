@@ -24,7 +24,6 @@ from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 Facts = Sequence["str | None"]
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
-_UNKNOWN = object()
 _Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
 """(units afterwards, tokens, labels recorded, timers and loops started, timers that run afterwards, whether anything changes)"""
 
@@ -41,11 +40,11 @@ class _ClassifiedEvent:
 
 @dataclass(slots=True)
 class Machine:
-    """One running machine of a key."""
+    """One running machine of a key. `memory` is None while it was not needed since the instance was loaded."""
 
     units: tuple[int, ...]
     deadlines: tuple[int | None, ...]
-    memory: Memory
+    memory: Memory | None
     evidence: list[int] = field(default_factory=list)
     evidence_total: int = 0
     deadline: int | None = None
@@ -81,6 +80,7 @@ class RegisterBatch:
         self._codec = MachineCodec(table)
         self._decoders = [_DECODERS[field.type] for field in table.program.fields]
         self._facts_static = 1 + len(table.program.static)
+        self._empty = table.program.empty
         self.ticks_left = ticks_left
         self.outputs: list[Correlation] = []
         self._keys: dict[str, _Key] = {}
@@ -109,14 +109,42 @@ class RegisterBatch:
         if state is None:
             instance = Instance(key, self._table.start_units, (), time, time, is_changed=True)
             state = self._keys[key] = _Key(instance, [] if self._each else [self._fresh(time)])
-        if not self._fire(state, time):
+        if self._table.timers and not self._fire(state, time):
             return False
         state.instance.seen_at = time
-        event = _ClassifiedEvent(tuple(facts[: self._facts_static]), facts, time)
+        static = tuple(facts[: self._facts_static])
+        if not self._each and self._step_by_facts(state, static, position):
+            return True
+        event = _ClassifiedEvent(static, facts, time)
         if self._each and len(state.machines) < self._each and self._can_start(event):
             state.machines.append(self._fresh(time))
         self._take(state, event, position)
         if self._forgets:
+            state.instance.is_changed = True
+        return True
+
+    def _step_by_facts(self, state: _Key, static: tuple[str | None, ...], position: int) -> bool:
+        """Steps the one machine of a key if the transition is known, whatever the registers hold, and neither reads nor changes them:
+        most events. The same as _take, with less to do."""
+        machine = state.machines[0]
+        symbols = self._static_symbols.get(static)
+        transition = None if symbols is None else self._transitions.get((machine.units, symbols))
+        if transition is None:
+            return False
+        if transition[5]:
+            units, tokens, recorded, started, _, _ = transition
+            if tokens or recorded or started or machine.deadlines:
+                return False
+            machine.units = units
+            if units == self._table.start_units:
+                machine.evidence, machine.evidence_total = [], 0
+            else:
+                machine.evidence.append(position)
+                machine.evidence_total += 1
+                if len(machine.evidence) > self._evidence_max:
+                    del machine.evidence[0]
+            state.instance.is_changed = True
+        elif self._forgets:
             state.instance.is_changed = True
         return True
 
@@ -126,11 +154,17 @@ class RegisterBatch:
 
     def _fresh(self, time: int) -> Machine:
         start = start_state(self._table, time)
-        return Machine(start.units, start.deadlines, start.memory, deadline=earliest(start.deadlines))
+        return Machine(start.units, start.deadlines, self._empty, deadline=earliest(start.deadlines))
+
+    def _memory(self, state: _Key, machine: Machine) -> Memory:
+        """What a machine keeps; of a loaded instance, decoded when it is first needed."""
+        if machine.memory is None:
+            machine.memory = self._codec.decode_memory(state.instance.memory)
+        return machine.memory
 
     def _can_start(self, event: _ClassifiedEvent) -> bool:
         assert self._table.start_predicate is not None
-        truths = {**self._static_truths(event.static), **self._evaluate(self._program.empty, event)}
+        truths = {**self._static_truths(event.static), **self._evaluate(self._empty, event)}
         return holds(self._table.start_predicate, Event(event.static[0] or "", event.time, truths), _look_up)
 
     def _evaluate(self, memory: Memory, event: _ClassifiedEvent) -> dict[str, bool | None]:
@@ -150,7 +184,9 @@ class RegisterBatch:
     def _take(self, state: _Key, event: _ClassifiedEvent, position: int) -> None:
         place = 0
         for machine in state.machines:
-            symbols = self._classify(machine.memory, event)
+            symbols = self._static_symbols.get(event.static)
+            if symbols is None:
+                symbols = self._classify(state, machine, event)
             transition = self._transitions.get((machine.units, symbols)) or self._compute(machine.units, symbols)
             if transition[5]:
                 machine.evidence.append(position)
@@ -158,14 +194,13 @@ class RegisterBatch:
                 place = self._apply(state, machine, transition, position, event.time, event, place)
         self._drop_completed(state)
 
-    def _classify(self, memory: Memory, event: _ClassifiedEvent) -> tuple[int, ...]:
-        """The event's symbols. Most events have the same ones whatever the registers hold."""
-        symbols = self._static_symbols.get(event.static, _UNKNOWN)
-        if symbols is _UNKNOWN:
+    def _classify(self, state: _Key, machine: Machine, event: _ClassifiedEvent) -> tuple[int, ...]:
+        """The symbols of an event that depend on the registers. Most events have the same ones whatever the registers hold."""
+        if event.static not in self._static_symbols:
             symbols = self._classify_without_registers(event)
-        if symbols is not None:
-            return cast("tuple[int, ...]", symbols)
-        dynamic = self._evaluate(memory, event)
+            if symbols is not None:
+                return symbols
+        dynamic = self._evaluate(self._memory(state, machine), event)
         key = (event.static, *dynamic.values())
         known = self._symbols.get(key)
         if known is None:
@@ -242,23 +277,23 @@ class RegisterBatch:
             del machine.evidence[: len(machine.evidence) - self._evidence_max]
         if recorded:
             fields = None if event is None else self._fields(event)
-            machine.memory = self._program.record(machine.memory, recorded, fields, now)
+            machine.memory = self._program.record(self._memory(state, machine), recorded, fields, now)
         if tokens:
-            values = self._codec.encode_values(machine.memory)
+            values = self._codec.encode_values(self._memory(state, machine))
             evidence, total = tuple(machine.evidence), machine.evidence_total
             key = state.instance.key
             self.outputs += [
                 Correlation(key, position, now, token, place + n, evidence, total, values) for n, token in enumerate(tokens, 1)
             ]
-        if cleared := self._table.cleared(started):
-            machine.memory = self._program.clear(machine.memory, cleared)
+        if started and (cleared := self._table.cleared(started)):
+            machine.memory = self._program.clear(self._memory(state, machine), cleared)
         if machine.units == self._table.start_units:
             machine.evidence, machine.evidence_total = [], 0
         return place + len(tokens)
 
     def _stored(self, key: _Key) -> Instance:
         instance = key.instance
-        instance.memory = self._codec.encode(key.machines)
+        instance.memory = self._codec.encode(key.machines, instance.memory)
         if self._each:
             deadline = min((m.deadline for m in key.machines if m.deadline is not None), default=None)
             instance.deadlines = () if deadline is None else (deadline,)
@@ -272,7 +307,12 @@ class RegisterBatch:
 
 def read_machines(table: Table, instance: Instance) -> list[Machine]:
     """The running machines of a stored instance, the oldest first, each with its registers; only `each` has other than one."""
-    return MachineCodec(table).decode(instance)
+    codec = MachineCodec(table)
+    machines = codec.decode(instance)
+    for machine in machines:
+        if machine.memory is None:
+            machine.memory = codec.decode_memory(instance.memory)
+    return machines
 
 
 def facts_of(program: RegisterProgram, event: Event) -> list[str | None]:
@@ -319,26 +359,31 @@ class MachineCodec:
         self._types = [node.type for node in table.program.captures]
         self._matches = len(table.registers.matches)
 
-    def encode(self, machines: list[Machine]) -> str:
+    def encode(self, machines: list[Machine], before: str | None) -> str | None:
+        """The text of these machines; `before` is the text that the instance was loaded with."""
         if not self._each:
             (machine,) = machines
-            return msgspec.json.encode(self._encode_memory(machine.memory)).decode()
+            return before if machine.memory is None else msgspec.json.encode(self._encode_memory(machine.memory)).decode()
         stored = [
-            _StoredMachine(m.units, m.deadlines, self._encode_memory(m.memory), m.evidence, m.evidence_total) for m in machines
+            _StoredMachine(m.units, m.deadlines, self._encode_memory(m.memory or ()), m.evidence, m.evidence_total)
+            for m in machines
         ]
         return msgspec.json.encode(stored).decode()
 
     def decode(self, instance: Instance) -> list[Machine]:
         if not self._each:
-            memory = self._decode_memory(msgspec.json.decode(instance.memory)) if instance.memory else self._program.empty
-            state = (instance.units, instance.deadlines, memory, instance.evidence, instance.evidence_total)
-            return [Machine(*state, deadline=earliest(instance.deadlines))]
+            state = (instance.units, instance.deadlines, None, instance.evidence, instance.evidence_total)
+            return [Machine(*state, deadline=instance.deadline)]
         return [
             Machine(
                 m.units, m.deadlines, self._decode_memory(m.memory), m.evidence, m.evidence_total, deadline=earliest(m.deadlines)
             )
             for m in msgspec.json.decode(instance.memory or "[]", type=list[_StoredMachine])
         ]
+
+    def decode_memory(self, text: str | None) -> Memory:
+        """The registers of a pattern with one machine."""
+        return self._decode_memory(msgspec.json.decode(text)) if text else self._program.empty
 
     def _encode_memory(self, memory: Memory) -> list[object]:
         return [self._encode_entry(entry) for entry in memory]
