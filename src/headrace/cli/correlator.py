@@ -34,18 +34,28 @@ ForgetDays = Annotated[float | None, Option(help="Forget a key after this many d
 STEPS_SHOWN = 20
 FEEDBACK = Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")
 
+PATTERN_CHARS_MAX = 60
+"""Of a pattern in a list."""
+
 
 @command(group, "list")
 def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List correlators with their status: pending, valid or invalid."""
     states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
-    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key", "pattern")]
+    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key")]
     columns: list[Column] = [
         ("correlator", attrgetter("correlator.name")),
         *definition,
+        ("pattern", lambda state: _one_line(state.correlator.pattern)),
         ("outputs", lambda state: _outputs_text(state.correlator)),
     ]
     session.show([*columns, *STATE_COLUMNS], states, facts=state_facts)
+
+
+def _one_line(pattern: str) -> str:
+    """The beginning of a pattern: `correlator show` has all of it."""
+    text = " ".join(pattern.split())
+    return text if len(text) <= PATTERN_CHARS_MAX else text[: PATTERN_CHARS_MAX - 1] + "…"
 
 
 def _outputs_text(correlator: correlators.Correlator) -> str:
@@ -179,7 +189,13 @@ def outputs(
     position = ("position", lambda output: output.position or "timer")
     evidence = ("evidence", lambda output: _positions(output.evidence))
     events = [("payloads", _payloads)] if payloads else []
-    session.show([("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version", *events], outputs)
+    captured = [("captured", _captured)] if any(output.captured for _, output in outputs) else []
+    columns = [("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version", *captured, *events]
+    session.show(columns, outputs)
+
+
+def _captured(output: correlators.PastOutput) -> str:
+    return register_words(output.captured or {})
 
 
 def _payloads(output: correlators.PastOutput) -> str:

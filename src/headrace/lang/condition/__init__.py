@@ -25,7 +25,7 @@ from headrace.lang.condition.engine import (
     sample_rows,
 )
 from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
-from headrace.lang.condition.explanation import ClauseValue, explain
+from headrace.lang.condition.explanation import ClauseValue, explain, value_text
 from headrace.lang.condition.limits import NUMERIC_SCALE
 from headrace.lang.condition.moments import micros_of, moment_of
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
@@ -134,6 +134,7 @@ __all__ = [
     "to_postgres",
     "to_python",
     "to_spark",
+    "value_text",
     "walk",
     "with_slots",
 ]

@@ -21,6 +21,7 @@ from headrace.lang.condition import (
     Node,
     Type,
     Value,
+    canonical_text,
     compile_field,
     compile_node,
     fields_of,
@@ -28,6 +29,7 @@ from headrace.lang.condition import (
     parse_with_names,
     to_bigint,
     to_numeric,
+    value_text,
     with_slots,
 )
 from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
@@ -175,6 +177,18 @@ class RegisterProgram:
                 kept = entry if entry is not None else (None,) * len(names)
                 shown.update({f"{label}.{name}": _plain(value) for name, value in zip(names, kept, strict=True)})
         return shown
+
+    def explain(self, text: str, subject: object, memory: Memory) -> tuple[tuple[str, str], ...]:
+        """The values that a condition over registers compares, of the event and of the registers before it: texts and values."""
+        condition = self._parsed[text]
+        known = dict(zip(self.fields, self.read_fields(subject), strict=True))
+        return tuple(
+            (
+                canonical_text(field),
+                value_text(self._getter(field)(memory) if field.root == "register" else known[field], field.type),
+            )
+            for field in condition.fields
+        )
 
     def _capture(self, fields: Sequence[Value | None] | None) -> Values:
         if fields is None:
