@@ -44,7 +44,6 @@ from headrace.lang.ecl.table import (
     run_step,
     start_state,
     status_of,
-    table_hash,
     to_json,
 )
 from headrace.lang.ecl.trace import Trace
@@ -123,7 +122,6 @@ __all__ = [
     "status_of",
     "symbols_to_sql",
     "table_engine",
-    "table_hash",
     "to_condition_tree",
     "to_json",
     "triviality",
