@@ -228,6 +228,15 @@ def test_output_carries_what_was_captured() -> None:
     assert output.values.startswith('{"big.amount":8,"l.count":2,"l.first(amount)":5.5,"l.last(amount)":7,"l.sum(amount)":12.5')
 
 
+def test_output_shows_moments_as_texts() -> None:
+    table = compile(parse("capture at = (object ->> 'at')::timestamptz; push(x) {loop(1) as l {a as t}}"))
+    assert table.program is not None
+    batch = make_batch(table, 100)
+    (event,) = parse_events('[["a", 0, {"at": "2026-01-01T01:00:00.25+01:00"}]]')
+    assert batch.step("k", 1, (), event.time, facts_of(table.program, event))
+    assert '"t.at":"2026-01-01T00:00:00.250000Z"' in str(batch.outputs[0].values)
+
+
 def test_long_text_is_kept_as_null_so_that_an_instance_stays_small() -> None:
     pattern = parse("capture s = object ->> 's'; sequential {a as t, push(x) {b and <t.s is null>}}")
     events = parse_events(f'[["a", 0, {{"s": "{"x" * 1001}"}}], ["b", 1]]')

@@ -27,7 +27,7 @@ from headrace.lang.condition.engine import (
 from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.explanation import ClauseValue, explain, value_text
 from headrace.lang.condition.limits import NUMERIC_SCALE
-from headrace.lang.condition.moments import micros_of, moment_of
+from headrace.lang.condition.moments import micros_of, moment_of, moment_text
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
@@ -113,6 +113,7 @@ __all__ = [
     "locate_error",
     "micros_of",
     "moment_of",
+    "moment_text",
     "parameterize",
     "parse",
     "parse_scalar",

@@ -25,6 +25,7 @@ from headrace.lang.condition import (
     compile_field,
     compile_node,
     fields_of,
+    moment_text,
     parse_value,
     parse_with_names,
     to_bigint,
@@ -164,18 +165,20 @@ class RegisterProgram:
         return tuple(entries)
 
     def show(self, memory: Memory) -> dict[str, object]:
-        """The values that an output carries, by the names that conditions use; timestamps as microseconds."""
+        """The values that an output carries, by the names that conditions use; timestamps as RFC 3339 texts."""
         shown: dict[str, object] = {}
         names = [name for name, _ in self.registers.captures]
+        types = [node.type for node in self.captures]
         for label, entry in zip(self.registers.labels, memory, strict=True):
             if isinstance(entry, LoopValues):
                 shown[f"{label}.count"] = entry.rounds
                 for word in ("first", "last", "sum", "min", "max"):
-                    values = zip(names, getattr(entry, word), strict=True)
-                    shown.update({f"{label}.{word}({name})": _plain(value) for name, value in values})
+                    values = zip(names, getattr(entry, word), types, strict=True)
+                    shown.update({f"{label}.{word}({name})": _plain(value, type_) for name, value, type_ in values})
             elif label in self.registers.matches:
                 kept = entry if entry is not None else (None,) * len(names)
-                shown.update({f"{label}.{name}": _plain(value) for name, value in zip(names, kept, strict=True)})
+                values = zip(names, kept, types, strict=True)
+                shown.update({f"{label}.{name}": _plain(value, type_) for name, value, type_ in values})
         return shown
 
     def explain(self, text: str, subject: object, memory: Memory) -> tuple[tuple[str, str], ...]:
@@ -245,8 +248,10 @@ class RegisterProgram:
         return lambda memory: cast(Values, cast(LoopValues, memory[number])[position])[index]
 
 
-def _plain(value: object) -> object:
-    """A numeric without zeros at its end, which engines print differently."""
+def _plain(value: object, type: Type) -> object:
+    """A timestamp as text; a numeric without zeros at its end, which engines print differently."""
+    if type is Type.TIMESTAMPTZ and isinstance(value, int):
+        return moment_text(value)
     return Decimal(format(value.normalize(), "f")) if isinstance(value, Decimal) else value
 
 
