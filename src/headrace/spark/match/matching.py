@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+COLUMNS_MIN = 64
+"""From this many rules on, whole columns in Python are cheaper than the rows of a join in Java."""
 HIT_COLUMNS = (
     "topic", "partition", "offset", "event_id", "type", "key", "payload", "headers", "timestamp", "shard", "appended_at",
 )  # fmt: skip
@@ -48,6 +50,13 @@ def match(
     check_columns(columns, _REQUIRED, match_plan.reads)
     check_types(df)
     event_columns = [column for column in HIT_COLUMNS if column in columns]
+    if len(specs) >= COLUMNS_MIN:
+        # Imported here: a scan uses this room.
+        from headrace.spark.scan import match_by_columns
+
+        types = sorted({spec.event_type for spec in specs})
+        needed = sorted(COLUMN_OF.get(root, root) for root in match_plan.reads)
+        return match_by_columns(df.where(functions.col("type").isin(types)), specs, event_columns, needed)
     rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     # Before any field is extracted: events of other types cost nothing more.
     relevant = df.where(functions.col("type").isin(sorted({spec.event_type for spec in specs})))
