@@ -190,7 +190,17 @@ def outputs(
     evidence = ("evidence", lambda output: _positions(output.evidence))
     events = [("payloads", _payloads)] if payloads else []
     captured = [("captured", _captured)] if any(output.captured for _, output in outputs) else []
-    columns = [("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version", *captured, *events]
+    columns: list[Column] = [
+        ("at", "output_at"),
+        "key",
+        "token",
+        position,
+        ("became", "name"),
+        evidence,
+        "version",
+        *captured,
+        *events,
+    ]
     session.show(columns, outputs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
 
-from headrace.lang.ecl.alphabet import Alphabet, Example, leaves
+from headrace.lang.ecl.alphabet import Alphabet, Decision, Example, leaves
 from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.events import Event, Output
 from headrace.lang.ecl.printer import print_name
@@ -61,9 +61,9 @@ def label(example: Example) -> str:
 
 def describe_symbols(alphabet: Alphabet, symbols: AbstractSet[int]) -> list[str]:
     """The classes of events that have one of these symbols, in words: a type alone if its conditions do not matter."""
-    decisions = {**alphabet.types, None: alphabet.other}
-    whole = [type_ for type_, decision in decisions.items() if set(leaves(decision)) <= symbols]
-    partly = {symbol for type_, decision in decisions.items() if type_ not in whole for symbol in leaves(decision)}
+    decisions: list[tuple[str | None, Decision]] = [*alphabet.types.items(), (None, alphabet.other)]
+    whole = [type_ for type_, decision in decisions if set(leaves(decision)) <= symbols]
+    partly = {symbol for type_, decision in decisions if type_ not in whole for symbol in leaves(decision)}
     return [label(Example(type_, ())) for type_ in whole] + [
         label(alphabet.examples[symbol]) for symbol in sorted(partly & symbols)
     ]
