@@ -21,7 +21,7 @@ from headrace.lang.ecl import TICKS_MAX, AnyBatch, Instance, Table, from_json, m
 
 SIMPLE_BATCH = 100_000
 """Events of one batch in the database: a key's row is written once per batch, so larger batches cost less."""
-STEPPED_BATCH = 50_000
+STEPPED_BATCH = 100_000
 """Events of one batch that a node steps; a key's row is read and written once per batch here, too."""
 STEPS_AT_ONCE = 2_000
 """Events after which the node's other loops get their turn."""
