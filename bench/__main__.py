@@ -23,6 +23,8 @@ NAMES = (
     "spark_match",
     "spark_correlate",
     "spark_lookback",
+    "spark_sink",
+    "spark_compared",
     "spark_scan",
     "mixed_rules",
     "pipeline",
@@ -59,7 +61,7 @@ def main() -> None:
     parser.add_argument("--case", action="append", metavar="NAME", help="with growth: one of its cases; repeat it for several")
     parser.add_argument("--folder", type=Path, help="with growth: keep the server and its data here, and use what is there")
     parser.add_argument(
-        "--build-s", type=float, help="with growth: only build the data, for so many seconds; exit code 75: more to do"
+        "--build-s", type=float, help="with growth: only build the data, for this number of seconds; exit code 75: more to do"
     )
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {*NAMES, *PROTOTYPES, GUARD}

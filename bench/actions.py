@@ -58,6 +58,7 @@ def run(lab: Lab, *, quick: bool) -> None:
     better = max(sides["procrastinate"], sides["pgqueuer"], key=lambda side: side.rate)
     figures: list[Figure] = [
         ratio(f"one worker : pgmq read + delete, {BATCH_MAX} each", sides["headrace-1"], sides["bare"], 1.0),
+        ratio(f"node : pgmq read + delete in one connection, {BATCH_MAX} each", sides["headrace"], sides["bare"], 1.0),
         ratio(f"node : {better.name}, the better of the two", sides["headrace"], better, 3.5),
         ratio(f"node beside {plan.waiting} actions that wait : without them", sides["waiting"], sides["headrace"], 0.9),
     ]

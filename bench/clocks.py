@@ -25,7 +25,7 @@ class Clocks:
         return cls(backend_pid, time.perf_counter(), time.process_time(), on_cpu_ns / 1e9)
 
     def round(self, events: int) -> Round:
-        """What so many events have taken since then."""
+        """The time this number of events has taken since then."""
         now = Clocks.read(self.backend_pid)
         client_us = 1e6 * (now.client_s - self.client_s) / events
         backend_us = 1e6 * (now.backend_s - self.backend_s) / events

@@ -1,7 +1,8 @@
 """What the pages of the console cost the database.
 
-10 million events, 1 000 cursors that are all behind, 100 000 dead letters of actions and as many of events. Every page is opened
-several times; its figure is the sum of the durations that the server itself logs for the statements of one opening.
+10 million events, 1 000 cursors that are all behind, 100 000 dead letters of actions and as many of events, 1 000 hooks, 1 000 access
+tokens, 50 relays. Every page is opened several times; its figure is the sum of the durations that the server itself logs for the
+statements of one opening.
 
 HEADRACE_BENCH_EVENTS sets the number of events."""
 

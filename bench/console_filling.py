@@ -9,7 +9,7 @@ from headrace import Action, Headrace
 from headrace.core import Bury
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
-from headrace.ingest import create_hook
+from headrace.ingest import create_access_token, create_hook
 from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
@@ -18,6 +18,8 @@ from headrace.testing import Kit
 TOPICS, PARTITIONS, CONSUMERS = 24, 4, 10
 CURSORS = (TOPICS + 1) * PARTITIONS * CONSUMERS
 KEYS = 100_000
+RELAYS, DOORS = 50, 1_000
+"""Relays, and as many hooks as access tokens."""
 ERROR = "ValueError: card {} of customer '{}' was declined"
 PATTERN = "repeat {push(late) {sequential {order.placed, fail {within 1 h {order.paid}}}}}"
 CHUNK = 1_000_000
@@ -118,8 +120,20 @@ def _define(conn: Connection) -> None:
         )
     output = {"late": ActionOutput(action="REMIND")}
     create_correlator(conn, Correlator(name="unpaid", topic="bench", pattern=PATTERN, key="key", outputs=output))
-    create_relay(conn, Relay(name="crm", topic="topic0", target="webhook", options={"url": "https://crm.example/hook"}))
+    create_relay(conn, Relay(name="crm", topic="bench", target="webhook", options={"url": "https://crm.example/hook"}))
     create_hook(conn, "github", "topic0", "github", ["env:GITHUB"])
+    with conn.transaction():
+        for number in range(RELAYS):
+            relay = Relay(
+                name=f"relay{number}",
+                topic=f"topic{number % TOPICS}",
+                target="webhook",
+                options={"url": "https://crm.example/hook"},
+            )
+            create_relay(conn, relay)
+        for number in range(DOORS):
+            create_hook(conn, f"hook{number}", f"topic{number % TOPICS}", "github", ["env:GITHUB"])
+            create_access_token(conn, f"token{number}", ["publish"], topics=[f"topic{number % TOPICS}"])
     create_schedule(conn, "nightly", cron="30 2 * * *", topic="bench", type="report.due", zone="Europe/Berlin")
 
 

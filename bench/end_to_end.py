@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import NamedTemporaryFile
@@ -31,6 +31,11 @@ WAL_MAX = 1.5
 # No key: what the topic's partitions are spread by is the scheme's own business.
 BARE = "insert into bare (topic_id, type, payload) values (1, 'account.created', {payload})"
 PUBLISH = "select headrace.publish('bench', 'account.created', {payload})"
+# What the library sends, with an id by the server because pgbench cannot make one.
+INSERT = (
+    "insert into headrace.direct_event (topic, type, event_id, payload) "
+    "values ('bench', 'account.created', headrace.uuid_v7(), {payload})"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ OURS = Scheme(
     "select last_value from headrace_internal.outbox_id_seq",
     lambda dsn: child("bench.node", dsn, "batch"),
 )
+LIBRARY = replace(OURS, name="headrace, the library's statement", statement=INSERT)
 THEIRS = Scheme(
     "EventSQL scheme",
     eventsql.PUBLISH,
@@ -66,15 +72,17 @@ def run(lab: Lab, *, quick: bool) -> None:
     raw: dict[str, object] = {}
     protocols: tuple[Protocol, ...] = ("simple",) if quick else ("prepared",)
     for protocol in protocols:
-        ours, theirs, bare = Side(OURS.name, []), Side(THEIRS.name, []), Side("bare insert", [])
+        ours, library, theirs, bare = (Side(name, []) for name in (OURS.name, LIBRARY.name, THEIRS.name, "bare insert"))
         for _ in range(rounds):
             bare.rounds.append(_bare(lab, protocol, window_s / 2))
             theirs.rounds.append(_sustained(lab, THEIRS, protocol, window_s))
             ours.rounds.append(_sustained(lab, OURS, protocol, window_s))
+            library.rounds.append(_sustained(lab, LIBRARY, protocol, window_s))
         figures.append(ratio(f"end to end : EventSQL scheme, {protocol}", ours, theirs, 1.3))
+        figures.append(ratio(f"end to end by the library's statement : EventSQL scheme, {protocol}", library, theirs, 1.3))
         figures.append(ratio(f"end to end : bare insert, {protocol}", ours, bare, 0.6))
         figures.append(_wal(f"WAL : EventSQL scheme, {protocol}", ours, theirs))
-        raw[protocol] = {"ours": ours, "theirs": theirs, "bare": bare}
+        raw[protocol] = {"ours": ours, "library": library, "theirs": theirs, "bare": bare}
     report("end_to_end", facts, figures, raw)
 
 

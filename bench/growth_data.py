@@ -37,7 +37,7 @@ on conflict do nothing"""
 
 
 def fill_log(conn: Connection, topic: str, rows: int, *, seconds: float = float("inf")) -> bool:
-    """Gives a topic a log of so many rows, all in the current time partition; False if the time was over before."""
+    """Gives a topic a log of this many rows, all in the current time partition; False if the time was over before."""
     if not rows or _fetch(conn, "select count(*) from pg_catalog.pg_class where relname = 'history_attached'"):
         return True
     topic_id = _fetch(conn, "select headrace.topic_id(%s)", (topic,))
@@ -88,7 +88,7 @@ def _current_partition(conn: Connection, branch: str) -> tuple[str, str, str]:
 
 
 def fill_keys(conn: Connection, keys: int, *, seconds: float = float("inf")) -> bool:
-    """Fills the only correlator's instances up to so many keys, like that of key 0; False if the time was over before."""
+    """Fills the only correlator's instances up to this many keys, like that of key 0; False if the time was over before."""
     deadline = time.monotonic() + seconds
     filled = _fetch(conn, "select count(*) from headrace_internal.correlator_instance")
     while filled < keys:

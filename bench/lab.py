@@ -69,14 +69,15 @@ class Lab:
         while True:
             ended = postmaster.cpu_times()
             pids = [self.server.pid, *(child.pid for child in postmaster.children()), *others]
-            used = ended.children_user + ended.children_system + sum(map(_cpu_s, pids))
+            used = ended.children_user + ended.children_system + sum(map(cpu_s, pids))
             after = postmaster.cpu_times()
             # A backend that ended meanwhile would be in neither of the two, or in both.
             if (after.children_user, after.children_system) == (ended.children_user, ended.children_system):
                 return used
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """CPU seconds used so far by a process; 0 if it has ended."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.NoSuchProcess:

@@ -96,7 +96,7 @@ def fill(conn: Connection) -> None:
 
 
 def write(conn: Connection, *, behind: int) -> None:
-    """Publishes to every topic and moves every consumer: to the head, or, so many of them, to the event before it."""
+    """Publishes to every topic and moves every consumer: to the head, or this many of them to the event before it."""
     for number in range(TOPICS):
         conn.execute("select headrace.publish(%s, 'placed', '{}') from generate_series(1, 2)", (f"topic{number}",))
     sequence(conn)

@@ -45,7 +45,7 @@ def script(statement: str, protocol: Protocol) -> str:
 def pgbench(
     lab: Lab, target: Target, statement: str, *, protocol: Protocol, clients: int, seconds: float, rate: float | None = None
 ) -> Run:
-    """Runs a statement, one per transaction, in a closed loop; with `rate` at most so many per second over all clients."""
+    """Runs a statement, one per transaction, in a closed loop; with `rate` at most this many per second over all clients."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script(statement, protocol))
         file.flush()

@@ -49,7 +49,7 @@ class Plan:
     rounds: int
     events: int
     classic_evaluations: int
-    """Rule evaluations of one classic round: it is given as many events as make about so many."""
+    """Rule evaluations of one classic round: with as many events as this number of evaluations takes."""
 
 
 FULL = Plan(rounds=5, events=20_000, classic_evaluations=40_000)

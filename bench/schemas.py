@@ -1,14 +1,18 @@
-"""Schemas: what validation adds to a publish in Python, client and backend, in rounds in turns.
+"""Schemas: what validation adds to a publish in Python, client and backend.
 
 Three namespaces of one database: without a schema, with a schema whose validation is off, and with one that rejects. Their events go
-into the same kind of topic, by one connection each. The last side checks in the library too, by jsonschema-rs."""
+into the same kind of topic, by one connection. The last side checks in the library too, by jsonschema-rs.
+
+A round of a side is many short pieces, in turns with those of the other sides, and each time another side is the first: what else the
+machine does meets all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
 
 from bench.clocks import Clocks
 from bench.lab import Lab, settle, surroundings
@@ -18,6 +22,9 @@ from headrace.db import Connection, connect
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace
 from headrace.schemas import PayloadChecker, load_checker, set_schema
+
+Kinds: TypeAlias = Mapping[str, tuple[str, PayloadChecker | None]]
+"""The sides: namespace, and the schemas that the library checks by."""
 
 TYPE = "order.placed"
 SCHEMA = {
@@ -53,10 +60,12 @@ NOTHING = 0.03
 @dataclass(frozen=True)
 class Plan:
     rounds: int
-    events: int
+    pieces: int
 
 
-FULL, QUICK = Plan(rounds=15, events=400), Plan(rounds=3, events=100)
+FULL, QUICK = Plan(rounds=9, pieces=24), Plan(rounds=3, pieces=3)
+PIECE = 100
+"""Events of a piece, and of a transaction."""
 
 
 def run(lab: Lab, *, quick: bool) -> None:
@@ -66,7 +75,7 @@ def run(lab: Lab, *, quick: bool) -> None:
     raw: dict[str, object] = {}
     with lab.database("schemas", partitions=1) as target, connect(target) as conn:
         checker = _prepare(conn)
-        kinds: dict[str, tuple[str, PayloadChecker | None]] = {
+        kinds: Kinds = {
             "no schema": ("plain", None),
             "off": ("unchecked", None),
             "reject": ("checked", None),
@@ -76,10 +85,10 @@ def run(lab: Lab, *, quick: bool) -> None:
             sides = {name: Side(name, []) for name in kinds}
             with connect(target) as client:
                 for number in range(plan.rounds + 1):
-                    for name, (namespace, schemas) in kinds.items():
-                        result = _round(conn, client, namespace, schemas, plan.events, is_transaction=mode == "in a transaction")
-                        # The first round prepares statements and fills caches.
-                        sides[name].rounds.extend([result] if number else [])
+                    results = _rounds(conn, client, kinds, plan.pieces, is_transaction=mode == "in a transaction")
+                    # The first round prepares statements and fills caches.
+                    for name, result in results.items() if number else ():
+                        sides[name].rounds.append(result)
             base = sides["no schema"]
             figures.append(_cost(f"validation off : no schema, {mode}", sides["off"], base, NOTHING))
             figures.append(_cost(f"validation reject : no schema, {mode}", sides["reject"], base, COST_MAX))
@@ -101,17 +110,31 @@ def _prepare(conn: Connection) -> PayloadChecker:
     return load_checker(conn, namespace="checked")
 
 
-def _round(
-    conn: Connection, client: Connection, namespace: str, schemas: PayloadChecker | None, events: int, *, is_transaction: bool
-) -> Round:
+def _rounds(conn: Connection, client: Connection, kinds: Kinds, pieces: int, *, is_transaction: bool) -> dict[str, Round]:
+    """One round of every side."""
     conn.execute("truncate headrace_internal.outbox")
     settle(conn)
+    results: dict[str, list[Round]] = {name: [] for name in kinds}
+    names = list(kinds)
+    for number in range(pieces):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            namespace, schemas = kinds[name]
+            results[name].append(_piece(client, namespace, schemas, is_transaction=is_transaction))
+    return {name: _median(rounds) for name, rounds in results.items()}
+
+
+def _piece(client: Connection, namespace: str, schemas: PayloadChecker | None, *, is_transaction: bool) -> Round:
     clocks = Clocks.read(client.info.backend_pid)
     scope: Callable[[], object] = client.transaction if is_transaction else nullcontext
     with scope():  # type: ignore[attr-defined]
-        for _ in range(events):
+        for _ in range(PIECE):
             publish(client, "bench", TYPE, PAYLOAD, key="c-17", namespace=namespace, schemas=schemas)
-    return clocks.round(events)
+    return clocks.round(PIECE)
+
+
+def _median(pieces: list[Round]) -> Round:
+    return Round(median(piece.rate for piece in pieces), median(piece.cpu_us for piece in pieces))
 
 
 def _cost(name: str, side: Side, base: Side, target: float) -> Figure:

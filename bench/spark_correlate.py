@@ -16,7 +16,7 @@ from bench.spark import folder, run_through, spark_session, timed
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from headrace.spark.correlate.frames import present_outputs
 from headrace.spark.correlate.rows import STATE_SCHEMA
-from headrace.spark.correlate.shared_pass import build_groups, classify_groups, run_groups
+from headrace.spark.scan import step_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,8 +92,7 @@ def _sorted(events: DataFrame) -> DataFrame:
 
 def _one_task(events: DataFrame) -> DataFrame:
     specs = [_spec(None)]
-    groups, fields = build_groups(specs)
-    return present_outputs(run_groups(classify_groups(events, groups, fields), groups, specs, [None]), specs)
+    return present_outputs(step_frame(events, specs, [None]), specs)
 
 
 def _streamed(events: DataFrame, plan: Plan) -> Round:

@@ -33,7 +33,7 @@ SIZE = {"width": 1280, "height": 800}
 BYTES_MAX = 60_000
 COLOURS = (256, 128, 64, 32)
 WATCH_S = 30.0
-"""The first page is open for so long before its picture: the charts need points."""
+"""The first page is open for this long before its picture: the charts need points."""
 DELAYED = {"topic": "flights", "where": "(object ->> 'delay_min')::int > 120", "match": "all"}
 
 

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
-import venv
+import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parents[1]
+CONSTRAINTS = str(ROOT / "constraints.txt")
 VENDOR = "headrace/console/vendor"
 VENDOR_FILES = ("htmx.js", "htmx.LICENSE.txt", "uplot.js", "uplot.css", "uplot.LICENSE.txt", "versions.txt")
 
@@ -82,22 +85,42 @@ def read_metadata(distribution: Distribution) -> Metadata:
         return Metadata.from_email(archive.read(name), validate=True)
 
 
-def install(wheel: Path, folder: Path, *, extras: str = "", python: str = sys.executable) -> Path:
-    """Installs the wheel with extras, separated by commas, into a new environment; returns its folder of programs."""
-    if python == sys.executable:
-        venv.create(folder, with_pip=True)
-    else:
-        run([python, "-m", "venv", str(folder)], cwd=folder.parent)
+def collect_wheels(wheel: Path, folder: Path, extras: Iterable[str]) -> Path:
+    """Puts all wheels that these extras need into a folder, so that many environments can be filled without resolving or building."""
+    requirement = f"{wheel}[{','.join(extras)}]"
+    run([*_pip(sys.executable), "wheel", "-c", CONSTRAINTS, "--wheel-dir", str(folder), requirement], cwd=folder.parent)
+    return folder
+
+
+def install(wheel: Path, folder: Path, *, extras: str = "", python: str = sys.executable, wheels: Path | None = None) -> Path:
+    """Installs the wheel with extras, separated by commas, into an environment, which is created if it does not exist; returns its
+    folder of programs. `wheels` is a folder with everything it needs; without it, pip asks the configured index."""
+    if not folder.exists():
+        run([python, "-m", "venv", *(["--without-pip"] if wheels else []), str(folder)], cwd=folder.parent)
+    inside = str(folder / "bin/python")
+    pip = [*_pip(sys.executable), "--python", inside] if wheels else _pip(inside)
+    source = ["--no-index", "--find-links", str(wheels)] if wheels else ["-c", CONSTRAINTS]
     requirement = f"{wheel}[{extras}]" if extras else str(wheel)
-    pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    run([*pip, "-c", str(ROOT / "constraints.txt"), requirement], cwd=folder)
+    run([*pip, "install", "--no-compile", *source, requirement], cwd=folder)
     return folder / "bin"
 
 
-def try_demo(programs: Path, folder: Path) -> int:
+def find_python(version: str) -> str | None:
+    """A Python of this version, from pyenv or the PATH."""
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}*/bin/python"))
+    return str(pyenv[-1]) if pyenv else shutil.which(f"python{version}")
+
+
+def _pip(python: str) -> list[str]:
+    return [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
+def try_demo(programs: Path) -> int:
     """Runs the short demo in an empty folder; returns the number of checks that hold."""
-    folder.mkdir()
-    result = json.loads(run([str(programs / "headrace"), "demo", "--short", "--json"], cwd=folder, timeout_s=300))
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
+        # Started by root, PostgreSQL runs as another user, who must be able to read its folder.
+        Path(folder).chmod(0o755)
+        result = json.loads(run([str(programs / "headrace"), "demo", "--short", "--json"], cwd=Path(folder), timeout_s=300))
     if not result["adds_up"]:
         raise PackageError(f"the numbers of the demo do not add up: {result['checks']}")
     return len(result["checks"])

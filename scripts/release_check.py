@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
@@ -124,7 +124,7 @@ class Checklist:
         version = package.run([str(programs / "headrace"), "--version"], cwd=self.folder).strip()
         if VERSION not in version:
             raise PackageError(f"headrace --version prints {version}")
-        return f"{package.try_demo(programs, self.folder / 'empty')} checks hold"
+        return f"{package.try_demo(programs)} checks hold"
 
 
 def main() -> int:
@@ -146,8 +146,16 @@ def main() -> int:
         json.dump({"version": VERSION, "ok": ok, "steps": [asdict(step) for step in checklist.steps]}, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        sys.stderr.write(f"{VERSION} is ready\n" if ok else "not ready: see the steps marked ✗\n")
+        sys.stderr.write(verdict(checklist.steps) + "\n")
     return 0 if ok else 1
+
+
+def verdict(steps: Sequence[Step]) -> str:
+    """Ready, with what remains to be done by hand; or what is left to do first."""
+    left = [f"  - {step.name}: {step.result}" for step in steps if not step.ok]
+    if left:
+        return "\n".join([f"{VERSION} is not ready. Left to do:", *left])
+    return f"{VERSION} is ready: git tag v{VERSION}, then upload wheel and sdist (--keep leaves them in a folder)"
 
 
 if __name__ == "__main__":

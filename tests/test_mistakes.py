@@ -190,7 +190,7 @@ def test_unknown_action(cli: Cli, conn: Connection) -> None:
     says(
         cli("rule", "create", "fast", *words).err,
         wrong='does not know event type "NEW_CAR" and action "NOTFY"',
-        advice="Insert the name into headrace.event_type or headrace.action, or correct the rule",
+        advice="insert the name into headrace.event_type or headrace.action, or correct the rule",
     )
     conn.execute("select headrace.send_action('NOTFY', '{}')")
     conn.execute("select headrace.bury_unhandled(0)")

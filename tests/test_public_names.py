@@ -16,8 +16,8 @@ SUBROOMS = {"spark", "lang"}
 FOR_USERS: dict[str, set[str]] = {
     "actions": {"Pause", "QueueState"},
     "archive": {
-        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "open_iceberg_catalog",
-        "replay",
+        "REPLAY_HEADER", "ArchivedFile", "ClosedPartition", "FileVerification", "ReplayProgress", "StoredEvent", "VacuumResult",
+        "open_iceberg_catalog", "replay",
     },
     "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pyarrow.parquet as pq
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
 from headrace.actions import send_action
@@ -31,6 +32,7 @@ from headrace.core import ArchiveBusy, Invalid
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.log import create_topic, read_log
 from headrace.node import Headrace, Node
+from headrace.observe import examine
 from tests.archive.builders import archive_orders, drop, later
 from tests.builders import drain, shift_clock, wait_until
 from tests.cli.conftest import Cli
@@ -232,6 +234,78 @@ def test_erasure_in_sql_is_rejected_where_only_the_archive_has_events(conn: Conn
         erase_key(later(database, days=DAYS), "orders", "ada-1", fields=[])
 
 
+async def test_rules_that_are_running_leave_nothing_behind(conn: Connection, database: Target) -> None:
+    create_topic(conn, "orders")
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
+    conn.execute(
+        "insert into headrace.rule (rule, topic, event_type, action, delay_s) values ('later', 'orders', 'placed', 'wait', 3600)"
+    )
+    await run_node(Headrace(), database, conn, "select count(*) = 1 from headrace.rule_state where status = 'valid'")
+    publish(conn, "ada")
+    drain(conn)
+    with psycopg.connect(database.dsn) as batch:
+        assert batch.execute("select events, firings from headrace_internal.react(1)").fetchall() == [(1, 1)]
+        erasing = asyncio.create_task(asyncio.to_thread(erase_key, database, "orders", "ada-1"))
+        is_waiting = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        try:
+            await asyncio.to_thread(
+                wait_until, lambda: erasing.done() or conn.execute(is_waiting).fetchone() == (True,), "the lock"
+            )
+        finally:
+            batch.commit()
+    assert (await erasing).row_counts["actions"] == 1
+    assert tables_with(conn, SECRET) == []
+
+
+def bytes_on_disk(conn: Connection, text: str) -> int:
+    """How often the text is in the files of this database's tables."""
+    conn.execute("checkpoint")
+    [(folder,)] = conn.execute(
+        "select current_setting('data_directory') || '/base/' || oid from pg_database where datname = current_database()"
+    ).fetchall()
+    return sum(path.read_bytes().count(text.encode()) for path in Path(folder).iterdir())
+
+
+def test_old_versions_of_the_rows_leave_the_disk(conn: Connection, database: Target) -> None:
+    create_topic(conn, "orders")
+    for number in range(40):
+        publish(conn, "ada" if number % 4 == 0 else "bob", number=number)
+    drain(conn)
+    assert bytes_on_disk(conn, SECRET) > 0
+    kept = erase_key(database, "orders", "ada-1", vacuum=False)
+    assert any(table.startswith("headrace_internal.log_") for table in kept.tables_pending)
+    assert bytes_on_disk(conn, SECRET) > 0, "an UPDATE alone leaves the old versions"
+    with psycopg.connect(database.dsn) as reader:
+        reader.execute("begin isolation level repeatable read")
+        reader.execute("select")
+        later_on = erase_key(database, "orders", "bob-1", vacuum=True)
+        assert later_on.tables_pending, "a reader may still see the old versions"
+        assert finish_erasures(database).is_blocked
+        reader.rollback()
+    result = finish_erasures(database, rewrite=True)
+    assert set(kept.tables_pending) <= set(result.tables) and not result.not_owned
+    assert [erasure.tables_pending for erasure in list_erasures(conn)] == [[], []]
+    assert bytes_on_disk(conn, SECRET) == 0
+
+
+def test_role_that_may_not_vacuum_leaves_it_to_the_owner(conn: Connection, database: Target, cli: Cli) -> None:
+    create_topic(conn, "orders")
+    publish(conn, "ada")
+    drain(conn)
+    role = f"eraser_{conn.info.dbname}"
+    conn.execute(f"create role {role} login")
+    try:
+        conn.execute("select headrace.grant_namespace(%s, 'default', 'admin')", (role,))
+        erasure = erase_key(Target("test", make_conninfo(database.dsn, user=role)), "orders", "ada-1")
+        assert erasure.row_counts == {"log": 1} and erasure.tables_pending
+        assert [check.level for check in examine(database) if check.check == "erasures"] == ["warning"]
+        assert cli("topic", "erasures", "--finish", "--json").json[0]["tables_pending"] == []
+        assert [check.level for check in examine(database) if check.check == "erasures"] == ["ok"]
+    finally:
+        conn.execute(f"drop owned by {role}")
+        conn.execute(f"drop role {role}")
+
+
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
@@ -305,6 +379,8 @@ def test_command_shows_first_and_erases_then(conn: Connection, cli: Cli) -> None
     words = ("topic", "erase", "orders", "--key", "ada-1")
     assert "would be erased" in cli(*words, "--dry-run").out
     assert tables_with(conn, SECRET) != []
-    assert cli(*words, "--yes", "--json").json[0]["row_counts"] == {"log": 1}
+    out = cli(*words, "--yes").out
+    assert "VACUUM freed" in out and "backups" in out
     assert tables_with(conn, SECRET) == []
+    assert cli(*words, "--yes", "--json").json[0]["row_counts"] == {}
     assert "log 1" in cli("topic", "erasures").out

@@ -91,9 +91,13 @@ def test_schema_is_inferred_and_becomes_classes_and_a_document(cli: Cli, conn: C
     conn.execute("select headrace.sequence()")
     answer = cli("event-type", "infer", "orders", "order.placed")
     assert json.loads(answer.out)["properties"] == {"customer": {"type": "string"}, "total": {"type": "integer"}}
+    assert json.loads(cli("event-type", "infer", "orders").out) == {"order.placed": json.loads(answer.out)}
+    assert cli("event-type", "infer", "ordrs").code == 3
     file = tmp_path / "s.json"
     file.write_text(json.dumps(ORDER), encoding="utf-8")
     cli("event-type", "set", "order.placed", str(file))
+    [listed] = cli("event-type", "list", "--json").json
+    assert (listed["schema"], listed["validation"]) == (1, "off")
     code = cli("event-type", "codegen", "--style", "pydantic").out
     assert (
         "class OrderPlaced(Payload):" in code and code == cli("event-type", "codegen", "order.placed", "--style", "pydantic").out

@@ -58,7 +58,7 @@ def test_unregistered_names_are_warned_of_or_rejected(cli: Cli, cars: Connection
     warned = cli("rule", "create", "fast", *FAST)
     assert (warned.code, "does not know" in warned.err) == (0, True)
     assert cli("event-type", "list", "--json").json[0] | {"shard": ""} == {
-        "shard": "", "name": "NEW_CAR", "registered": False, "description": None, "rules": 1,
+        "shard": "", "name": "NEW_CAR", "registered": False, "description": None, "rules": 1, "schema": None, "validation": None,
     }  # fmt: skip
     cli("event-type", "create", "NEW_CAR", "--description", "a car is new")
     cli("action", "create", "NOTIFY")

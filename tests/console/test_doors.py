@@ -90,7 +90,7 @@ def test_relay_is_planned_backtested_created_changed_and_dropped(site: Running, 
     page.get_by_label("Options").fill('{"url": "https://erp.example/hook", "secret": "clear"}')
     page.get_by_label("Condition").fill("(object -> 'totl')::int > 1")
     page.get_by_role("button", name="Plan").click()
-    expect(page.get_by_role("alert")).to_contain_text("secret has a secret in clear text")
+    expect(page.get_by_role("alert")).to_contain_text("option 'secret' has a secret in clear text")
     page.get_by_label("Options").fill('{"url": "https://erp.example/hook", "secret": "env:RELAY_ERP"}')
     page.get_by_role("button", name="Plan").click()
     expect(page.get_by_role("group", name="Findings")).to_contain_text("did you mean 'total'?")

@@ -37,7 +37,7 @@ def new_rule(site: Running, name: str, condition: str = "(object ->> 'weight')::
 
 def test_create_shows_a_plan_before_it_changes_anything(site: Running, open_page: Pages) -> None:
     page = open_page(site.url("/rules", namespace="lab"))
-    page.get_by_role("link", name="Create", exact=True).click()
+    page.get_by_role("link", name="Create rule").click()
     page.get_by_label("Name", exact=True).fill("heavy/parcel one")
     page.get_by_label("Topic", exact=True).select_option("parcels")
     page.get_by_label("Event type").fill("parcel.sent")

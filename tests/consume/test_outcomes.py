@@ -30,7 +30,7 @@ def effects(conn: Connection) -> list[int]:
 
 
 class Raises:
-    """Raises an error on one number, after the effect; `limit`: only so often."""
+    """Raises an error on one number, after the effect; `limit`: at most this often."""
 
     def __init__(self, number: int, error: Exception, limit: int = 1000) -> None:
         self.number, self.error, self.limit = number, error, limit

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
+from headrace.core import DatabaseUnavailable
 from headrace.db import Server
+from tests.builders import wait_until
 from tests.conftest import temporary_folder
 
 
@@ -34,6 +38,30 @@ def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
     assert own.pid not in (None, before)
     with psycopg.connect(own.dsn()) as conn:
         assert conn.execute("select n from kept").fetchone() == (7,)
+
+
+def test_creation_that_was_interrupted_is_begun_again() -> None:
+    folder = temporary_folder(in_memory=True)
+    server, unfinished = Server(folder), folder / "data.initdb"
+    errors: list[Exception] = []
+    starting = threading.Thread(target=lambda: errors.append(catch(server.start)), daemon=True)
+    starting.start()
+    wait_until(lambda: (unfinished / "PG_VERSION").exists(), "the beginning of initdb")
+    for process in psutil.process_iter(["cmdline"]):
+        if str(unfinished) in (process.info["cmdline"] or []):
+            process.kill()
+    starting.join(timeout=30)
+    assert isinstance(errors[0], DatabaseUnavailable) and not server.data.exists() and unfinished.exists()
+    server.start()
+    psycopg.connect(server.dsn()).close()
+    server.stop()
+    shutil.rmtree(folder)
+
+
+def catch(act: Callable[[], None]) -> Exception:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        act()
+    return caught.value
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")

@@ -21,7 +21,7 @@ async def test_erase_guide_runs(conn: Connection, database: Target) -> None:
         )
     drain(conn)
     names = await run_guide("howto/erase", database, conn, {"target": database})
-    assert names["blocks_run"] == 5
+    assert names["blocks_run"] == 6
     rows = conn.execute("select key like 'erased-%', payload from headrace.log order by position").fetchall()
     assert rows == [(False, {}), (True, {"email": None, "n": 1}), (False, {"email": "a@b.example", "n": 1})]
     assert [erasure.row_counts for erasure in list_erasures(conn)] == [{"log": 1}, {"log": 1}]

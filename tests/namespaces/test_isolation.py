@@ -67,6 +67,7 @@ CALLS = [
     "select headrace.pending_erasures(%(topic_id)s)",
     "select headrace.erased_texts(1, %(topic_id)s, '{1}', '{1}', '{1}')",
     "select headrace.end_erasure(1, %(topic_id)s, 1)",
+    "select headrace.end_vacuum(1, '{}')",
     "select headrace.create_topic('new', p_namespace => 'b')",
     "select headrace.alter_topic('orders', 8, p_namespace => 'b')",
     "select headrace.drop_topic('orders', true, 'b')",
@@ -152,7 +153,10 @@ def try_everything(role: Connection, known: dict[str, int]) -> None:
             with role.transaction():
                 role.execute(call, known)
         except psycopg.Error as error:
-            assert error.sqlstate in ("42501", "HR101", "HR102", "HR130", "HR131", "23514", "55000", "42809"), (call, error)
+            assert error.sqlstate in ("42501", "HR100", "HR101", "HR102", "HR130", "HR131", "23514", "55000", "42809"), (
+                call,
+                error,
+            )
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from scripts import package
 from scripts.package import ROOT, Distribution, PackageError
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ROOMS = {
     "embedded": "headrace.db",
-    "sqlalchemy": "headrace.integrations.sqlalchemy",
+    "sqlalchemy": "headrace.outbox.sqlalchemy_adapter, headrace.consume.sessions.sqlalchemy, greenlet",
     "django": "headrace.integrations.django.apps",
     "alembic": "headrace.integrations.alembic",
     "asyncpg": "asyncpg",
@@ -37,18 +39,49 @@ ROOMS = {
     "connect": "headrace.spark, pyspark.sql.connect.session",
 }
 """What each extra lets you import. `dev` and `bench` are for work on headrace itself."""
-PYTHONS = sorted(path for path in (Path.home() / ".pyenv/versions").glob("3.1[1-3]*/bin/python") if path.exists())
+OLDEST, NEWEST = (3, 11), (3, 13)
+PYTHONS = [
+    path
+    for minor in range(OLDEST[1], NEWEST[1] + 1)
+    if minor != sys.version_info.minor and (path := package.find_python(f"3.{minor}")) is not None
+]
+"""The other supported versions that this machine has. The tests above run on the one that runs them."""
+
+
+TOGETHER = (("spark", "connect", "pipelines"),)
+"""Extras that are installed one after the other into one environment: each contains those before it, and they are large."""
+GROUPS = sorted([*TOGETHER, *((extra,) for extra in ROOMS if not any(extra in group for group in TOGETHER))])
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Distribution:
+    """Wheel and sdist, built once for all processes of the run."""
+    folder = _shared_folder(tmp_path_factory, worker_id)
+    with FileLock(folder.with_suffix(".lock")):
+        if not (folder / "dist").exists():
+            folder.mkdir(exist_ok=True)
+            return package.build(folder)
+    (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+    return Distribution(wheel, sdist)
+
+
+@pytest.fixture(scope="session")
+def wheels(distribution: Distribution) -> Path:
+    """All wheels that the extras need."""
+    folder = distribution.wheel.parents[1] / "wheels"
+    with FileLock(folder.with_suffix(".lock")):
+        return folder if folder.exists() else package.collect_wheels(distribution.wheel, folder, sorted(ROOMS))
+
+
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "package"
 
 
 @pytest.fixture(scope="module")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
-    return package.build(tmp_path_factory.mktemp("build"))
-
-
-@pytest.fixture(scope="module")
-def bare(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(distribution: Distribution, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with the wheel and no extra."""
-    return package.install(distribution.wheel, tmp_path_factory.mktemp("bare") / "venv")
+    return package.install(distribution.wheel, tmp_path_factory.mktemp("bare") / "venv", wheels=wheels)
 
 
 def test_wheel_and_sdist_hold_every_file_of_the_package(distribution: Distribution) -> None:
@@ -71,20 +104,24 @@ def test_every_extra_for_users_is_tried() -> None:
     assert set(ROOMS) == set(EXTRAS) - {"dev", "bench"}
 
 
-@pytest.mark.parametrize("extra", sorted(ROOMS))
-def test_extra_installs_imports_and_runs_the_short_demo(extra: str, distribution: Distribution, tmp_path: Path) -> None:
-    programs = package.install(distribution.wheel, tmp_path / "venv", extras=extra)
-    package.run([str(programs / "python"), "-c", f"import {ROOMS[extra]}"], cwd=tmp_path)
-    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), "--no-compile"]
-    package.run([*pip, f"{distribution.wheel}[demo]"], cwd=tmp_path)
-    assert package.try_demo(programs, tmp_path / "empty") > 20
+@pytest.mark.parametrize("extras", GROUPS, ids="+".join)
+def test_extra_installs_imports_and_runs_the_short_demo(
+    extras: tuple[str, ...], distribution: Distribution, wheels: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "venv"
+    for extra in extras:
+        programs = package.install(distribution.wheel, folder, extras=extra, wheels=wheels)
+        package.run([str(programs / "python"), "-c", f"import {ROOMS[extra]}"], cwd=tmp_path)
+    package.install(distribution.wheel, folder, extras="demo", wheels=wheels)
+    assert package.try_demo(programs) > 20
+    shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
-def test_wheel_runs_on_every_supported_python(python: Path, distribution: Distribution, tmp_path: Path) -> None:
-    programs = package.install(distribution.wheel, tmp_path / "venv", extras="demo,console,http", python=str(python))
+@pytest.mark.parametrize("python", PYTHONS, ids=str)
+def test_wheel_runs_on_every_supported_python(python: str, distribution: Distribution, tmp_path: Path) -> None:
+    programs = package.install(distribution.wheel, tmp_path / "venv", extras="demo,console,http", python=python)
     package.run([str(programs / "python"), "-c", "import headrace.console, headrace.ingest"], cwd=tmp_path)
-    assert package.try_demo(programs, tmp_path / "empty") > 20
+    assert package.try_demo(programs) > 20
 
 
 PROGRAM = """

@@ -18,6 +18,7 @@ from headrace.prove.evidence import (
     ConsumedEvent,
     DeadLetter,
     Effect,
+    ErasedData,
     FaultRecord,
     Firing,
     Operation,
@@ -53,6 +54,9 @@ def evidence_with_log(**changes: object) -> Evidence:
 
 
 VIOLATIONS: list[tuple[str, str, Evidence]] = [
+    ("erased-is-gone", "is left", evidence_with(erased=ErasedData({"people": [1]}, 0, ["pgmq.q_hr_default: 1 rows"]))),
+    ("erased-is-gone", "have a payload", evidence_with(erased=ErasedData({"people": [1]}, 1, []))),
+    ("erased-is-gone", "a gap", evidence_with(erased=ErasedData({"people": [1, 3]}, 0, []))),
     ("acknowledged-is-logged", "lost", evidence_with(log=log_without("orders", 2))),
     (
         "acknowledged-is-logged",

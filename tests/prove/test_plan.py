@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import msgspec
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core import Invalid
@@ -36,6 +36,7 @@ from headrace.prove.workload import make_transaction
 from tests.prove.evidence import ORDERS
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**40), st.floats(1, 5000), st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=20, unique=True))
 def test_same_seed_gives_the_same_plan_with_every_fault_within_its_time(seed: int, seconds: float, faults: list[str]) -> None:
     plan = make_plan(seed, seconds=seconds, faults=faults)

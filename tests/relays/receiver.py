@@ -69,7 +69,7 @@ class Receiver:
         return [request.value for request in self.accepted]
 
     async def wait(self, count: int, *, timeout_s: float = 30) -> None:
-        """Waits until so many requests were accepted."""
+        """Waits until this many requests were accepted."""
         async with asyncio.timeout(timeout_s):
             while len(self.accepted) < count:
                 await asyncio.sleep(0.01)

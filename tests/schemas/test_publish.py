@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from headrace.core import Event, PayloadRejected
 from headrace.db import Connection, Target, connect
 from headrace.log import create_topic
 from headrace.outbox import capture, publish, publish_many
-from headrace.schemas import alter_schema, load_checker, set_schema
+from headrace.schemas import PayloadChecker, alter_schema, drop_schema, load_checker, set_schema
 from headrace.schemas import validation as validation_module
 
 pytestmark = pytest.mark.lane("pg18")
@@ -172,6 +173,44 @@ def test_library_checks_rules_that_the_database_has_no_form_for(orders: Connecti
     with caplog.at_level(logging.WARNING):
         publish(orders, "orders", "pair", {"tags": [1, 1]}, schemas=load_checker(orders))
     assert "/tags: uniqueItems" in caplog.text and outbox_count(orders) == 2
+
+
+def test_payload_checked_by_the_current_schemas_is_not_checked_again(orders: Connection) -> None:
+    schemas = load_checker(orders)
+    publish(orders, "orders", "order.placed", GOOD)  # the direct way is known from here on
+    orders.execute("update headrace_internal.event_schema set check_path = 'strict exists($ ? (1 == 0))'")
+    publish(orders, "orders", "order.placed", GOOD, schemas=schemas)
+    with pytest.raises(PayloadRejected):
+        publish(orders, "orders", "order.placed", GOOD)
+    # A float would round these numbers: only the database has all digits of them.
+    for number in (Decimal("5.00"), Decimal("5.00000000000000000001")):
+        with pytest.raises(PayloadRejected):
+            publish(orders, "orders", "order.placed", {"total": number}, schemas=schemas)
+
+
+def test_payload_checked_by_other_schemas_is_checked_again(orders: Connection) -> None:
+    schemas = load_checker(orders)
+    publish(orders, "orders", "order.placed", GOOD)
+    dear = {"total": 500}
+    drop_schema(orders, "order.placed")
+    publish(orders, "orders", "order.placed", {}, schemas=PayloadChecker(digest=schemas.digest))
+    # It has the version 1 again, but it is another schema.
+    set_schema(orders, "order.placed", {"properties": {"total": {"maximum": 100}}}, validation="reject")
+    with pytest.raises(PayloadRejected, match="maximum 100"):
+        publish(orders, "orders", "order.placed", dear, schemas=schemas)
+    set_schema(orders, "order.placed", ORDER, compatibility="none", force=True)
+    publish(orders, "orders", "order.placed", dear, schemas=schemas)
+    set_schema(orders, "pair", {"maximum": 5}, validation="warn")
+    assert load_checker(orders).digest != schemas.digest
+
+
+def test_schema_with_numbers_that_no_float_holds_is_left_to_the_database(orders: Connection) -> None:
+    set_schema(orders, "order.placed", '{"properties": {"rate": {"maximum": 0.0999999999999999999999}}}', force=True)
+    schemas = load_checker(orders)
+    assert schemas.digest is None
+    publish(orders, "orders", "order.placed", {"rate": 0.09}, schemas=schemas)
+    with pytest.raises(PayloadRejected, match="maximum"):
+        publish(orders, "orders", "order.placed", {"rate": 0.1}, schemas=schemas)
 
 
 def test_missing_package_is_named(orders: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.java import JAVA_MIN, ensure_java, java_version
+from headrace.spark.java import JAVA_MIN, ensure_java, java_version, without_vectors
 
 
 def test_packaged_java_runs_if_the_system_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -32,6 +32,28 @@ def test_existing_java_home_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ensure_java()
     assert os.environ["JAVA_HOME"] == str(tmp_path)
+
+
+def test_java_starts_without_the_module_it_warns_of_and_the_environment_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "a home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!{sys.executable}\nimport sys; print(sys.argv[1:])\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with without_vectors():
+        command = [f"{os.environ['JAVA_HOME']}/bin/java", "--add-modules=jdk.incubator.vector", "-D x=1"]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "['-D x=1']\n"
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "a home")
+
+
+@pytest.mark.slow
+def test_a_local_session_starts_without_a_word() -> None:
+    script = "from headrace.spark import session; print(session(master='local[1]', brief=True).range(3).count())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ from headrace.archive.catalog import (
     list_archive,
     verify_archive,
 )
-from headrace.archive.erasing import Erasure, erase_key, finish_erasures, list_erasures
+from headrace.archive.erasing import Erasure, erase_key, erase_key_in_transaction, finish_erasures, list_erasures
 from headrace.archive.iceberg import open_iceberg_catalog
 from headrace.archive.parquet import file_schema
 from headrace.archive.reading import FileRange, RowFilter, StoredRange, literal_query, read_archive_file
 from headrace.archive.replaying import REPLAY_HEADER, ReplayProgress, replay
 from headrace.archive.stored_events import StoredEvent, find_stored_range, read_stored_events, read_stored_events_at
+from headrace.archive.vacuuming import VacuumResult
 from headrace.archive.writing import ArchiveProgress, ClosedPartition, archive_topic, keep_until_archived, list_closed_partitions
 
 __all__ = [
@@ -31,8 +32,10 @@ __all__ = [
     "RowFilter",
     "StoredEvent",
     "StoredRange",
+    "VacuumResult",
     "archive_topic",
     "erase_key",
+    "erase_key_in_transaction",
     "file_schema",
     "find_file_ranges",
     "find_position_at",

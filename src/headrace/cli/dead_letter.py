@@ -148,7 +148,7 @@ def discard_(
     redriven: Annotated[bool, Option("--redriven", help="The originals of actions kept after a redrive.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Give dead letters up: by LETTER, or actions by name, by kind of error, or all.
+    """Give up dead letters: by LETTER, or actions by name, by kind of error, or all.
 
     Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled. To give up an
     action that is still in the queue, use `headrace action cancel`.

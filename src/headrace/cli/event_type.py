@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from headrace.schemas import (
     generate_classes,
     get_schema,
     infer_event_schema,
+    infer_topic_schemas,
     list_schema_versions,
     list_schemas,
     set_schema,
@@ -47,9 +49,19 @@ ValidationOption = Annotated[
 
 @command(group, "list")
 def list_(session: Session) -> None:
-    """List event types: registered ones, and names that only rules use."""
-    types = session.collect(lambda conn: list_event_types(conn, namespace=session.namespace))
-    session.show([("event type", "name"), "registered", "rules", "description"], types)
+    """List event types: registered ones, and names that only rules use; with the version and the validation of their schemas."""
+    types = session.collect(lambda conn: _with_schemas(conn, session.namespace))
+    session.show([("event type", "name"), "registered", "rules", "schema", "validation", "description"], types, facts=dict)
+
+
+def _with_schemas(conn: Connection, namespace: str | None) -> list[dict[str, object]]:
+    schemas = {entry.event_type: entry for entry in list_schemas(conn, namespace=namespace)}
+    rows: list[dict[str, object]] = []
+    for event_type in list_event_types(conn, namespace=namespace):
+        schema = schemas.get(event_type.name)
+        versions = {"schema": schema and schema.version, "validation": schema and schema.validation}
+        rows.append(asdict(event_type) | versions)
+    return rows
 
 
 @command(group, "create")
@@ -151,7 +163,9 @@ def check(session: Session, name: Name, file: SchemaFile, compatibility: Compati
         result, table(["what", "why", "example"], rows) if rows else f"compatible with version {result.against_version}"
     )
     if result.breaks or errors:
-        raise ProblemsFound(f"{len(result.breaks)} incompatibilities, {len(errors)} errors in rules, correlators and relays")
+        raise ProblemsFound(
+            f"the schema is not compatible in {len(result.breaks)} respects, and makes {len(errors)} errors in rules, correlators and relays"
+        )
 
 
 @command(group, "show")
@@ -187,13 +201,21 @@ def versions(session: Session, name: Name) -> None:
 def infer(
     session: Session,
     topic: Annotated[str, Argument(metavar="TOPIC", help="Topic.", show_default=False)],
-    name: Name,
-    sample: Annotated[int, Option(help="Newest events to look at.")] = 1000,
+    name: Annotated[str | None, Argument(metavar="[TYPE]", help="Event type.", show_default="all of the topic")] = None,
+    sample: Annotated[int, Option(help="Newest events of a type to look at.")] = 1000,
 ) -> None:
-    """Propose a schema for an event type from the events in a topic's log, and print it.
+    """Propose a schema for an event type from the events in a topic's log, and print it. Without a type: for all, in one object.
 
-    Example: headrace event-type infer orders order.placed > order.json
+    Examples: headrace event-type infer orders order.placed > order.json · headrace event-type infer orders
     """
+    if name is None:
+        _, proposals = session.find(
+            NotFound, lambda conn: infer_topic_schemas(conn, topic, sample=sample, namespace=session.namespace)
+        )
+        note(f"of {len(proposals)} event types; check them before you set them")
+        schemas = {event_type: proposal.schema for event_type, proposal in proposals.items()}
+        session.print(proposals, json.dumps(schemas, indent=2, ensure_ascii=False))
+        return
     _, proposal = session.find(
         NotFound, lambda conn: infer_event_schema(conn, topic, name, sample=sample, namespace=session.namespace)
     )

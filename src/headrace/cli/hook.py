@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -10,7 +11,7 @@ from typer import Argument, BadParameter, Option, Typer
 from headrace.cli.options import TopicName, Yes
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownHook
-from headrace.ingest import Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
+from headrace.ingest import Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping, secret_place
 
 group = Typer(help="Hooks: addresses where other systems send their webhooks, which become events.")
 
@@ -54,7 +55,9 @@ def create(
         )
     )
     path = f"/hooks/{session.namespace or 'default'}/{name}"
-    session.done(f"hook {name} takes webhooks at {path}", {"hook": name, "path": path})
+    places = [secret_place(reference, session.namespace or "default") for reference in secret]
+    message = f"hook {name} takes webhooks at {path}\nthe server reads its secret from {' or '.join(places)}"
+    session.done(message, {"hook": name, "path": path, "secrets": places})
 
 
 @command(group, "alter")
@@ -102,7 +105,7 @@ def list_(session: Session) -> None:
 def show(session: Session, name: Name) -> None:
     """Show one hook with its whole mapping."""
     target, hook = session.find(UnknownHook, lambda conn: get_hook(conn, name, namespace=session.namespace))
-    facts: dict[str, object] = msgspec.to_builtins(hook)
+    facts: dict[str, object] = msgspec.to_builtins(hook, builtin_types=(datetime,))
     facts["mapping"] = msgspec.to_builtins(parse_mapping(hook.scheme, hook.mapping))
     session.print({"shard": target.name} | facts, facts_table(f"hook {name}", target, facts))
 

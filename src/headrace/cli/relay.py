@@ -48,7 +48,8 @@ Start = Literal["earliest", "latest"]
 def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List relays with their status and lag."""
     states = session.collect(lambda conn: _with_lag(session, conn, topic))
-    columns: list[Column] = ["relay", "topic", "target", "condition", "version", "status", "lag_events", "lag_s", ("", "error")]
+    # Condition and version are in `show` and in the JSON: with them the table would not fit into 80 columns.
+    columns: list[Column] = ["relay", "topic", "target", "status", "lag_events", "lag_s", "error"]
     session.show(columns, states, facts=dict)
 
 
@@ -93,7 +94,16 @@ def show(session: Session, name: Name) -> None:
         definition = facts.pop("relay")
         tables.append(facts_table(f"relay {definition.pop('name')}", target, definition | facts))
         lags = consumer_lag(conn, topic=state.relay.topic, consumer=state.consumer, namespace=session.namespace)
-        columns: list[Column] = ["partition", "position", "lag_events", "lag_s", "state", "attempts", "retry_at", "error"]
+        columns: list[Column] = [
+            "partition",
+            "position",
+            ("lag", "lag_events"),
+            "lag_s",
+            "state",
+            "attempts",
+            "retry_at",
+            "error",
+        ]
         tables.append(table(columns, lags))
     session.print([{"shard": target.name} | _facts(state) for target, state in states], *tables)
 
@@ -291,10 +301,14 @@ def _print_backtest(session: Session, target: Target, relay: Relay, result: Rela
         types = dict(result.by_event_type)
         json_line({"shard": target.name, "relay": relay.name, **facts, "by_event_type": types, "samples": samples})
         return
+    if not result.events:
+        console().print(f"{relay.name}: topic {relay.topic} has no events there; nothing would have been sent", markup=False)
+        return
     console().print(
         f"{relay.name}: {result.messages} messages of {result.body_bytes} bytes for the {result.events} events "
         f"from position {result.from_position} to {result.to_position}",
         markup=False,
+        soft_wrap=True,
     )
     if result.by_event_type:
         console().print(table(["event type", "messages"], sorted(result.by_event_type.items())))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option, Typer
 
+from headrace.cli.output import Column
 from headrace.cli.session import Session, command
 from headrace.ingest import AccessToken, NewAccessToken, Right, create_access_token, list_access_tokens, revoke_access_token
 
@@ -59,9 +60,12 @@ def create(
 def list_(session: Session) -> None:
     """List the access tokens of the namespace, also revoked ones."""
     tokens = session.collect(lambda conn: list_access_tokens(conn, namespace=session.namespace))
-    session.show(
-        ["name", "rights", "topics", ("event types", "event_types"), "expires_at", "last_used_at", ("state", _state)], tokens
-    )
+    names: list[Column] = [
+        ("topics", lambda token: token.topics or "all"),
+        ("event types", lambda token: token.event_types or "all"),
+    ]
+    times: list[Column] = [("expires", lambda token: token.expires_at or "never"), ("last used", "last_used_at")]
+    session.show(["name", "rights", *names, *times, ("state", _state)], tokens)
 
 
 @command(group, "revoke")

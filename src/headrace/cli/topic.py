@@ -15,7 +15,7 @@ from headrace.arrow import export as export_events
 from headrace.cli.changes import Changes
 from headrace.cli.consumer import PARTITION, STATE
 from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
-from headrace.cli.output import Column, console, progress_bar, table
+from headrace.cli.output import Column, console, note, progress_bar, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
@@ -24,6 +24,9 @@ from headrace.db import Target, parse_interval, parse_time
 group = Typer(help="Topics: named logs with partitions and a retention.")
 
 Width: TypeAlias = Literal["day", "week", "month"]
+Rewrite: TypeAlias = Annotated[
+    bool, Option("--rewrite", help="Vacuum by writing the tables anew (VACUUM FULL), which locks each of them meanwhile.")
+]
 Engine: TypeAlias = Literal["database", "spark"]
 
 
@@ -225,6 +228,8 @@ def erase(
     redact: Annotated[list[str] | None, Option(help="Only this field, such as customer.email; repeatable.")] = None,
     replace_key: Annotated[bool, Option("--replace-key", help="Give the events a random key, too.")] = False,
     actions: Annotated[bool, Option("--actions", help="Also actions with this key that your own code sent.")] = False,
+    vacuum: Annotated[bool, Option(help="Remove the old versions of the rows from the tables.")] = True,
+    rewrite: Rewrite = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -233,35 +238,74 @@ def erase(
     Payloads become {} and headers only say that the event was erased. Positions, ids, types and times stay, so that consumers and
     Spark go on. Dead letters, actions, and the state and outputs of correlators are erased, too. It cannot be undone.
 
+    PostgreSQL keeps old versions of rows until VACUUM, which runs at the end if your role owns the tables. WAL, replicas and backups
+    keep them until they expire.
+
     Example: headrace topic erase orders --key customer-7 --redact email --redact address.street --dry-run
     """
     if not dry_run:
         session.confirm(f"Erase the data of this key in topic {name} for good?", yes=yes)
-    options = {"fields": redact, "replace_key": replace_key, "actions": actions, "dry_run": dry_run}
-    erasures = [(target, erase_key(target, name, key, namespace=session.namespace, **options)) for target in session.targets]  # type: ignore[arg-type]
+    erasures = [
+        (
+            target,
+            erase_key(
+                target,
+                name,
+                key,
+                fields=redact,
+                replace_key=replace_key,
+                actions=actions,
+                dry_run=dry_run,
+                vacuum=vacuum,
+                rewrite=rewrite,
+                namespace=session.namespace,
+            ),
+        )
+        for target in session.targets
+    ]
     if session.json:
         session.print([{"shard": target.name, **_erasure_facts(erasure)} for target, erasure in erasures])
         return
     rows = [(place, count) for _, erasure in erasures for place, count in erasure.row_counts.items()]
     title = "would be erased" if dry_run else "erased"
     session.print(None, table([(title, ""), ("rows", "")], rows) if rows else "nothing of this key was found")
+    if rows and not dry_run:
+        left = sorted({name for _, erasure in erasures for name in erasure.tables_pending})
+        session.print(None, _remains(left, rewrite=rewrite))
 
 
 @command(group, "erasures")
 def erasures(
     session: Session,
     name: OptionalTopic = None,
-    finish: Annotated[bool, Option("--finish", help="First finish those that a crash left pending in the archive.")] = False,
+    finish: Annotated[bool, Option("--finish", help="First finish pending ones: files of the archive, and VACUUM.")] = False,
+    rewrite: Rewrite = False,
 ) -> None:
     """List what was erased: who, when and how many rows; never the key."""
     if finish:
         for target in session.targets:
-            finish_erasures(target, namespace=session.namespace)
+            result = finish_erasures(target, rewrite=rewrite, namespace=session.namespace)
+            if result.is_blocked:
+                note("an older transaction is still open, so VACUUM removed nothing; try again when it has ended")
+            elif result.not_owned:
+                note(f"this role may not vacuum {len(result.not_owned)} tables; run this as their owner")
     erasures = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
     rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
+    tables: Column = ("tables_pending", lambda erasure: len(erasure.tables_pending))
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))
-    columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, "archives_pending"]
+    columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, "archives_pending", tables]
     session.show(columns, erasures, facts=_erasure_facts)
+
+
+def _remains(tables: list[str], *, rewrite: bool) -> str:
+    """Where the erased data may still be on disk, and what to do about it."""
+    if tables:
+        place = f"{len(tables)} tables still hold old versions of the rows; to remove them, as their owner: headrace topic erasures --finish"
+    elif rewrite:
+        place = "the tables were written anew, without old versions of the rows"
+    else:
+        place = "VACUUM freed the old versions of the rows; their bytes go when the space is used again (with --rewrite: at once)"
+    return f"{place}. WAL, replicas and backups keep them until they expire."
 
 
 def _erasure_facts(erasure: Erasure) -> dict[str, object]:

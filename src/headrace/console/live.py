@@ -19,7 +19,7 @@ from headrace.core import HeadraceError
 STREAM_MAX_S = 600
 """A stream ends after this; the browser opens the next one. So a server that is stopped or a login that ended is noticed."""
 SILENCE_MAX_S = 20.0
-"""A comment is sent when nothing changes for so long, so that proxies keep the connection."""
+"""A comment is sent when nothing changes for this long, so that proxies keep the connection."""
 
 
 def stream_page(view: View, function: Callable[[View], Page | Response]) -> Response:

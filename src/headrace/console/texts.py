@@ -14,10 +14,10 @@ from markupsafe import Markup
 from headrace.core import safe_line, safe_lines
 
 CELL_CHARS_MAX = 200
-"""A cell shows so much; the whole text is on the object's own page, or in the export."""
+"""A cell shows this many characters; the whole text is on the object's own page, or in the export."""
 YEAR_S = 365.25 * 86_400
 PAYLOAD_CHARS_MAX = 20_000
-"""A page shows so much of a payload; the rest is one link away."""
+"""A page shows this many characters of a payload; the rest is one link away."""
 
 
 def cell_text(value: object) -> str:

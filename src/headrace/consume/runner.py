@@ -213,7 +213,7 @@ class ConsumerRunner:
         self._subscription.notify()
 
     async def _wait(self, idle_s: float | None) -> bool:
-        """Waits for a notification, at most so long; returns whether there was one."""
+        """Waits for a notification, at most for this long; returns whether there was one."""
         is_time = not self._is_polled and time.monotonic() - self._topic_checked_at > TOPIC_CHECK_S
         if is_time or self._must_check_topic:
             self._topic_checked_at, self._must_check_topic = time.monotonic(), False

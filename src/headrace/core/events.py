@@ -90,6 +90,8 @@ class ValidatedEvent(msgspec.Struct, frozen=True, gc=False):
     id: UUID
     emitted_at: datetime | None
     producer: str | None
+    schemas_digest: str | None = None
+    """By which schemas of its namespace the payload was checked, if it was."""
 
 
 def derive_event_id(source: str, id: str) -> UUID:

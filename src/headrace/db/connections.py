@@ -46,7 +46,7 @@ _PARAMETERS: Mapping[str, str | int] = {
     "keepalives_count": 3,
 }
 # Keepalives pause while data waits to be sent, and the system retries that for 15 minutes. Only for nodes, which can start again:
-# the timeout also ends a connection whose live peer reads nothing for so long, as a server may during a command's large COPY.
+# the timeout also ends a connection whose live peer reads nothing for this long, as a server may during a command's large COPY.
 _NODE_PARAMETERS = {**_PARAMETERS, "tcp_user_timeout": 30_000}
 # The same on the server, where the transactions of a vanished node hold their locks.
 _NODE_SETTINGS = {

@@ -27,7 +27,7 @@ CANCEL_AGAIN_S = 0.2
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
 """Bounds of the pauses after failed steps."""
 TRANSIENT_MAX = 3
-"""A transient error is recorded when a step has failed so often in a row."""
+"""A transient error is recorded when a step has failed this often in a row."""
 
 # Deadlocks, serialization failures and a pool's timeout are operational errors too.
 TRANSIENT_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)

@@ -125,7 +125,11 @@ class Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._user:
             shutil.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+        # Elsewhere first: a cluster whose creation was interrupted starts, but has no database to connect to.
+        unfinished = self.folder / "data.initdb"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self._run("initdb", "-D", str(unfinished), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+        unfinished.rename(self.data)
 
     def _launch(self, retries: int = 3) -> None:
         # The same port again, so that clients find the server after a restart, unless another program uses it now.

@@ -12,7 +12,7 @@ from headrace.ingest.settings import IngestSettings
 # Nothing after such an answer is read: the rest of the body may never end.
 CLOSE = {"connection": "close"}
 DISCARDED = 4
-"""A body up to so many times the limit is read to its end, and thrown away."""
+"""A body of up to this many times the limit is read to its end and thrown away."""
 
 
 class BodyReader:

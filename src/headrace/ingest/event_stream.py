@@ -15,7 +15,7 @@ from headrace.ingest.reading import EventPage, EventQuery, LogReader, problem_ev
 HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
 SEND_S = 30.0
-"""A client that takes nothing for so long is cut off."""
+"""A client that takes nothing for this long is cut off."""
 PIECE_BYTES = 64 * 1024
 HEADERS = {
     b"content-type": b"text/event-stream; charset=utf-8",

@@ -31,11 +31,23 @@ def parse_reference(reference: str) -> re.Match[str]:
     return match
 
 
+def secret_place(reference: str, namespace: str) -> str:
+    """Where the server looks for the secret of a reference, in words. Raises InvalidHook."""
+    match = parse_reference(reference)
+    if match["env"]:
+        return f"the variable {_variable(match, namespace)}"
+    return f"the file {namespace}.{match['file']} in its folder of secrets ({FOLDER_VARIABLES[0]})"
+
+
+def _variable(match: re.Match[str], namespace: str) -> str:
+    return f"HEADRACE_SECRET_{namespace.upper()}__{match['env']}"
+
+
 def read_secret(reference: str, namespace: str, environ: Mapping[str, str] = os.environ) -> str:
     """The secret. Raises Invalid if it is missing; the message names the variable or file, and no secret."""
     match = parse_reference(reference)
     if match["env"]:
-        variable = f"HEADRACE_SECRET_{namespace.upper()}__{match['env']}"
+        variable = _variable(match, namespace)
         if not (secret := environ.get(variable, "").strip()):
             raise Invalid(f"the variable {variable} is not set; set it for the server, or change the hook's secrets")
         return secret

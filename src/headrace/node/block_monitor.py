@@ -24,7 +24,7 @@ THRESHOLD_S = 0.25
 EVERY_S = 0.25
 """How often the loop is asked. A block of THRESHOLD_S + EVERY_S is always noticed."""
 STILL_S = 5.0
-"""A block that lasts for so long is reported before it ends: perhaps it never does."""
+"""A block that lasts this long is reported before it ends: perhaps it never does."""
 QUIET_S = 60.0
 """At most one warning per handler in this time."""
 

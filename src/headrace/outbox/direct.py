@@ -20,6 +20,14 @@ _FULL: LiteralString = """insert into headrace.direct_event (topic, type, key, e
 values (%s, %s, %s, cast(cast(%s as text) as uuid), cast(cast(%s as text) as jsonb), cast(cast(%s as text) as jsonb),
     cast(cast(%s as text) as timestamptz), %s, %s)"""
 
+# The same for events that the library has checked by schemas. In any other statement the parameter would cost everybody.
+_SHORT_CHECKED: LiteralString = """insert into headrace.direct_event (topic, type, key, event_id, payload, schemas_digest)
+values (%s, %s, %s, cast(cast(%s as text) as uuid), cast(cast(%s as text) as jsonb), cast(cast(%s as text) as bigint))"""
+_FULL_CHECKED: LiteralString = """insert into headrace.direct_event
+    (topic, type, key, event_id, payload, headers, emitted_at, producer, namespace, schemas_digest)
+values (%s, %s, %s, cast(cast(%s as text) as uuid), cast(cast(%s as text) as jsonb), cast(cast(%s as text) as jsonb),
+    cast(cast(%s as text) as timestamptz), %s, %s, cast(cast(%s as text) as bigint))"""
+
 _FUNCTION_TOPICS_MAX = 1000
 
 # Sessions whose role had the right when they last published by the function; with the topics, by namespace and name, of which an
@@ -39,11 +47,12 @@ def insert_statement(
     if function_topics is None or (function_topics and (namespace, event.topic) in function_topics):
         return None
     # Not event.id.hex, which takes twice as long.
-    values = (event.topic, event.type, event.key, f"{event.id.int:032x}", ascii_json(event.payload))
+    values: tuple[str | None, ...] = (event.topic, event.type, event.key, f"{event.id.int:032x}", ascii_json(event.payload))
     if namespace is None and event.headers == "{}" and event.emitted_at is None and event.producer is None:
-        return _SHORT, values
+        return (_SHORT, values) if event.schemas_digest is None else (_SHORT_CHECKED, (*values, event.schemas_digest))
     emitted_at = None if event.emitted_at is None else event.emitted_at.isoformat()
-    return _FULL, (*values, ascii_json(event.headers), emitted_at, event.producer, namespace)
+    values = (*values, ascii_json(event.headers), emitted_at, event.producer, namespace)
+    return (_FULL, values) if event.schemas_digest is None else (_FULL_CHECKED, (*values, event.schemas_digest))
 
 
 def remember_way(session: object | None, event: ValidatedEvent, namespace: str | None, *, may_insert: bool) -> None:

@@ -44,7 +44,8 @@ def publish(
 ) -> UUID:
     """Publishes one event in the caller's transaction and returns its id. The same id twice is one event.
 
-    `schemas` checks every rule of the type's schema here; the database checks those that it has an exact form for in any case.
+    `schemas` checks every rule of the type's schema here; the database checks those that it has an exact form for, unless it sees that
+    they were checked here by its own schemas.
     Without an open transaction, on a connection in autocommit mode, the event is committed at once, whatever becomes of your other
     statements: open a transaction around them and this call. Without a commit there is no event."""
     id = id or uuid7()
@@ -56,7 +57,7 @@ def publish(
             )  # fmt: skip
     event = validate_fields(topic, type, payload, key, headers, id, emitted_at, producer)
     if schemas is not None:
-        schemas.check(type, event.payload)
+        event = schemas.check_event(event)
     adapter = sync_adapter(conn)
     with map_database_errors():
         if not adapter.insert(event, namespace):
@@ -98,7 +99,7 @@ async def publish_async(
             )  # fmt: skip
     event = validate_fields(topic, type, payload, key, headers, id, emitted_at, producer)
     if schemas is not None:
-        schemas.check(type, event.payload)
+        event = schemas.check_event(event)
     adapter = async_adapter(conn)
     with map_database_errors():
         if not await adapter.insert(event, namespace):
@@ -138,9 +139,7 @@ def publish_many(
 
 def _check(event: ValidatedEvent, schemas: PayloadChecker | None) -> ValidatedEvent:
     """Checks the payload by the schema of its type, where the caller has loaded schemas. Raises PayloadRejected."""
-    if schemas is not None:
-        schemas.check(event.type, event.payload)
-    return event
+    return event if schemas is None else schemas.check_event(event)
 
 
 def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:

@@ -9,6 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
+from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.core import LoggedEvent
@@ -19,6 +20,7 @@ from headrace.prove.evidence import (
     ConsumedEvent,
     DeadLetter,
     Effect,
+    ErasedData,
     Evidence,
     Firing,
     Operation,
@@ -30,7 +32,7 @@ from headrace.prove.finish import FinalState
 from headrace.prove.history import Completed, HandlerEnded, HandlerStarted, Invoked, ReadEvent, read_history
 from headrace.prove.processes import MAIN, reader_name
 from headrace.prove.processes.reader import digest
-from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, SCHEDULE, TRIPS
+from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, PEOPLE, PERSONAL, RETURNS, SCHEDULE, TRIPS
 from headrace.schedules import ticks
 
 T = TypeVar("T")
@@ -80,6 +82,23 @@ def _expected_ticks(conn: Connection, until: datetime) -> list[datetime]:
     return list(takewhile(lambda tick: tick <= until, ticks(CRON, "UTC", row[0])))
 
 
+def _erased_data(conn: Connection) -> ErasedData | None:
+    """What is left of erased keys, in every table of headrace and of the queue; None if none was erased."""
+    events = {topic: list(read_whole_log(conn, topic)) for topic in (PEOPLE, RETURNS)}
+    if not any(events.values()):
+        return None
+    remains = []
+    for schema, table in conn.execute(query("prove/tables_of_headrace")).fetchall():
+        statement = sql.SQL("select count(*) from {} t where strpos(t::text, %s) > 0").format(sql.Identifier(schema, table))
+        [(rows,)] = conn.execute(statement, (PERSONAL,)).fetchall()
+        remains += [f"{schema}.{table}: {rows} rows"] if rows else []
+    return ErasedData(
+        positions={topic: [event.position for event in log] for topic, log in events.items()},
+        payloads=sum(event.payload != {} for log in events.values() for event in log),
+        remains=remains,
+    )
+
+
 def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidence:
     """The evidence of one shard. Sink and nodes write their histories for the first one."""
     is_first = target.name == MAIN
@@ -99,6 +118,7 @@ def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidenc
             action_results=_rows(conn, "action_results", ActionResult),
             firings=_rows(conn, "firings", Firing),
             outputs=_rows(conn, "outputs", Output),
+            erased=_erased_data(conn) if is_first else None,
             pipeline=next(iter(_rows(conn, "pipeline_totals", PipelineTotals, {"topic": TRIPS})), None),
             ticks=_rows(conn, "ticks", Tick, {"schedule": SCHEDULE}),
             expected_ticks=_expected_ticks(conn, final.schedule_paused_at - timedelta(seconds=TICK_S)),

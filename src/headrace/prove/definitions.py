@@ -18,12 +18,16 @@ from headrace.prove.workload import (
     EXPIRING_DAYS,
     EXPIRING_PER_DAY_MIN,
     EXPIRING_PER_MINUTE,
+    GREET,
     LAGGARD,
     ORDERS,
     PARTITIONS,
+    PEOPLE,
+    PERSON,
     POISON,
     RELAY,
     RELAYED,
+    RETURNS,
     SCHEDULE,
     SINK,
     STEPS,
@@ -99,9 +103,25 @@ def create_workload(conn: Connection, *, minutes: float, spark: bool = False) ->
         outputs = {token: output for token, output in OUTPUTS.items() if f"push({token})" in pattern.text}
         create_correlator(conn, Correlator(name=name, topic=pattern.topic, key="key", pattern=pattern.text, outputs=outputs))
     create_schedule(conn, SCHEDULE, cron=CRON, topic=TICKS, type="tick", missed="all", missed_max=1000, grace_s=5)
+    _create_people(conn)
     if spark:
         set_engine(conn, TRIPS, "spark")
     _fill_expiring(conn, max(EXPIRING_PER_DAY_MIN, round(minutes * EXPIRING_PER_MINUTE)))
+
+
+def _create_people(conn: Connection) -> None:
+    """What keeps personal data: a log, an action that waits for an hour, instances with captured values, and outputs."""
+    create_topic(conn, PEOPLE, partitions=PARTITIONS)
+    create_topic(conn, RETURNS)
+    create_rule(
+        conn,
+        Rule(
+            name=GREET, topic=PEOPLE, event_type="joined", action=GREET, condition="object ->> 'email' is not null", delay_s=3600
+        ),
+    )
+    pattern = "capture email = object ->> 'email'; repeat {push(back) {sequential {joined as j, joined and <email = j.email>}}}"
+    outputs = {"back": EventOutput(event="returned", topic=RETURNS)}
+    create_correlator(conn, Correlator(name=PERSON, topic=PEOPLE, key="object ->> 'email'", pattern=pattern, outputs=outputs))
 
 
 def create_copying_relay(conn: Connection, dsn: str) -> None:

@@ -140,6 +140,18 @@ class Tick:
     event_id: UUID | None
 
 
+@dataclass(frozen=True)
+class ErasedData:
+    """What is left of the keys that were erased."""
+
+    positions: Mapping[str, Sequence[int]]
+    """The positions of each topic that had their events."""
+    payloads: int
+    """Events of these topics that were not erased."""
+    remains: Sequence[str]
+    """Tables with a row that still has their data."""
+
+
 class NoEffect(str):
     """The detail of a fault that was tried and changed nothing."""
 
@@ -187,6 +199,8 @@ class Evidence:
     action_results: Sequence[ActionResult] = ()
     firings: Sequence[Firing] = ()
     outputs: Sequence[Output] = ()
+    erased: ErasedData | None = None
+    """None: nothing was erased."""
     pipeline: PipelineTotals | None = None
     """None: the run had no pipeline."""
     ticks: Sequence[Tick] = ()

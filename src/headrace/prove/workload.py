@@ -13,6 +13,10 @@ from headrace.prove.history import SentEvent
 ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SINK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sink"
 TRIPS = "trips"
 """Its rules and correlators run on Spark if the run has a pipeline, else in the database."""
+PEOPLE, RETURNS, GREET, PERSON = "people", "people-returned", "greet", "person"
+"""Two topics, a rule with its action, and a correlator that hold data to be erased. No other check looks at them."""
+PERSONAL = "@erased.example"
+"""In every payload and key of these topics. Everything that has it is erased during the run."""
 PARTITIONS = 4
 COMPLETE_TOPICS = (ORDERS, STEPS, TRIPS, ALERTS, TICKS, TROUBLE, SINK)
 """The topics whose log is kept from position 1 to the end."""

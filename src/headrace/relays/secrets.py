@@ -37,9 +37,11 @@ def check_references(options: Mapping[str, JSON]) -> list[str]:
         reference = _reference.fullmatch(text)
         if reference is None:
             if _secret_name.search(option) or _password_in_address.search(text):
-                problems.append(f"{option} has a secret in clear text; refer to it by env:{PREFIX}NAME or file:/path")
+                problems.append(f"option {option!r} has a secret in clear text; refer to it by env:{PREFIX}NAME or file:/path")
         elif reference[1] == "env" and not reference[2].startswith(PREFIX):
-            problems.append(f"{option}: nodes read only variables that start with {PREFIX}, not {reference[2]}; rename it")
+            problems.append(
+                f"option {option!r}: nodes read only variables that start with {PREFIX}, not {reference[2]}; rename it"
+            )
     return problems
 
 

@@ -3,8 +3,10 @@
 PostgreSQL's jsonpath evaluates it in C, without dynamic SQL, and it is a value in a closed table: every role may read the text of
 every function, so that a generated function would show the fields of one namespace to all others.
 
-Every predicate here is true or false, never unknown: each is behind a test of the type, and `(exists(@.a)) is unknown` is how strict mode
-says that a key is missing."""
+A predicate here is true for a value that keeps the rule, and false or unknown for any other: in strict mode a comparison with a value of
+another type, and a step to a key that is missing, are unknown. So one test often says several things: `@ >= 1` is true for numbers only,
+`exists(@.a ? (…))` only where the key is there. Both `&&`, `||` and a filter take unknown for a no. A negation does not: what it negates
+is within `exists(@ ? (…))`, which is never unknown."""
 
 from __future__ import annotations
 
@@ -86,11 +88,14 @@ class _Printer:
     def predicate(self, alternative: Alternative) -> str:
         if isinstance(alternative, Enumeration):
             return self._enumeration(alternative)
-        kind = next(iter(types_of(alternative)))
-        return _and([_is_type(kind), *(predicate for _, predicate in self._rules_of(alternative))])
+        predicates = [predicate for _, predicate in self._rules_of(alternative, is_whole=True)]
+        if not _implies_type(alternative, predicates):
+            predicates.insert(0, _is_type(next(iter(types_of(alternative)))))
+        return _and(predicates)
 
-    def _rules_of(self, alternative: Alternative) -> list[tuple[str, str]]:
-        """The rules of an alternative and their predicates, for a value that has its type."""
+    def _rules_of(self, alternative: Alternative, *, is_whole: bool = False) -> list[tuple[str, str]]:
+        """The rules of an alternative and their predicates, for a value that has its type. `is_whole`: only together they say all, and
+        a required key is looked up once."""
         match alternative:
             case Number():
                 return _number_rules(alternative)
@@ -99,7 +104,7 @@ class _Printer:
             case Array():
                 return [*_array_rules(alternative), ("items", self._items(alternative.items))]
             case Object():
-                return self._object_rules(alternative)
+                return self._object_rules(alternative, is_whole=is_whole)
             case _:
                 return []
 
@@ -111,7 +116,8 @@ class _Printer:
         if 0 < low <= LENGTH_MAX:
             rules.append((f"minLength {low}", f'@ like_regex "^.{{{low}}}" flag "s"'))
         if high is not None and high <= LENGTH_MAX:
-            rules.append((f"maxLength {high}", f'@ like_regex "^.{{0,{high}}}$" flag "s"'))
+            # The other way round, "^.{0,40}$", takes twice as long.
+            rules.append((f"maxLength {high}", f'!(@ like_regex "^.{{{high}}}." flag "s")'))
         for pattern in sorted(strings.patterns):
             text = postgres_pattern(pattern)
             if text is None:
@@ -120,11 +126,20 @@ class _Printer:
                 rules.append((f"pattern {pattern}", f'@ like_regex {_quote(text)} flag "s"'))
         return rules
 
-    def _object_rules(self, objects: Object) -> list[tuple[str, str]]:
-        rules = [(f"required {_quote(name)}", f"!((exists(@.{_quote(name)})) is unknown)") for name in sorted(objects.required)]
-        for name, values in objects.properties.items():
-            if not values.is_any or values.opaque is not None:
-                rules.append(("properties", _property(name, self.set_predicate(values))))
+    def _object_rules(self, objects: Object, *, is_whole: bool) -> list[tuple[str, str]]:
+        checked = {
+            name: self.set_predicate(values)
+            for name, values in objects.properties.items()
+            if not values.is_any or values.opaque is not None
+        }
+        rules = [
+            (f"required {_quote(name)}", f"exists(@.{_quote(name)})")
+            for name in sorted(objects.required)
+            if not (is_whole and name in checked)
+        ]
+        for name, predicate in checked.items():
+            is_required = is_whole and name in objects.required
+            rules.append(("properties", _present(name, predicate) if is_required else _property(name, predicate)))
         if not objects.additional.is_any or objects.additional.opaque is not None:
             rules.append(("additionalProperties", self._additional(objects)))
         return rules
@@ -137,19 +152,20 @@ class _Printer:
     def _items(self, values: ValueSet) -> str:
         if values.is_any and values.opaque is None:
             return _TRUE
-        return f"!exists(@[*] ? (!({self.set_predicate(values)})))"
+        return _all_items(self.set_predicate(values))
 
     def _enumeration(self, enumeration: Enumeration) -> str:
-        by_type: dict[str, list[str]] = {}
+        predicates: list[str] = []
+        opaque_types: set[str] = set()
         for value in enumeration.values:
             kind = json_type(value)
             if kind in ("array", "object"):
                 # jsonpath compares neither; any value of the type passes.
                 self.is_complete = False
-                by_type[kind] = [_TRUE]
+                opaque_types.add(kind)
             else:
-                by_type.setdefault(kind, []).append(f"@ == {_literal(value)}")
-        return _or([_and([_is_type(kind), _or(predicates)]) for kind, predicates in by_type.items()])
+                predicates.append(f"@ == {_literal(value)}")
+        return _or([*predicates, *map(_is_type, sorted(opaque_types))])
 
     def collect_rules(self, values: ValueSet, path: str, wrap: _Wrap) -> None:
         """Adds a rule for every keyword of the schema, those of the outer values first."""
@@ -184,7 +200,7 @@ class _Printer:
                 self._add(path, "additionalProperties false" if rule == "additionalProperties" else rule, predicate, within)
         match alternative:
             case Array():
-                self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(f"!exists(@[*] ? (!({inner})))"))
+                self.collect_rules(alternative.items, f"{path}/*", lambda inner: within(_all_items(inner)))
             case Object():
                 for name, values in alternative.properties.items():
                     self.collect_rules(values, f"{path}/{_escape(name)}", _inside(name, within))
@@ -203,9 +219,32 @@ def _forbids(alternative: Alternative) -> bool:
     return isinstance(alternative, Object) and alternative.additional.is_empty
 
 
+def _implies_type(alternative: Alternative, predicates: list[str]) -> bool:
+    """True if the predicates of an alternative, together, are true only for values of its type."""
+    match alternative:
+        case Number() | String():
+            return bool(predicates)
+        case Array():
+            return predicates != [_TRUE]
+        case Object():
+            return bool(alternative.required)
+        case _:
+            return False
+
+
+def _present(name: str, predicate: str) -> str:
+    """The property is there, and the predicate is true for it."""
+    return f"exists(@.{_quote(name)} ? ({predicate}))"
+
+
 def _property(name: str, predicate: str) -> str:
     """The property is missing, or the predicate is true for it."""
-    return f"((exists(@.{_quote(name)})) is unknown || exists(@.{_quote(name)} ? ({predicate})))"
+    return f"({_present(name, predicate)} || (exists(@.{_quote(name)})) is unknown)"
+
+
+def _all_items(predicate: str) -> str:
+    """The predicate is true for every item of an array."""
+    return f"!exists(@[*] ? (!exists(@ ? ({predicate}))))"
 
 
 def _number_rules(numbers: Number) -> list[tuple[str, str]]:

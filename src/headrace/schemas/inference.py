@@ -18,7 +18,7 @@ ENUM_VALUES_MAX: Final = 12
 ENUM_REPEATS_MIN: Final = 4
 """A text is taken for one of a few if each was there this often on average …"""
 ENUM_TEXTS_MIN: Final = 20
-"""… among at least so many."""
+"""… among at least this many."""
 _word: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 """What a value of an enum looks like: a word without spaces or slashes."""
 MAP_KEYS_MIN: Final = 30

@@ -17,7 +17,7 @@ from headrace.schemas.database_check import database_check
 from headrace.schemas.definitions import DefinitionFinding, findings_on_definitions, types_by_topic
 from headrace.schemas.inference import infer_schema
 from headrace.schemas.parsing import parse_schema, read_schema
-from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, load_validator
+from headrace.schemas.validation import VALIDATIONS, PayloadChecker, Validation, load_validator, schemas_are_exact
 from headrace.schemas.value_set import JsonValue, ValueSet, read_json
 
 SCANNED_MAX = 100_000
@@ -201,10 +201,11 @@ def parse_valid_schema(schema: str | Mapping[str, object]) -> ValueSet:
 
 def load_checker(conn: Connection, *, namespace: str | None = None) -> PayloadChecker:
     """The schemas of a namespace, to check payloads before they are published. Load it again when schemas change."""
-    schemas = list_schemas(conn, namespace=namespace)
-    return PayloadChecker(
-        {entry.event_type: (entry.validation, load_validator(entry.text)) for entry in schemas if entry.validation != "off"}
-    )
+    with map_database_errors():
+        rows = conn.execute(query("schemas/checked"), {"namespace": namespace}).fetchall()
+    validators = {event_type: (validation, load_validator(text)) for event_type, validation, text, _ in rows}
+    is_exact = schemas_are_exact(text for _, _, text, _ in rows)
+    return PayloadChecker(validators, digest=rows[0][-1] if rows and is_exact else None)
 
 
 @dataclass(frozen=True)
@@ -219,14 +220,32 @@ def infer_event_schema(
     conn: Connection, topic: str, event_type: str, *, sample: int = 1000, namespace: str | None = None
 ) -> Proposal:
     """Proposes a schema from the newest events of a type in a topic's log. Raises UnknownTopic, NotFound if there are none."""
+    proposal = _infer(conn, topic, event_type, sample, namespace)
+    if proposal is None:
+        raise NotFound(f"topic {topic!r} has no event of type {event_type!r} among its last {SCANNED_MAX} events")
+    return proposal
+
+
+def infer_topic_schemas(conn: Connection, topic: str, *, sample: int = 1000, namespace: str | None = None) -> dict[str, Proposal]:
+    """Proposes schemas for the event types among the newest events of a topic. Raises UnknownTopic, NotFound if there are none."""
+    with map_database_errors():
+        conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
+    event_types = types_by_topic(conn, topic=topic, namespace=namespace).get(topic, [])
+    proposals = {event_type: _infer(conn, topic, event_type, sample, namespace) for event_type in event_types}
+    # None for a type that only rules name.
+    present = {event_type: proposal for event_type, proposal in proposals.items() if proposal is not None}
+    if not present:
+        raise NotFound(f"topic {topic!r} has no events in its log yet")
+    return present
+
+
+def _infer(conn: Connection, topic: str, event_type: str, sample: int, namespace: str | None) -> Proposal | None:
     if not 1 <= sample <= SCANNED_MAX:
         raise Invalid(f"sample is {sample}; give 1 to {SCANNED_MAX}")
     parameters = {"topic": topic, "event_type": event_type, "sample": sample, "scanned": SCANNED_MAX, "namespace": namespace}
     with map_database_errors():
         rows = conn.execute(query("schemas/sample"), parameters).fetchall()
-    if not rows:
-        raise NotFound(f"topic {topic!r} has no event of type {event_type!r} among its last {SCANNED_MAX} events")
-    return Proposal(infer_schema(read_json(text) for (text,) in rows), len(rows))
+    return Proposal(infer_schema(read_json(text) for (text,) in rows), len(rows)) if rows else None
 
 
 def describe_namespace(conn: Connection, *, namespace: str | None = None) -> dict[str, JsonValue]:

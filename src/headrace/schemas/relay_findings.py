@@ -34,12 +34,12 @@ def relay_findings(
     findings: list[tuple[str, Finding]] = []
     for types, branch in branches:
         if _is_checked(types, schemas, changed):
-            found = [list(check_tree(branch, relay.condition, schemas[name])) for name in sorted(types)]
-            findings += [(", ".join(sorted(types)), finding) for finding in _common(found)]
+            by_type = [list(check_tree(branch, relay.condition, schemas[name])) for name in sorted(types)]
+            findings += [(", ".join(sorted(types)), finding) for finding in _common(by_type)]
     all_types = frozenset[str]().union(*(types for types, _ in branches))
     if relay.mapping is not None and _is_checked(all_types, schemas, changed):
-        found = [list(_mapping_findings(relay.mapping, schemas[name])) for name in sorted(all_types)]
-        findings += [(", ".join(sorted(all_types)), finding) for finding in _common(found)]
+        by_type = [list(_mapping_findings(relay.mapping, schemas[name])) for name in sorted(all_types)]
+        findings += [(", ".join(sorted(all_types)), finding) for finding in _common(by_type)]
     return tuple(dict.fromkeys(findings))
 
 
@@ -47,9 +47,9 @@ def _is_checked(types: Collection[str], schemas: Mapping[str, ValueSet], changed
     return bool(types) and all(name in schemas for name in types) and (changed is None or changed in types)
 
 
-def _common(found: Sequence[Sequence[Finding]]) -> list[Finding]:
+def _common(by_type: Sequence[Sequence[Finding]]) -> list[Finding]:
     """The findings of the first event type whose place is wrong for all others too; an error only if it is one for all."""
-    first, *others = found
+    first, *others = by_type
     common: list[Finding] = []
     for finding in first:
         same = [[other for other in findings if other.location == finding.location] for findings in others]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from headrace.core import InvalidSchema, NotFound, PayloadRejected
+from headrace.core import InvalidSchema, NotFound, PayloadRejected, ValidatedEvent, encode
 from headrace.schemas.value_set import JsonValue, read_json
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder().decode
+# What a float may not hold exactly: many digits, or a large exponent.
+_INEXACT_NUMBER: Final = re.compile(r"\d[\d.]{15}|\d[eE][+-]?\d{3}")
 
 Validation: TypeAlias = Literal["off", "warn", "reject"]
 VALIDATIONS: Final[tuple[Validation, ...]] = get_args(Validation)
@@ -62,23 +65,42 @@ class PayloadChecker:
     Publishing with `schemas=checker` checks every rule of a schema, also those that the database has no exact form for."""
 
     validators: Mapping[str, tuple[Validation, Any]] = field(default_factory=dict)
+    digest: str | None = None
+    """By it the database recognizes its own schemas, and does not check again what was checked by them."""
+
+    def check_event(self, event: ValidatedEvent) -> ValidatedEvent:
+        """Checks the payload of an event. Notes by which schemas, if it keeps them exactly. Raises PayloadRejected."""
+        entry = self.validators.get(event.type)
+        if entry is not None:
+            value = _decode(event.payload)
+            if not entry[1].is_valid(value):
+                self._report(event.type, event.payload, *entry)
+                return event
+            # Another text: a number may have lost digits as a float, which the database still has.
+            if encode(value) != event.payload:
+                return event
+        return event if self.digest is None else msgspec.structs.replace(event, schemas_digest=self.digest)
 
     def check(self, event_type: str, payload: str) -> list[Violation]:
         """Checks a payload's JSON text. Raises PayloadRejected if the type rejects; if it only warns, logs and returns what is broken."""
         entry = self.validators.get(event_type)
-        if entry is None:
+        if entry is None or entry[1].is_valid(_decode(payload)):
             return []
-        validation, validator = entry
-        # Floats first, which is faster. Only where they fail does every digit of a number matter.
-        if validator.is_valid(_decode(payload)):
-            return []
+        return self._report(event_type, payload, *entry)
+
+    def _report(self, event_type: str, payload: str, validation: Validation, validator: Any) -> list[Violation]:
+        # The payload may still be valid: floats come first, which is faster, and where they fail every digit of a number matters.
         violations = find_violations(validator, read_json(payload))
-        if not violations:
-            return []
-        if validation == "reject":
+        if violations and validation == "reject":
             raise payload_rejected(event_type, violations)
-        logger.warning("%s; the event is published all the same", _describe(event_type, violations))
+        if violations:
+            logger.warning("%s; the event is published all the same", _describe(event_type, violations))
         return violations
+
+
+def schemas_are_exact(texts: Iterable[str]) -> bool:
+    """True if no number of these schemas loses digits as a float."""
+    return not any(_INEXACT_NUMBER.search(text) for text in texts)
 
 
 def _describe(event_type: str, violations: list[Violation]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.core import NotFound
-from headrace.spark.java import ensure_java
+from headrace.spark.java import ensure_java, without_vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ LOCAL = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # A short job ends before Java's second compiler pays off: Spark starts in 2 s instead of 5; a long job runs slower.
 BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -70,8 +72,25 @@ def session(*, master: str = "local[2]", settings: Mapping[str, str] | None = No
     if master.startswith("local-cluster"):
         # Its workers start executors from SPARK_HOME, which a Spark installed by pip does not set.
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    local = {**LOCAL, **(BRIEF if brief else {})} if re.fullmatch(r"local(\[.*\])?", master) else {}
     builder = SparkSession.builder.master(master).appName("headrace")
-    spark = builder.config(map={**SETTINGS, **local, **(settings or {})}).getOrCreate()
+    if re.fullmatch(r"local(\[.*\])?", master):
+        spark = _start_quietly(builder.config(map={**SETTINGS, **_local_settings(brief=brief), **(settings or {})}))
+    else:
+        spark = builder.config(map={**SETTINGS, **(settings or {})}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return register(spark)
+
+
+def _local_settings(*, brief: bool) -> dict[str, str]:
+    settings = {**LOCAL, **(BRIEF if brief else {})}
+    # A Spark of the user's own has its own settings for logs.
+    if not any(os.environ.get(name) for name in ("SPARK_CONF_DIR", "SPARK_HOME")):
+        settings["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    return settings
+
+
+def _start_quietly(builder: SparkSession.Builder) -> SparkSession:
+    """Starts Spark without the lines that say nothing about the job."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    with without_vectors():
+        return builder.getOrCreate()

@@ -57,7 +57,7 @@ _BOUNDED = (t.Repeat, t.Persist, t.Loop)
 
 @st.composite
 def expressions(draw: st.DrawFn, *, leaves: int = 6, timers: bool = True) -> t.Expr:
-    """An expression of about so many leaves: the number is spent, not merely allowed."""
+    """An expression of about this many leaves: the number is spent, not merely allowed."""
     token = draw(st.sampled_from((None,) * 4 + TOKENS))
     if token is not None:
         return t.Push(token, draw(_unpushed(leaves=leaves, timers=timers)))

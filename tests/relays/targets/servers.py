@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from headrace.db.server import free_port
-from tests.builders import ROOT, wait_until
+from headrace.prove.relay_targets.rabbitmq_node import PROGRAM, RabbitMQNode
+from tests.builders import ROOT
 from tests.conftest import temporary_folder
 from tests.debian import find_program, install
 
@@ -139,72 +140,33 @@ class RedisServer(BrokerServer):
 
 
 class RabbitMQServer(BrokerServer):
-    """Debian's rabbitmq-server with the stream plugin: an Erlang node with a name, a cookie, an epmd and folders of its own."""
+    """Debian's rabbitmq-server with the stream plugin."""
 
     start_s = 90.0
-    PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def __init__(self) -> None:
         super().__init__()
-        install(["rabbitmq-server"], [self.PROGRAM, "epmd"])
+        install(["rabbitmq-server"], [PROGRAM, "epmd"])
         self.stream_port, self.stream_tls_port = free_port(), free_port()
-        self.epmd_port, self.erlang_port = free_port(), free_port()
-        self.epmd = subprocess.Popen(
-            [find_program("epmd", "erlang-base"), "-address", "127.0.0.1", "-port", str(self.epmd_port)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        epmd = find_program("epmd", "erlang-base")
+        self.node = RabbitMQNode(self.folder, self.port, self.stream_port, USER, PASSWORD, str(epmd))
+        self.epmd = self.node.launch_epmd()
 
     def launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        config = self.folder / "rabbitmq.conf"
-        config.write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}\nstream.listeners.tcp.1 = 127.0.0.1:{self.stream_port}\n"
-            f"stream.advertised_host = 127.0.0.1\nstream.advertised_port = {self.stream_port}\n"
-            f"default_user = {USER}\ndefault_pass = {PASSWORD}\nlog.console = true\nlog.console.level = warning\nlog.file = false\n"
+        tls_settings = (
             f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\nstream.listeners.ssl.1 = 127.0.0.1:{self.stream_tls_port}\n"
             f"stream.advertised_tls_port = {self.stream_tls_port}\nssl_options.verify = verify_peer\n"
             f"ssl_options.cacertfile = {self.certificates.path('ca.pem')}\nssl_options.certfile = {self.certificates.path('server.pem')}\n"
             f"ssl_options.keyfile = {self.certificates.path('server.key')}\nssl_options.fail_if_no_peer_cert = true\n"
-            "disk_free_limit.absolute = 1MB\nvm_memory_high_watermark.absolute = 512MB\n"
         )
-        plugins = self.folder / "enabled_plugins"
-        plugins.write_text("[rabbitmq_stream].\n")
-        environment = {
-            "PATH": f"{os.environ['PATH']}:/usr/sbin",
-            "HOME": str(self.folder),
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": str(self.epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"headrace{self.port}@localhost",
-            "RABBITMQ_DIST_PORT": str(self.erlang_port),
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_CONFIG_FILE": str(config),
-            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
-            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
-            "RABBITMQ_GENERATED_CONFIG_DIR": str(self.folder / "generated"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none",
-        }
-        return subprocess.Popen(
-            [self.PROGRAM],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            cwd=self.folder,
-            start_new_session=True,
-        )
+        return self.node.launch(output, advertised_port=self.stream_port, settings=tls_settings)
 
     def is_ready(self) -> bool:
-        return accepts(self.port) and accepts(self.stream_port)
+        return self.node.is_ready()
 
     def kill(self) -> None:
-        """The script, the Erlang machine and what it has started are one group of processes."""
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
-        wait_until(lambda: not accepts(self.port), "the end of the Erlang machine")
+        self.node.kill(self.process)
 
     def stop(self) -> None:
         super().stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from headrace.correlators import Correlator, create_correlator
 from headrace.db import Connection
 from headrace.lang.ecl import PatternError
 from headrace.spark import CorrelatorSpec, correlate
-from headrace.spark.correlate import order
 from tests.builders import topic
 
 from .test_correlate import EPOCH, EVENTS, SIMPLE, TIMED, TWOS, WIDE, frame, output_rows, spec
@@ -65,9 +65,17 @@ SPECS = {
 }
 
 
-def test_many_correlators_over_one_read_give_what_each_gives_alone(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Same key, other keys, no key, other topics, timers, several alphabets, later starts; with all keys in three buckets."""
-    monkeypatch.setattr(order, "_BUCKET", "int(pmod(xxhash64({names}), 3))")
+@pytest.fixture
+def three_partitions(spark: Any) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.usefixtures("three_partitions")
+def test_many_correlators_over_one_read_give_what_each_gives_alone(spark: Any) -> None:
+    """Same key, other keys, no key, other topics, timers, several alphabets, later starts; with the keys in three tasks."""
     events, until = frame(spark, EVENTS).repartition(3, "event_id"), EPOCH + timedelta(microseconds=EVENTS[-1].time + 60_000_000)
     named = [CorrelatorSpec(**{**_fields(one), "name": name, "version": at}) for at, (name, one) in enumerate(SPECS.items())]
     outputs = correlate(events, named, until=until).persist()

@@ -124,7 +124,7 @@ def show_action(view: View) -> Page:
     values = {
         "overview": overview,
         "facts": facts,
-        "cause": _sender(cause),
+        "cause": _sender(cause, has_left=queued is None and overview.dead_letter is None),
         "event_url": view.url(f"/events/{cause['event_id']}") if cause.get("event_id") else None,
         "payload": view.mask(queued.payload) if queued else None,
         "is_waiting": queued is not None and queued.state != "in-flight",
@@ -137,12 +137,15 @@ def show_action(view: View) -> Page:
     return Page("action.html", f"{overview.action} {overview.action_id}", tables=tables, values=values)
 
 
-def _sender(cause: Mapping[str, object]) -> str:
+def _sender(cause: Mapping[str, object], *, has_left: bool) -> str:
+    """What sent an action. One that has left the queue has its event alone, and timers have none."""
     kind = cause.get("kind")
     if kind in ("rule", "correlator"):
         place = f", position {cause['position']}" if cause.get("position") else ""
         return f"{kind} {cause.get(str(kind))}, version {cause.get('version')}, on {cause.get('topic')}{place}"
-    return "an event" if "event_id" in cause else "a program"
+    if "event_id" in cause:
+        return "an event"
+    return "a program, or by a timer of a correlator" if has_left else "a program"
 
 
 def cancel(view: View) -> Done:

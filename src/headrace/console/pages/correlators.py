@@ -35,6 +35,7 @@ def list_correlators(view: View) -> Page:
         {
             "shard": shard,
             **asdict(state.correlator),
+            "pattern_line": " ".join(state.correlator.pattern.split()),
             "outputs": _outputs_text(state.correlator),
             "status": "paused" if state.paused else state.status,
             "version": state.version,
@@ -47,11 +48,11 @@ def list_correlators(view: View) -> Page:
         Column("name", "correlator", link=lambda row: correlator_url(view, row["name"])),
         Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
         Column("key", kind="code", wide=True),
-        Column("pattern", kind="code", wide=True),
+        Column("pattern_line", "pattern", kind="code", wide=True),
         Column("outputs", wide=True),
         Column("status", kind="state"),
         Column("version", kind="number"),
-        Column("error", wide=True),
+        Column("error", "problem", wide=True),
     )
     empty = "headrace correlator create fraud --topic bank --pattern @fraud.ecl --action alarm=CALL"
     return Page("correlators.html", "Correlators", tables=(Table("correlators", columns, rows, empty=empty),))

@@ -1,13 +1,21 @@
-"""What the forms of rules and relays share: typed values, and applying a plan if nobody has changed the definition meanwhile."""
+"""What the forms of rules and relays share: typed values, the plan, and applying it if nobody has changed the definition meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.console.view import View
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.console.pages.rules_versions import FieldChange
+from headrace.console.routes import Reader, change, read
+from headrace.console.view import Done, Page, View
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection
+from headrace.log import list_topics
+from headrace.schemas import Finding
 
 WHOLE_NUMBER_MAX = 9
 """Digits of a whole number."""
@@ -21,6 +29,34 @@ class Versioned(Protocol):
 
     @property
     def source(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What applying would change."""
+
+    changes: Sequence[FieldChange]
+    findings: Sequence[Finding]
+    fields: Mapping[str, str]
+    """As they were typed, for the form that applies them."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.changes
+
+
+def editing_routes(path: str, *, create: Reader, edit: Reader, apply: Callable[[View], Done]) -> tuple[Route, ...]:
+    """The routes of the forms below a path. After an error, applying shows the form again."""
+
+    def form(view: View) -> Page | Response:
+        return edit(view) if view.form.get("version") else create(view)
+
+    return (read(f"{path}/-/create", create), read(f"{path}/-/edit", edit), change(f"{path}/-/apply", apply, form=form))
+
+
+def topic_names(view: View) -> list[str]:
+    """The topics of the namespace, on all selected shards."""
+    return sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
 
 
 def is_typed(view: View) -> bool:

@@ -77,7 +77,7 @@ def _log(history: EventHistory) -> Iterator[Entry]:
     elif history.appended_at is not None and history.evaluations:
         own = [evaluation for evaluation in history.evaluations if evaluation.event_type == history.type]
         fired = sum(evaluation.fired for evaluation in own)
-        note = f"{len(own)} look at its type, {fired} fired; why (not) is below"
+        note = f"{len(own)} for its type, {fired} fired; the reasons are below"
         yield Entry(
             history.appended_at, "rule", f"{_count(len(history.evaluations), 'rule')} active at its position", note, url="#rules"
         )

@@ -31,7 +31,7 @@ WINDOW_MAX = 64_000
 FETCH_BYTES = 2_000_000
 FETCH_MAX = 2_000
 LARGE_BYTES = 4_000_000
-"""A search that has read so much may end before its first window does."""
+"""A search that has read this much may end before its first window does."""
 ARCHIVE_WINDOW_MAX = 8_000
 OLDEST = datetime.min.replace(tzinfo=UTC)
 

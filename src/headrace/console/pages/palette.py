@@ -35,14 +35,14 @@ def search(view: View) -> Response:
         if text.lower() in link.label.lower()
     ]
     pages += [{"kind": kind, "label": text, "url": view.url(f"/{kind}s/{text}")} for kind in ("event", "action") if _is_id(text)]
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    results: dict[tuple[str, str], dict[str, str]] = {}
     if text:
         for _, names in view.each_shard(
             lambda conn: fetch_dicts(conn, query("console/find_names"), {"text": text, "namespace": view.namespace})
         ):
             for kind, name in ((row["kind"], row["name"]) for row in names):
-                found[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
-    return JSONResponse([*pages, *list(found.values())[:50]])
+                results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}
+    return JSONResponse([*pages, *list(results.values())[:50]])
 
 
 def _is_id(text: str) -> bool:

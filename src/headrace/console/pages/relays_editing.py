@@ -10,13 +10,11 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.console.masks import hidden_fields
-from headrace.console.pages.editing import apply_plan, is_typed, typed_value, whole_number
-from headrace.console.pages.rules_versions import FieldChange, compare
-from headrace.console.routes import change, read
+from headrace.console.pages.editing import Plan, apply_plan, editing_routes, is_typed, topic_names, typed_value, whole_number
+from headrace.console.pages.rules_versions import compare
 from headrace.console.view import Done, Page, View
 from headrace.core import JSON, HeadraceError, Invalid
 from headrace.db import Connection
-from headrace.log import list_topics
 from headrace.relays import (
     TARGET_KINDS,
     Format,
@@ -53,21 +51,13 @@ NEW = {
 }
 
 
-@dataclass(frozen=True)
-class RelayPlan:
+@dataclass(frozen=True, kw_only=True)
+class RelayPlan(Plan):
     """What applying would change, and what the relay would have sent."""
 
     relay: Relay
-    changes: Sequence[FieldChange]
-    findings: Sequence[Finding]
     backtests: Sequence[tuple[str, RelayBacktest]]
     """By shard."""
-    fields: Mapping[str, str]
-    """As they were typed, for the form that applies them."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.changes
 
 
 def create_form(view: View) -> Page:
@@ -118,13 +108,12 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RelayState 
             plan = _plan(view, name, fields, state)
         except HeadraceError as error:
             view.error = view.error or str(error)
-    topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
     values = {
         "name": name,
         "fields": fields,
         "state": state,
         "plan": plan,
-        "topics": [topic for topic in topics if not topic.startswith("headrace.")],
+        "topics": [topic for topic in topic_names(view) if not topic.startswith("headrace.")],
         "targets": TARGET_KINDS,
         "formats": FORMATS,
         "shows_samples": not hidden_fields(view.site.settings.masks, view.user.role),
@@ -148,7 +137,7 @@ def _plan(view: View, name: str, fields: Mapping[str, str], state: RelayState | 
 
     findings = dict.fromkeys(finding for _, part in view.each_shard(find) for finding in part)
     backtests = view.each_shard(lambda conn: _backtest(conn, view, relay))
-    return RelayPlan(relay, changes, list(findings), backtests, fields)
+    return RelayPlan(relay=relay, changes=changes, findings=list(findings), backtests=backtests, fields=fields)
 
 
 def _backtest(conn: Connection, view: View, relay: Relay) -> RelayBacktest:
@@ -214,15 +203,6 @@ def _json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _apply_form(view: View) -> Page:
-    """The form again, after an error."""
-    return edit_form(view) if view.form.get("version") else create_form(view)
-
-
 DEFAULTS = Relay(name="", topic="", target="")
 
-ROUTES = (
-    read("/relays/-/create", create_form),
-    read("/relays/-/edit", edit_form),
-    change("/relays/-/apply", apply_relay, form=_apply_form),
-)
+ROUTES = editing_routes("/relays", create=create_form, edit=edit_form, apply=apply_relay)

@@ -11,17 +11,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from headrace.console.pages.editing import apply_plan, is_typed, typed_value, whole_number
+from headrace.console.pages.editing import Plan, apply_plan, editing_routes, is_typed, topic_names, typed_value, whole_number
 from headrace.console.pages.rules_backtest import backtest_tables, find_backtest
 from headrace.console.pages.rules_trial import EVENTS, Trial, run_trial, trial_table
-from headrace.console.pages.rules_versions import FieldChange, compare
-from headrace.console.routes import change, read
+from headrace.console.pages.rules_versions import compare
 from headrace.console.view import Done, Page, View
 from headrace.core import HeadraceError, Invalid, safe_line
 from headrace.db import Connection
 from headrace.definitions import list_actions, list_event_types
 from headrace.lang.condition import parse
-from headrace.log import list_topics
 from headrace.rules import Rule, RuleState, alter_rule, create_rule, get_rule, list_rules
 from headrace.schemas import Finding, find_in_conditions
 
@@ -29,20 +27,12 @@ FIELDS = ("topic", "event_type", "condition", "action", "priority", "delay_s", "
 TIMINGS = ("after", "inline")
 
 
-@dataclass(frozen=True)
-class RulePlan:
-    """What applying would change."""
+@dataclass(frozen=True, kw_only=True)
+class RulePlan(Plan):
+    """What applying would change, and what the rule would have done."""
 
     rule: Rule
-    changes: Sequence[FieldChange]
     trial: Trial | None
-    findings: Sequence[Finding]
-    fields: Mapping[str, str]
-    """As they were typed, for the form that applies them."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.changes
 
 
 def create_form(view: View) -> Page | Response:
@@ -101,7 +91,6 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
                 backtest = find_backtest(view, plan.rule, state.rule if state else None, start)
         except HeadraceError as error:
             view.error = view.error or str(error)
-    topics = sorted({row["topic"] for row in view.collect(lambda conn: list_topics(conn, namespace=view.namespace))})
     types = sorted({row["name"] for row in view.collect(lambda conn: list_event_types(conn, namespace=view.namespace))})
     actions = sorted({row["name"] for row in view.collect(lambda conn: list_actions(conn, namespace=view.namespace))})
     # Nodes report the actions they handle, whatever they are called: only what can be typed is suggested.
@@ -111,7 +100,7 @@ def _form_page(view: View, name: str, fields: dict[str, str], state: RuleState |
         "fields": fields,
         "state": state,
         "plan": plan,
-        "topics": topics,
+        "topics": topic_names(view),
         "types": types,
         "actions": actions,
         "timings": TIMINGS,
@@ -136,12 +125,13 @@ def _plan(view: View, name: str, fields: Mapping[str, str], state: RuleState | N
     changes = compare(asdict(before), asdict(rule)) if before else []
     if view.query.get("live"):
         # Only a backtest is renewed while the page is open.
-        return RulePlan(rule, changes, None, (), fields)
+        return RulePlan(rule=rule, changes=changes, trial=None, findings=(), fields=fields)
     # Rolled back: the database says what is wrong with names and topics, as it will when the rule is applied.
     if state is None and not view.is_read_only:
         view.preview(lambda conn: create_rule(conn, rule, namespace=view.namespace))
     findings = find_on_shards(view, [(rule.event_type, rule.condition)])
-    return RulePlan(rule, changes, run_trial(view, rule, before, view.query.get("events", "")), findings, fields)
+    trial = run_trial(view, rule, before, view.query.get("events", ""))
+    return RulePlan(rule=rule, changes=changes, trial=trial, findings=findings, fields=fields)
 
 
 def find_on_shards(view: View, conditions: Sequence[tuple[str, str]]) -> list[Finding]:
@@ -189,13 +179,4 @@ def _fields_of(rule: Rule) -> dict[str, str]:
     return fields | {"active": "yes" if rule.active else "no"}
 
 
-def _apply_form(view: View) -> Page | Response:
-    """The form again, after an error."""
-    return edit_form(view) if view.form.get("version") else create_form(view)
-
-
-ROUTES = (
-    read("/rules/-/create", create_form),
-    read("/rules/-/edit", edit_form),
-    change("/rules/-/apply", apply_rule, form=_apply_form),
-)
+ROUTES = editing_routes("/rules", create=create_form, edit=edit_form, apply=apply_rule)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, cast
 from urllib.parse import quote
 
 from headrace import log
-from headrace.archive import keep_until_archived
+from headrace.archive import Erasure, erase_key_in_transaction, keep_until_archived
 from headrace.console.pages.consumers import lag_table
 from headrace.console.routes import change, read
 from headrace.console.tables import Column, Row, Table, fetch_dicts, to_row
@@ -38,6 +39,7 @@ def show_topic(view: View) -> Page:
         "facts": [(row["shard"], _facts(row)) for row in rows],
         "series": series,
         "first": rows[0],
+        "would_erase": None,
     }
     return Page("topic.html", name, tables=(lag_table(view, topic=name),), values=values)
 
@@ -96,6 +98,49 @@ def alter(view: View) -> Done:
 
     view.change("topic.alter", name, act, state=state)
     return Done(f"topic {name} changed", view.url(f"/topics/{quote(name, safe='')}"))
+
+
+def erase(view: View) -> Done | Page:
+    """Erases a key, after a preview and once the key was typed again. It is a form from the first step on: keys are personal data,
+    and do not belong into addresses, which servers and browsers keep."""
+    name, form = view.path["topic"], view.form
+    key, fields = form.get("key", ""), form.get("fields", "").split()
+    if not key:
+        raise Invalid("write the key whose events are to be erased")
+
+    def act(conn: Connection) -> Erasure:
+        return erase_key_in_transaction(
+            conn,
+            name,
+            key,
+            fields=fields or None,
+            replace_key=form.get("replace_key") == "yes",
+            actions=form.get("actions") == "yes",
+            namespace=view.namespace,
+        )
+
+    if "again" not in form:
+        return _erasure_preview(view, view.preview(act))
+    if form["again"] != key:
+        raise Invalid("the key typed again is another one; nothing was erased")
+    details = {"fields": fields or "all", "replace_key": form.get("replace_key"), "actions": form.get("actions")}
+    results = view.change("topic.erase", name, act, details=details)
+    rows = sum(sum(erasure.row_counts.values()) for _, erasure in results)
+    erasures = ", ".join(str(erasure.erasure_id) for _, erasure in results)
+    return Done(
+        f"erasure {erasures}: {rows} rows. Now run, where the archive is and as the owner of the tables: headrace topic erasures --finish",
+        view.url(f"/topics/{quote(name, safe='')}"),
+    )
+
+
+def _erasure_preview(view: View, results: Sequence[tuple[str, Erasure]]) -> Page:
+    page = show_topic(view)
+    facts = [
+        (f"{shard}: {place}" if len(results) > 1 else place.capitalize(), count)
+        for shard, erasure in results
+        for place, count in erasure.row_counts.items()
+    ]
+    return replace(page, values={**page.values, "would_erase": facts})
 
 
 def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
@@ -182,4 +227,5 @@ ROUTES = (
     change("/topics/create", create, form=create_form),
     read("/topics/{topic}", show_topic),
     change("/topics/{topic}/alter", alter, form=show_topic),
+    change("/topics/{topic}/erase", erase, form=show_topic),
 )

@@ -3,7 +3,7 @@
 Owns the meaning of patterns. Promises: all engines give the same outputs at the same times for every pattern and every sequence of
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
-from headrace.lang.ecl.alphabet import Decision
+from headrace.lang.ecl.alphabet import Decision, leaves
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
 from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
@@ -102,6 +102,7 @@ __all__ = [
     "find_near_misses",
     "from_json",
     "key_to_sql",
+    "leaves",
     "liveness",
     "load_corpus",
     "make_batch",

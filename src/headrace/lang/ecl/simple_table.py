@@ -34,6 +34,15 @@ class SimpleTable:
         return cls(unit.symbols, unit.next, marks, tokens, idle)
 
     @property
+    def pushing(self) -> tuple[int, ...]:
+        """The symbols that can push a token."""
+        return tuple(
+            symbol
+            for symbol in range(self.width)
+            if any(self.tokens[mark >> ACTION_SHIFT] for mark in self.marks[symbol :: self.width])
+        )
+
+    @property
     def reachable(self) -> list[int]:
         """The states that can occur: the final states of a pattern that never completes cannot."""
         states = [0]

@@ -17,7 +17,9 @@ DUE_MAX_S = 60.0
 def check_outbox(conn: Connection) -> Iterator[Finding]:
     waiting, oldest_s = conn.execute(query("observe/doctor/outbox"), {"limit": OUTBOX_LIMIT}).fetchone() or (0, 0.0)
     sequencers = [name for (name,) in conn.execute(query("observe/doctor/sequencers")).fetchall()]
-    count = f"{waiting}{' or more' if waiting == OUTBOX_LIMIT else ''} events are waiting"
+    count = (
+        "1 event is waiting" if waiting == 1 else f"{waiting}{' or more' if waiting == OUTBOX_LIMIT else ''} events are waiting"
+    )
     late = f"{count}, the oldest for {oldest_s:.0f} s"
     if waiting == 0 or oldest_s < WAITING_MAX_S:
         yield "outbox", "ok", count

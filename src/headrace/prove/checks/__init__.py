@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.prove.checks import log, reactions, relays, timing
+from headrace.prove.checks import erasure, log, reactions, relays, timing
 from headrace.prove.checks.result import CheckResult, Violation, merge_shards
 from headrace.prove.checks.timing import rate_returns
 from headrace.prove.evidence import Evidence
@@ -29,6 +29,7 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.actions_end_once,
     reactions.effects_once,
     reactions.ticks_once,
+    erasure.erased_is_gone,
     timing.one_holder,
     timing.all_work_finished,
     timing.processes_survive,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.core import Invalid
 from headrace.prove.environment import Environment
-from headrace.prove.faults import load, process, server, tenant
+from headrace.prove.faults import erasure, load, process, server, tenant
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ _ALL = (
     Fault("poison", load.poison, "events on which every handler fails"),
     Fault("slow-consumer", load.slow_consumer, "a slow consumer"),
     Fault("retention", load.retention, "retention while a consumer is behind"),
+    Fault("erase", erasure.erase_people, "the data of keys erased while nodes work on it"),
     Fault("tenant", tenant.hostile_tenant, "a role of another namespace that sends random statements"),
     Fault("migrate", load.migrate_again, "every function applied again under load"),
 )

@@ -1,12 +1,10 @@
-"""RabbitMQ: an Erlang node with a name, a cookie, an epmd and folders of its own; with a queue per partition, or a stream."""
+"""RabbitMQ, with a queue or a stream per partition."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,13 +12,12 @@ from uuid import uuid4
 from headrace.core import JSON, Invalid
 from headrace.db import free_port
 from headrace.prove.evidence import RelayedEvent
-from headrace.prove.relay_targets.target import TIMEOUT_S, ServerProcess, accepts, find_program, relayed_event
+from headrace.prove.relay_targets.rabbitmq_node import PROGRAM, RabbitMQNode
+from headrace.prove.relay_targets.target import TIMEOUT_S, ServerProcess, find_program, relayed_event
 from headrace.prove.workload import ORDERS, PARTITIONS
 
 USER = "prove"
 PASSWORD_VARIABLE = "RELAY_PROVE_RABBITMQ"
-PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-"""Debian's script on the path changes to a user of its own; the one behind it does not."""
 PLACES = tuple(f"{ORDERS}.{partition}" for partition in range(PARTITIONS))
 
 
@@ -32,13 +29,9 @@ class RabbitMQServer(ServerProcess):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.password = os.environ.setdefault(PASSWORD_VARIABLE, uuid4().hex)
-        self._other_port = free_port()
-        self._epmd_port, self._erlang_port = free_port(), free_port()
-        self._epmd = subprocess.Popen(
-            [find_program("epmd", self.kind), "-address", "127.0.0.1", "-port", str(self._epmd_port)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        queue_port, stream_port = self._order_ports(self.port, free_port())
+        self._node = RabbitMQNode(folder, queue_port, stream_port, USER, self.password, find_program("epmd", self.kind))
+        self._epmd = self._node.launch_epmd()
 
     @classmethod
     def require(cls) -> None:
@@ -46,64 +39,23 @@ class RabbitMQServer(ServerProcess):
         if not PROGRAM.exists():
             raise Invalid(f"the relay {cls.kind} needs Debian's package rabbitmq-server; install it, or leave the relay out")
 
-    @property
-    def _ports(self) -> tuple[int, int]:
-        """Those of queues and of streams; the first one of the object is the one behind the proxy."""
-        return self.port, self._other_port
+    def _order_ports(self, own: int, other: int) -> tuple[int, int]:
+        """Those of queues and of streams. `own` is the one behind the proxy."""
+        return own, other
 
     def command(self) -> list[str]:
         return [str(PROGRAM)]
 
     def launch(self, output: int) -> subprocess.Popen[bytes]:
-        queue_port, stream_port = self._ports
-        config = self.folder / "rabbitmq.conf"
         # The address that the server advertises for streams is that of the proxy.
-        config.write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{queue_port}\nstream.listeners.tcp.1 = 127.0.0.1:{stream_port}\n"
-            f"stream.advertised_host = 127.0.0.1\nstream.advertised_port = {self.proxy.port}\n"
-            f"default_user = {USER}\ndefault_pass = {self.password}\nlog.console = true\nlog.console.level = warning\nlog.file = false\n"
-            "disk_free_limit.absolute = 1MB\nvm_memory_high_watermark.absolute = 512MB\n"
-        )
-        plugins = self.folder / "enabled_plugins"
-        plugins.write_text("[rabbitmq_stream].\n")
-        environment = {
-            "PATH": os.pathsep.join([*os.get_exec_path(), "/usr/sbin"]),
-            "HOME": str(self.folder),
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": str(self._epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"headrace{queue_port}@localhost",
-            "RABBITMQ_DIST_PORT": str(self._erlang_port),
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_CONFIG_FILE": str(config),
-            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
-            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
-            "RABBITMQ_GENERATED_CONFIG_DIR": str(self.folder / "generated"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none",
-        }
-        return subprocess.Popen(
-            self.command(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            cwd=self.folder,
-            start_new_session=True,
-        )
+        return self._node.launch(output, advertised_port=self.proxy.port)
 
     def is_ready(self) -> bool:
-        return all(map(accepts, self._ports))
+        return self._node.is_ready()
 
     def kill(self) -> None:
-        """The script, the Erlang machine and what it has started are one group of processes."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
-        while any(map(accepts, self._ports)):
-            time.sleep(0.02)
+        if self._process is not None and self._process.poll() is None:
+            self._node.kill(self._process)
 
     def stop(self) -> None:
         super().stop()
@@ -152,9 +104,8 @@ class RabbitMQStreamTarget(RabbitMQServer):
 
     kind = relay_kind = "rabbitmq-stream"
 
-    @property
-    def _ports(self) -> tuple[int, int]:
-        return self._other_port, self.port
+    def _order_ports(self, own: int, other: int) -> tuple[int, int]:
+        return other, own
 
     def options(self) -> dict[str, JSON]:
         return {

@@ -5,12 +5,15 @@ elsewhere, must not reach the broker; nor may an event forge the headers by whic
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
 from headrace.relays.message import Message
 
-__all__ = ["DELIVERED_HEADER", "EVENT_ID_HEADER", "POSITION_HEADER", "RELAY_HEADER", "RELAY_UID_HEADER", "broker_headers"]
+__all__ = ["DELIVERED_HEADER", "EVENT_ID_HEADER", "POSITION_HEADER", "RELAY_HEADER", "RELAY_UID_HEADER", "HeaderEncoder"]
+
+Encoded = TypeVar("Encoded")
 
 RELAY_HEADER: Final = "headrace-relay"
 POSITION_HEADER: Final = "headrace-position"
@@ -20,22 +23,41 @@ DELIVERED_HEADER: Final = "headrace-delivered"
 RELAY_UID_HEADER: Final = "headrace-relay-uid"
 """Which relay: another one may have the same name, in another database or after this one was dropped."""
 OWN_PREFIX: Final = "headrace-"
+CACHED_MAX: Final = 1024
+"""How many encoded types and names are remembered: publishers choose them, and may choose many."""
 
 
-def broker_headers(message: Message, *, reserved: Collection[str] = ()) -> dict[str, str]:
-    """The headers of a message. Those whose name starts with one of `reserved` (lower case) are left out."""
-    prefixes = (OWN_PREFIX, *reserved)
-    headers = {name: value for name, value in message.headers.items() if not name.strip().lower().startswith(prefixes)}
-    headers |= {
-        RELAY_HEADER: message.relay,
-        RELAY_UID_HEADER: message.relay_uid,
-        "headrace-topic": message.topic,
-        "headrace-partition": str(message.partition),
-        POSITION_HEADER: str(message.position),
-        EVENT_ID_HEADER: str(message.event_id),
-        "headrace-event-type": message.event_type,
-    }
-    if message.key is not None:
-        headers["headrace-key"] = message.key
-    headers.setdefault("content-type", message.content_type)
-    return headers
+class HeaderEncoder(Generic[Encoded]):
+    """Encodes the headers of messages for one broker. What is the same in many messages is encoded once."""
+
+    def __init__(self, encode: Callable[[str, str], Encoded], *, reserved: Collection[str] = ()) -> None:
+        """`encode` gives a header by name and value. Headers whose name starts with one of `reserved` (lower case) are left out."""
+        self._encode = encode
+        self._encode_cached = lru_cache(CACHED_MAX)(encode)
+        prefixes = (OWN_PREFIX, *reserved)
+        self._is_reserved = lru_cache(CACHED_MAX)(lambda name: name.strip().lower().startswith(prefixes))
+        self._origin = lru_cache(CACHED_MAX)(self._encode_origin)
+
+    def encode(self, message: Message) -> list[Encoded]:
+        """The headers of a message: the event's own, then ours. No name occurs twice."""
+        encode, encode_cached, headers = self._encode, self._encode_cached, message.headers
+        encoded = [encode(name, headers[name]) for name in headers if not self._is_reserved(name)]
+        encoded += self._origin(message.relay, message.relay_uid, message.topic, message.partition)
+        encoded += (
+            encode(POSITION_HEADER, str(message.position)),
+            encode(EVENT_ID_HEADER, str(message.event_id)),
+            encode_cached("headrace-event-type", message.event_type),
+        )
+        if message.key is not None:
+            encoded.append(encode("headrace-key", message.key))
+        if "content-type" not in headers:
+            encoded.append(encode_cached("content-type", message.content_type))
+        return encoded
+
+    def _encode_origin(self, relay: str, relay_uid: str, topic: str, partition: int) -> tuple[Encoded, ...]:
+        return (
+            self._encode(RELAY_HEADER, relay),
+            self._encode(RELAY_UID_HEADER, relay_uid),
+            self._encode("headrace-topic", topic),
+            self._encode("headrace-partition", str(partition)),
+        )

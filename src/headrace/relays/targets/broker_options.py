@@ -17,7 +17,7 @@ from typing import Final, Literal
 from headrace.core import JSON, DeliveryError
 from headrace.relays.message import Message
 
-__all__ = ["TLS_OPTIONS", "Option", "Options", "fill_template", "find_mistakes", "tls_context"]
+__all__ = ["RABBITMQ_OPTIONS", "TLS_OPTIONS", "Option", "Options", "fill_template", "find_mistakes", "tls_context"]
 
 OptionType = Literal["text", "template", "integer", "seconds", "flag", "addresses", "secret"]
 
@@ -60,6 +60,18 @@ TLS_OPTIONS: Final[Mapping[str, Option]] = {
 }
 """The options of TLS, the same for every broker. PEM texts by reference, not paths: whoever writes relays must not use the node's own
 certificates and keys."""
+
+
+RABBITMQ_OPTIONS: Final[Mapping[str, Option]] = {
+    "host": Option("text", required=True),
+    "port": Option("integer", at_least=1, at_most=65535),
+    "virtual_host": Option("text", default="/"),
+    "user": Option("text", default="guest"),
+    "password": Option("secret", required=True),
+    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
+    **TLS_OPTIONS,
+}
+"""The options of a RabbitMQ, for queues and for streams."""
 
 
 def find_mistakes(table: Mapping[str, Option], options: Mapping[str, JSON]) -> list[str]:

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOr
 
 from headrace.core import JSON
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_headers import HeaderEncoder
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
@@ -36,8 +36,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
     **TLS_OPTIONS,
 }
 CLOSE_S: Final = 5.0
-LINGER_MS: Final = 1
-"""Records of one batch that come within this time travel together."""
+REQUEST_BYTES: Final = 256 * 1024
+"""Records of one Kafka partition travel together up to this size. The library's 16 kB are full before a delivery is, and each full
+batch is a round trip."""
+_HEADERS: Final = HeaderEncoder(lambda name, value: (name, value.encode()))
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
@@ -100,14 +102,15 @@ class KafkaTarget(BrokerTarget):
         """Sends messages in their order, then waits for all confirmations."""
         confirmations: list[asyncio.Future[Any]] = []
         refused: TargetRefused | None = None
+        kafka_topic = fill_template(self._options.text("kafka_topic"), messages[0])
         for message in messages:
             try:
                 confirmation = await producer.send(
-                    fill_template(self._options.text("kafka_topic"), message),
+                    kafka_topic,
                     message.body,
                     key=None if message.key is None else message.key.encode(),
                     timestamp_ms=int(message.emitted_at.timestamp() * 1000),
-                    headers=[(name, value.encode()) for name, value in broker_headers(message).items()],
+                    headers=_HEADERS.encode(message),
                 )
             except MessageSizeTooLargeError:
                 limit = self._options.integer("message_bytes_max")
@@ -141,7 +144,7 @@ class KafkaTarget(BrokerTarget):
             "client_id": f"headrace-relay-{self._relay}",
             "enable_idempotence": True,
             "acks": "all",
-            "linger_ms": LINGER_MS,
+            "max_batch_size": min(REQUEST_BYTES, self._options.integer("message_bytes_max")),
             "compression_type": self._options.optional_text("compression"),
             "max_request_size": self._options.integer("message_bytes_max"),
             "request_timeout_ms": int(self._timeout_s * 1000),

@@ -36,7 +36,7 @@ from headrace.relays.targets.broker_headers import (
     POSITION_HEADER,
     RELAY_HEADER,
     RELAY_UID_HEADER,
-    broker_headers,
+    HeaderEncoder,
 )
 from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.broker_target import BrokerTarget
@@ -232,10 +232,10 @@ class NatsTarget(BrokerTarget):
         return Tail(last.seq, int(delivered), event_id)
 
     def _headers(self, message: Message, *, delivered: int) -> dict[str, str]:
-        headers = broker_headers(message, reserved=("nats-", "status", "description"))
+        headers = {name: value for name, value in _HEADERS.encode(message) if HEADER_NAME.fullmatch(name)}
         headers[DELIVERED_HEADER] = str(max(delivered, message.position))
-        headers = {name: _header_text(value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)}
-        return headers | {EXPECTED_STREAM: self._options.text("stream")}
+        headers[EXPECTED_STREAM] = self._options.text("stream")
+        return headers
 
     def _failure(self, error: BaseException) -> DeliveryError:
         if isinstance(error, nats.errors.NoRespondersError):
@@ -312,3 +312,6 @@ def _header_text(value: str) -> str:
     if value.isascii() and value.isprintable() and value == value.strip():
         return value
     return quote(value)
+
+
+_HEADERS: Final = HeaderEncoder(lambda name, value: (name, _header_text(value)), reserved=("nats-", "status", "description"))

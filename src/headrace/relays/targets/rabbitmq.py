@@ -19,10 +19,10 @@ from aio_pika.exceptions import DeliveryError as NotConfirmed
 
 from headrace.core import JSON
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import broker_headers
+from headrace.relays.targets.broker_headers import HeaderEncoder
 from headrace.relays.targets.broker_options import (
     PLACE_FIELDS,
-    TLS_OPTIONS,
+    RABBITMQ_OPTIONS,
     Option,
     Options,
     fill_template,
@@ -35,20 +35,15 @@ from headrace.relays.targets.target import DeliveryError, TargetRefused
 __all__ = ["RabbitMQTarget", "check_options", "open_target"]
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "host": Option("text", required=True),
-    "port": Option("integer", at_least=1, at_most=65535),
-    "virtual_host": Option("text", default="/"),
-    "user": Option("text", default="guest"),
-    "password": Option("secret", required=True),
+    **RABBITMQ_OPTIONS,
     "exchange": Option("text", default=""),
     "routing_key": Option("template", required=True, fields=(*PLACE_FIELDS, "type", "key")),
-    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
-    **TLS_OPTIONS,
 }
 """`exchange`: without it `routing_key` is the name of a queue."""
 ROUTING_KEY_BYTES_MAX: Final = 255
 RESERVED_HEADERS: Final = ("cc", "bcc", "x-")
 """`CC` and `BCC` route copies of a message to other queues; `x-` is RabbitMQ's own."""
+_HEADERS: Final = HeaderEncoder[tuple[str, Any]](lambda name, value: (name, value), reserved=RESERVED_HEADERS)
 
 
 def check_options(options: Mapping[str, JSON]) -> list[str]:
@@ -170,10 +165,9 @@ class RabbitMQTarget(BrokerTarget):
 
 
 def _amqp_message(message: Message) -> aio_pika.Message:
-    headers: dict[str, Any] = dict(broker_headers(message, reserved=RESERVED_HEADERS))
     return aio_pika.Message(
         message.body,
-        headers=headers,
+        headers=dict(_HEADERS.encode(message)),
         content_type=message.content_type,
         delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         message_id=str(message.event_id),

@@ -16,35 +16,31 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from rstream import AMQPMessage, ConfirmationStatus, Producer, Properties, RawMessage, StreamDoesNotExist
+from rstream import ConfirmationStatus, Producer, RawMessage, StreamDoesNotExist
 from rstream.recovery import BackOffRecoveryStrategy
 from rstream.schema import SaslAuthenticate
 
 from headrace.core import JSON
 from headrace.relays.message import Message
-from headrace.relays.targets.broker_headers import broker_headers
-from headrace.relays.targets.broker_options import TLS_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
+from headrace.relays.targets.amqp_encoding import encode_header, encode_message
+from headrace.relays.targets.broker_headers import HeaderEncoder
+from headrace.relays.targets.broker_options import RABBITMQ_OPTIONS, Option, Options, fill_template, find_mistakes, tls_context
 from headrace.relays.targets.broker_target import BrokerTarget
 from headrace.relays.targets.target import DeliveryError, TargetRefused
 
 __all__ = ["RabbitMQStreamTarget", "check_options", "open_target"]
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "host": Option("text", required=True),
-    "port": Option("integer", at_least=1, at_most=65535),
-    "virtual_host": Option("text", default="/"),
-    "user": Option("text", default="guest"),
-    "password": Option("secret", required=True),
+    **RABBITMQ_OPTIONS,
     "stream": Option("template", default="{topic}.{partition}"),
     "load_balancer": Option("flag", default=False),
-    "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
-    **TLS_OPTIONS,
 }
 """`load_balancer`: connect only to `host`, again and again until the stream's leader answers, instead of to the address it advertises."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 64
 MESSAGE_OVERHEAD_BYTES: Final = 16
 REFERENCE_BYTES_MAX: Final = 256
+_HEADERS: Final = HeaderEncoder(encode_header)
 
 
 def _has_no_credentials(record: logging.LogRecord) -> bool:
@@ -161,8 +157,9 @@ class RabbitMQStreamTarget(BrokerTarget):
             self._last[partition] = await publisher.last_publishing_id()
         new: list[RawMessage] = []
         too_large: TargetRefused | None = None
+        last = self._last[partition]
         for message in messages:
-            if message.position + 1 > self._last[partition]:
+            if message.position + 1 > last:
                 data = _amqp_data(message)
                 if len(data) + FRAME_OVERHEAD_BYTES > FRAME_BYTES_MAX:
                     too_large = TargetRefused(
@@ -250,8 +247,13 @@ class RabbitMQStreamTarget(BrokerTarget):
 
 def _amqp_data(message: Message) -> bytes:
     """The message in the form of AMQP 1.0, which is what streams store."""
-    properties = Properties(message_id=str(message.event_id), subject=message.event_type, content_type=message.content_type)
-    return bytes(AMQPMessage(properties=properties, application_properties=broker_headers(message), body=message.body))
+    return encode_message(
+        message_id=str(message.event_id),
+        subject=message.event_type,
+        content_type=message.content_type,
+        headers=_HEADERS.encode(message),
+        body=message.body,
+    )
 
 
 def _frames(messages: Sequence[RawMessage]) -> Iterator[list[RawMessage]]:

@@ -42,7 +42,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "timeout_s": Option("seconds", default=30, at_least=0.1, at_most=40),
     **TLS_OPTIONS,
 }
-"""`maxlen`: about so many entries are kept in a stream; without it all of them."""
+"""`maxlen`: a stream keeps about this many entries; without it, all of them."""
 CLOSE_S: Final = 2.0
 COUNTER_MAX: Final = 2**64 - 1
 """The last possible id of a position."""

@@ -10,10 +10,11 @@ from headrace.spark.correlate.symbols import CorrelatorSpec
 
 if TYPE_CHECKING:
     from headrace.spark.correlate.rows import Rows
-    from headrace.spark.correlate.stepping import make_run, step
+    from headrace.spark.correlate.stepping import NUMBERED_SCHEMA, make_run, step
     from headrace.spark.correlate.warm_states import WarmStates
 
 __all__ = [
+    "NUMBERED_SCHEMA",
     "AnyCorrelator",
     "CorrelatorSpec",
     "MicroBatch",
@@ -31,7 +32,13 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # These need pyarrow, which is imported only when Spark is used.
-    modules = {"Rows": "rows", "WarmStates": "warm_states", "make_run": "stepping", "step": "stepping"}
+    modules = {
+        "NUMBERED_SCHEMA": "stepping",
+        "Rows": "rows",
+        "WarmStates": "warm_states",
+        "make_run": "stepping",
+        "step": "stepping",
+    }
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

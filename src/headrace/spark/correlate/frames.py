@@ -1,10 +1,10 @@
-"""correlate: DataFrames of events → the tokens that a pattern pushes, by the compiled table over sorted rows.
+"""correlate: DataFrames of events → the tokens that a pattern pushes, by the compiled table over the events of each key.
 
 Promises: outputs, evidence and order of the database. The outputs of a key are ordered by (time, offset nulls first, place)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from headrace.lang.condition import Field, micros_of, spark_literal
 from headrace.lang.ecl import SimpleTable
 from headrace.spark.correlate.definitions import AnyCorrelator, correlator_specs
 from headrace.spark.correlate.frame_logs import find_frame_logs
-from headrace.spark.correlate.shared_pass import TIME, Group, build_groups, classify_groups, run_groups
 from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
 from headrace.spark.errors import map_spark_errors
 from headrace.spark.match import COLUMN_OF, check_columns, check_types, with_emitted_at
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.spark.correlate.rows import Stepped
 
+TIME = "unix_micros(appended_at) as time"
 NEEDED = ("type", "offset", "event_id", "appended_at")
 
 
@@ -80,30 +80,23 @@ def correlate(
     the frame, or up to `until`. One pattern without key runs in parallel where its table is simple; its first pass runs at once.
     Raises PatternError, ConditionError, and Invalid for a frame that lacks a column or has events of several logs."""
     specs = correlator_specs(correlators, key=key, conn=conn, namespace=namespace)
-    groups, fields = build_groups(specs)
+    fields: dict[Field, str] = {}
+    classifiers = [build_classifier(spec, fields) for spec in specs]
     columns = check_event_columns(df.columns, specs, {field.root for field in fields})
     check_types(df)
     with map_spark_errors():
         logs = find_frame_logs(df, specs, columns, until)
         ends = [logs.end_of(spec) for spec in specs]
+        if len(specs) == 1 and specs[0].key is None and specs[0].table.simple:
+            from headrace.spark.correlate.chunks.driver import correlate_chunks
+
+            rows = classify_events(logs.frame, specs[0], classifiers[0])
+            return present_outputs(correlate_chunks(logs.frame, rows, specs[0]), specs)
+        # The room above: it classifies and steps in the same way for backtests, pipelines and streams.
+        from headrace.spark.scan import step_frame
+
         untils = [micros_of(until) if until is not None else end for end in ends]
-        return correlate_log(logs.frame, specs, untils, (groups, fields))
-
-
-def correlate_log(
-    df: DataFrame,
-    specs: Sequence[CorrelatorSpec],
-    untils: Sequence[int | None],
-    plan: tuple[Sequence[Group], Mapping[Field, str]] | None = None,
-) -> DataFrame:
-    """The outputs of correlators over a frame whose logs have been checked; timers fire up to `untils`, in microseconds."""
-    groups, fields = plan or build_groups(specs)
-    rows = classify_groups(df, groups, fields)
-    if len(specs) > 1 or specs[0].key is not None or not specs[0].table.simple:
-        return present_outputs(run_groups(rows, groups, specs, untils), specs)
-    from headrace.spark.correlate.chunks.driver import correlate_chunks
-
-    return present_outputs(correlate_chunks(df, rows.withColumnRenamed("s0", "symbol"), specs[0]), specs)
+        return present_outputs(step_frame(logs.frame, specs, untils), specs)
 
 
 def check_event_columns(columns: Sequence[str], specs: Sequence[CorrelatorSpec], roots: Collection[str]) -> list[str]:

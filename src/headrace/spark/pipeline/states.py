@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.db import Connection, query
+from headrace.spark.binary_arrays import ArrowArray, list_texts, register_arrow_arrays
 from headrace.spark.correlate import state_schema
 
 STATE_SCHEMA = state_schema()
@@ -18,7 +19,8 @@ _COLUMNS = (*LISTS, "evidence_total", "started_at", "seen_at")
 
 def read_states(conn: Connection, correlator_id: int, keys: pa.StringArray) -> pa.Table:
     """The states of those keys that have one."""
-    parameters = {"correlator_id": correlator_id, "keys": array_literal(keys)}
+    register_arrow_arrays(conn)
+    parameters = {"correlator_id": correlator_id, "keys": ArrowArray(keys)}
     row = conn.execute(query("spark/pipeline/read_states"), parameters).fetchone() if len(keys) else None
     if row is None or row[0] is None:
         return STATE_SCHEMA.empty_table()
@@ -35,32 +37,16 @@ def write_states(conn: Connection, correlator_id: int, states: pa.Table) -> None
     """Inserts or updates the states of keys."""
     if not states.num_rows:
         return
+    register_arrow_arrays(conn)
     parameters: dict[str, object] = {"correlator_id": correlator_id}
     for name in ("key", *_COLUMNS):
         column = states[name].combine_chunks()
-        parameters[name] = array_literal(_list_literals(column) if name in LISTS else column)
+        parameters[name] = ArrowArray(list_texts(column, "{", "}", "NULL") if name in LISTS else column)
     conn.execute(query("spark/pipeline/write_states"), parameters)
 
 
-def array_literal(column: pa.Array) -> str:
-    """A column of texts or integers as PostgreSQL's array literal."""
-    words = column
-    if pa.types.is_string(column.type):
-        for special in ("\\", '"'):
-            words = pc.replace_substring(words, special, "\\" + special)
-        words = pc.binary_join_element_wise('"', words, '"', "")
-    return "{" + ",".join(pc.fill_null(words.cast(pa.string()), "NULL").to_pylist()) + "}"
-
-
-def _list_literals(lists: pa.ListArray) -> pa.StringArray:
-    """Lists of integers as PostgreSQL's array literals, `{1,NULL,3}`."""
-    words = pc.fill_null(lists.flatten().cast(pa.string()), "NULL")
-    parts = _to_lists(words, pc.list_value_length(lists).to_numpy(zero_copy_only=False))
-    return pc.binary_join_element_wise("{", pc.binary_join(parts, ","), "}", "")
-
-
 def _parse_lists(texts: pa.StringArray) -> pa.ListArray:
-    """The opposite of `_list_literals`."""
+    """The opposite of `list_texts`."""
     bare = pc.utf8_trim(texts, "{}")
     parts = pc.split_pattern(bare, ",")
     lengths = np.where(pc.equal(bare, "").to_numpy(zero_copy_only=False), 0, pc.list_value_length(parts).to_numpy())

@@ -5,6 +5,7 @@ firings, outputs and evidence of the database's engines."""
 
 from headrace.spark.scan.collecting import Watched, classify_frame, classify_range, within
 from headrace.spark.scan.frame_matching import match_by_columns
+from headrace.spark.scan.frames import step_frame
 from headrace.spark.scan.scanning import Definitions, LiveOutputs, scan
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "classify_range",
     "match_by_columns",
     "scan",
+    "step_frame",
     "within",
 ]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 CHUNK_SCHEMA = pa.schema([("partition", pa.int32()), ("group", pa.int32()), ("first", pa.int64()), ("data", pa.binary())])
+CHUNK_TYPE = "partition int, group int, first bigint, data binary"
 RULES, LIVE = -1, -2
 """Groups of rows that are no correlator's events: firings of rules, and outputs of the live correlators."""
 

@@ -91,9 +91,11 @@ class Group:
         return columns
 
     def events(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of the group as each correlator steps them: key, symbol…, offset, time, event_id (null), facts."""
+        """The rows of the group as each correlator steps them: key, symbol…, offset, time, event_id (null where the rows have
+        none), facts."""
         symbols = iter(self.unpack(rows["symbols"].to_numpy()))
-        common = {name: rows[name] for name in ("key", "offset", "time")} | {"event_id": pa.nulls(rows.num_rows, pa.string())}
+        common = {name: rows[name] for name in ("key", "offset", "time")}
+        common["event_id"] = rows["event_id"] if "event_id" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
         for place, (number, table) in enumerate(zip(self.numbers, self.tables, strict=True)):
             if table.registers is not None:
                 columns = {"symbol": pa.array(np.zeros(rows.num_rows, np.int64)), "facts": rows[f"facts{place}"]}
@@ -241,6 +243,8 @@ class _GroupClassifier:
             "offset": batch.column("offset").take(rows),
             "time": batch.column("appended_at").cast(pa.int64()).take(rows),
         }
+        if "event_id" in batch.schema.names:
+            columns["event_id"] = batch.column("event_id").take(rows)
         for number, (table, trees) in enumerate(zip(self._group.tables, self._static, strict=True)):
             if table.program is not None:
                 facts = _facts(table, trees, truths, classified.columns)

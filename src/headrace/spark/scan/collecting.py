@@ -17,7 +17,7 @@ from headrace.lang.ecl import SimpleTable
 from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.credentials import Access
 from headrace.spark.match import COLUMN_OF, RuleSpec
-from headrace.spark.scan.chunks import CHUNK_SCHEMA, RULES, make_chunk, read_chunks
+from headrace.spark.scan.chunks import CHUNK_SCHEMA, CHUNK_TYPE, RULES, make_chunk, read_chunks
 from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.schema import EVENT_COLUMNS, event_schema
 from headrace.spark.source import SHORT_MAX, Range, SourceOptions, map_numbers, read_split, split_for_cores
@@ -76,7 +76,7 @@ def classify_range(session: SparkSession, access: Access, range_: Range, watched
         chunks = (chunk for part in parts for chunk in _classify(read_split(options, schema, part), watched))
         return _collect(chunks, watched)
     frame = map_numbers(
-        session, len(parts), lambda number: _classify(read_split(options, schema, parts[number]), watched), _chunk_type()
+        session, len(parts), lambda number: _classify(read_split(options, schema, parts[number]), watched), CHUNK_TYPE
     )
     return _collect(frame.toArrow().to_batches(), watched)
 
@@ -88,11 +88,7 @@ def classify_frame(df: DataFrame, watched: Watched) -> ClassifiedEvents:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _classify(batches, watched)
 
-    return _collect(df.select(*needed).mapInArrow(run, _chunk_type()).toArrow().to_batches(), watched)
-
-
-def _chunk_type() -> str:
-    return "partition int, group int, first bigint, data binary"
+    return _collect(df.select(*needed).mapInArrow(run, CHUNK_TYPE).toArrow().to_batches(), watched)
 
 
 def _classify(batches: Iterable[pa.RecordBatch], watched: Watched) -> Iterator[pa.RecordBatch]:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from headrace.core import Conflict
 from headrace.db import Connection, Shards, Target, map_database_errors
+from headrace.spark.binary_arrays import ArrowArray, register_arrow_arrays
 from headrace.spark.sink.options import SinkOptions
 
 CHUNK_ROWS = 5_000
@@ -23,7 +24,7 @@ COLUMNS = ("place", "topic", "type", "key", "payload", "headers", "event_id", "e
 _STAGE = """select headrace.stage_rows(%(query)s, %(batch)s, %(token)s, %(place)s::bigint[], %(topic)s::text[], %(type)s::text[],
     %(key)s::text[], %(payload)s::text[], %(headers)s::text[], %(event_id)s::text[], %(emitted_at)s::timestamptz[],
     %(producer)s::text[], %(priority)s::integer[], %(namespace)s)"""
-Row = tuple[object, ...]
+_TYPES = {"emitted_at": pa.timestamp("us", "UTC"), "priority": pa.int32()}
 Messages = list[WriterCommitMessage | None]
 
 
@@ -86,14 +87,15 @@ def stage(options: SinkOptions, query_id: str, batch: int, batches: Iterable[pa.
         connections: dict[str, Connection] = {}
         for chunk in _chunks(batches):
             rows = _rows(options, chunk, place)
-            place += len(rows)
+            place += rows.num_rows
             for target, own in _route(shards, rows):
                 if target.name not in connections:
                     connections[target.name] = stack.enter_context(options.access.connect(target))
-                columns = dict(zip(COLUMNS, map(list, zip(*own, strict=True)), strict=True))
+                    register_arrow_arrays(connections[target.name])
+                columns = {name: ArrowArray(own[name]) for name in COLUMNS}
                 with map_database_errors():
                     connections[target.name].execute(_STAGE, parameters | columns)
-                staged.rows[target.name] = staged.rows.get(target.name, 0) + len(own)
+                staged.rows[target.name] = staged.rows.get(target.name, 0) + own.num_rows
     return staged
 
 
@@ -133,30 +135,30 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, CHUNK_ROWS)
 
 
-def _rows(options: SinkOptions, chunk: pa.RecordBatch, first: int) -> list[Row]:
-    """In the order of COLUMNS. An option counts for every row and wins over a column; a column may have another name."""
+def _rows(options: SinkOptions, chunk: pa.RecordBatch, first: int) -> pa.Table:
+    """The columns COLUMNS. An option counts for every row and wins over a column; a column may have another name."""
     sources = {"type": "action"} if options.actions else {}
     sources["emitted_at"] = "timestamp"
-    constants: dict[str, object] = {"type": options.name, "topic": options.topic, "producer": options.producer}
+    constants = {"type": options.name, "topic": options.topic, "producer": options.producer}
     ignored = {"topic", "headers"} if options.actions else {"priority"}
 
-    def values(name: str) -> list[object]:
+    def values(name: str) -> pa.Array:
         source = sources.get(name, name)
         if name in ignored or constants.get(name) is not None or source not in chunk.schema.names:
-            return [constants.get(name)] * chunk.num_rows
-        return list(chunk.column(source).to_pylist())
+            return pa.repeat(pa.scalar(constants.get(name), _TYPES.get(name, pa.string())), chunk.num_rows)
+        return chunk.column(source)
 
-    places = range(first, first + chunk.num_rows)
-    return list(zip(places, *(values(name) for name in COLUMNS[1:]), strict=True))
+    places = pa.array(range(first, first + chunk.num_rows), pa.int64())
+    return pa.table({"place": places, **{name: values(name) for name in COLUMNS[1:]}})
 
 
-def _route(shards: Shards, rows: list[Row]) -> Iterator[tuple[Target, list[Row]]]:
+def _route(shards: Shards, rows: pa.Table) -> Iterator[tuple[Target, pa.Table]]:
     """By key as everywhere; without a key by content, so that a repeated batch sends every row to the same shard."""
-    by_shard: dict[str, list[Row]] = {}
-    for row in rows:
-        key = row[3] if row[3] is not None else f"\0{row[2]}\0{row[4]}"
-        shard = shards.shard_of(str(key)) if len(shards.targets) > 1 else shards.targets[0]
-        by_shard.setdefault(shard.name, []).append(row)
+    if len(shards.targets) == 1:
+        yield shards.targets[0], rows
+        return
+    fields = zip(*(rows[name].to_pylist() for name in ("key", "type", "payload")), strict=True)
+    names = [shards.shard_of(key if key is not None else f"\0{type_}\0{payload}").name for key, type_, payload in fields]
     for target in shards.targets:
-        if target.name in by_shard:
-            yield target, by_shard[target.name]
+        if target.name in names:
+            yield target, rows.filter(pa.array([name == target.name for name in names]))

@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core import Invalid
 from headrace.db import Connection, connect, map_database_errors, query
+from headrace.spark.binary_arrays import ArrowArray, list_texts, register_arrow_arrays
 from headrace.spark.correlate import CorrelatorSpec, WarmStates, state_schema, step
 from headrace.spark.credentials import Access
 from headrace.spark.scan import within
@@ -32,6 +34,7 @@ class StreamStore:
         self._open = ExitStack()
         with access.use_service_file():
             self._conn: Connection = self._open.enter_context(connect(targets[0]))
+        register_arrow_arrays(self._conn)
         self._stream = stream
         self._specs = tuple(specs)
         self._warm = [WarmStates() for _ in specs]
@@ -120,14 +123,13 @@ class StreamStore:
     def _write_states(self, number: int, states: pa.Table) -> None:
         if not states.num_rows:
             return
-        values = zip(*(states[name].to_pylist() for name in _STATE), strict=True)
-        deadlines = [min((at for at in own if at is not None), default=None) for own in states["deadlines"].to_pylist()]
+        states = states.combine_chunks()
         parameters = {
             "stream_id": self._stream_id,
             "correlator": number,
-            "keys": states["key"].to_pylist(),
-            "deadlines": deadlines,
-            "states": [msgspec.json.encode(value).decode() for value in values],
+            "keys": ArrowArray(states["key"]),
+            "deadlines": ArrowArray(_first_deadlines(states["deadlines"].combine_chunks())),
+            "states": ArrowArray(state_texts(states)),
         }
         self._conn.execute(query("spark/stream/write_states"), parameters)
 
@@ -142,6 +144,27 @@ class StreamStore:
         parameters["evidence"] = ["{" + ",".join(map(str, own)) + "}" for own in outputs["evidence"].to_pylist()]
         labels = {"stream_id": self._stream_id, "correlator": spec.name, "version": spec.version}
         self._conn.execute(query("spark/stream/write_outputs"), {**parameters, **labels})
+
+
+def state_texts(states: pa.Table) -> pa.StringArray:
+    """Each state as a JSON array in the order of _STATE, as `_decoder` reads it."""
+    columns = []
+    for name in _STATE:
+        column = states[name].combine_chunks()
+        if pa.types.is_list(column.type):
+            columns.append(list_texts(column, "[", "]", "null"))
+        elif name == "memory" and column.null_count < len(column):
+            columns.append(pa.array([msgspec.json.encode(memory).decode() for memory in column.to_pylist()], pa.string()))
+        else:
+            columns.append(pc.fill_null(column.cast(pa.string()), "null"))
+    return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*columns, ","), "]", "")
+
+
+def _first_deadlines(deadlines: pa.ListArray) -> pa.Int64Array:
+    """The earliest deadline of each state; null without one."""
+    if not len(pc.drop_null(deadlines.flatten())):
+        return pa.nulls(len(deadlines), pa.int64())
+    return pa.array([min((at for at in own if at is not None), default=None) for own in deadlines.to_pylist()], pa.int64())
 
 
 @cache

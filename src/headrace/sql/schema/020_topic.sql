@@ -28,6 +28,8 @@ create table headrace_internal.topic (
     engine        text        not null default 'database',
     -- A type of the namespace has a schema that payloads are checked by. Publishers read it with the row: off costs nothing.
     checks_payloads boolean   not null default false,
+    -- Which schemas these are, see headrace_internal.schemas_digest: the library says by which it has checked a payload already.
+    schemas_digest bigint,
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),

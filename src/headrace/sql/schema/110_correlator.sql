@@ -11,7 +11,7 @@ create table headrace_internal.correlator (
     -- What a token becomes: {"token": {"action": name, "priority": 0, "delay_s": 0}}, or {"token": {"event": type, "topic": name,
     -- "keyed": true}}.
     outputs    jsonb       not null default '{}',
-    -- A key without events for so long is deleted; null: never.
+    -- A key without events for this long is deleted; null: never.
     forget_after interval,
     -- The maximum number of positions kept as evidence, the newest ones.
     evidence_max integer   not null default 100,

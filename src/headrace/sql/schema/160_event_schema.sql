@@ -24,6 +24,9 @@ create table headrace_internal.event_schema (
     constraint event_schema_262144_bytes check (octet_length(schema::text) <= 262144)
 );
 
+-- The check is read for every event that is published: it stays in the row and uncompressed, and the other columns give way.
+alter table headrace_internal.event_schema alter column check_path set storage main;
+
 -- Every version of every schema.
 create table headrace_internal.event_schema_version (
     namespace     text        not null,

@@ -11,6 +11,8 @@ create table headrace_internal.erasure (
     erased_at  timestamptz not null default headrace.clock(),
     -- The number of rows by place: {"log": 3, "dead letters": 1}.
     row_counts jsonb       not null default '{}',
+    -- Tables that still hold the old versions of the rows: VACUUM removes them.
+    tables     text[]      not null default '{}',
     constraint erasure_pkey primary key (erasure_id),
     constraint erasure_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade
 );

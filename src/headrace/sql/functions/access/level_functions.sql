@@ -20,7 +20,7 @@ as $$
             drop_capture_triggers,release_capture,create_schedule,alter_schedule,pause_schedule,resume_schedule,drop_schedule,
             plan_schedule,run_schedule,run_schedule_now,keep_until_archived,record_archive,time_partitions,try_lock_topic,write_definition,
             register_name,handle_event_type,set_event_schema,alter_event_schema,drop_event_schema,report_findings,create_access_token,revoke_access_token,
-            create_hook,alter_hook,drop_hook,erase_key,pending_erasures,erased_texts,end_erasure}')
+            create_hook,alter_hook,drop_hook,erase_key,pending_erasures,erased_texts,end_erasure,end_vacuum}')
     ) l (level, names)
     cross join unnest(l.names) f (name)
     where headrace_internal.level_includes(p_level, l.level)

@@ -5,7 +5,7 @@ language plpgsql stable
 as $$
 declare
     v_policy text := (select n.unknown_names from headrace_internal.namespace n where n.namespace = p_namespace);
-    v_hint   text := format('Insert the name into headrace.event_type or headrace.action, or correct the %s.', p_noun);
+    v_hint   text := format('A node registers the actions of its handlers when it starts. Otherwise insert the name into headrace.event_type or headrace.action, or correct the %s.', p_noun);
 begin
     if v_policy = 'allow' or p_unknown is null then
         return;

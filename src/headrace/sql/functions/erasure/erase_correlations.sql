@@ -2,7 +2,8 @@
 -- keys start again with their next event. Call it while the log still has the payloads. p_key is the key of the events, null for
 -- outputs of other correlators; p_times are the times of events that only the archive has.
 -- Returns the outputs that quote the events: 'action' or 'event', topic (of an event) and id.
--- Locks: the cursors of the topic's correlators, before the rows: a batch that runs would write an instance back.
+-- Locks: the cursors of the topic's rules and correlators, before the rows: a batch that runs would send an action with the payload it
+-- has read, or write an instance back.
 create or replace function headrace_internal.erase_correlations(
     p_erasure headrace_internal.erasure, p_topic_id integer, p_positions bigint[], p_event_ids uuid[], p_times timestamptz[], p_key text
 ) returns table (becomes text, topic text, output_id uuid)
@@ -18,8 +19,11 @@ declare
     v_outputs    bigint;
 begin
     perform from headrace_internal.cursor u
-    where u.consumer_id in (select t.consumer_id from headrace_internal.correlator_table t
-        join headrace_internal.correlator c on c.correlator_id = t.correlator_id where c.topic_id = p_topic_id)
+    where u.consumer_id in (
+        select t.consumer_id from headrace_internal.correlator_table t
+        join headrace_internal.correlator c on c.correlator_id = t.correlator_id where c.topic_id = p_topic_id
+        union all
+        select c.consumer_id from headrace_internal.consumer c where c.topic_id = p_topic_id and c.consumer = 'headrace.rules')
     order by u.consumer_id, u.partition for no key update;
     -- Also dropped ones, whose outputs are kept.
     for v_correlator in

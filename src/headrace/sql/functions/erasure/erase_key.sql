@@ -4,6 +4,7 @@
 -- p_actions: erase also actions with this key that your own code sent. p_archived: ids, positions and times of events of the key that
 -- are in the archive; "headrace topic erase" looks for them and writes the files again. Without them a topic is rejected (HR300) if
 -- only its archive has some of its events.
+-- Old versions of the rows stay on disk until VACUUM; "headrace topic erasures --finish" runs it, headrace.erasure lists the tables.
 -- Raises HR250 while the topic is archived, HR208 unless READ COMMITTED. Takes the level admin.
 -- Locks: the topic row, so that no event is sequenced meanwhile, but not while it searches the log; the cursors of correlators; the rows.
 -- It reads the whole log of the topic: there is no index on the key.
@@ -64,6 +65,16 @@ begin
     if p_actions then
         perform headrace_internal.erase_actions(v_erasure, '{}', '{}', p_key, false);
     end if;
+    -- What this transaction changed, and tables that the data has passed through: rows that were deleted there have old versions, too.
+    update headrace_internal.erasure e
+    set tables = array(
+        select format('%I.%I', s.schemaname, s.relname) from pg_stat_xact_all_tables s
+        where s.schemaname in ('headrace_internal', 'pgmq') and s.n_tup_upd + s.n_tup_del > 0
+            or s.schemaname = 'headrace_internal' and s.relname in ('outbox_0', 'outbox_1', 'outbox_2', 'outbox_3', 'cursor', 'dead_letter',
+                'correlator_instance', 'stream_state', 'spark_stage', 'idempotency_key')
+            or s.relid in (select q from headrace_internal.queue_tables(v_namespace) q)
+        order by 1)
+    where e.erasure_id = v_erasure.erasure_id and e.row_counts <> '{}';
     return v_erasure.erasure_id;
 end
 $$;

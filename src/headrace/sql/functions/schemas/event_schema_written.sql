@@ -1,5 +1,5 @@
--- After a schema was set, changed or dropped: marks the topics of the namespace in which publishing has to check payloads. A publisher
--- whose snapshot is older than that does not check. Locks: the topics' rows, for a moment; a sequencer finishes its batch first.
+-- After a schema was set, changed or dropped: marks the topics of the namespace in which publishing has to check payloads, and by which
+-- schemas. A publisher whose snapshot is older than that checks by the schemas before. Locks: the topics' rows, for a moment; a sequencer finishes its batch first.
 create or replace function headrace_internal.event_schema_written() returns trigger
 language plpgsql volatile
 security definer
@@ -7,11 +7,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace text := coalesce(new.namespace, old.namespace);
-    v_checks    boolean := exists (
-        select from headrace_internal.event_schema s where s.namespace = v_namespace and s.validation <> 'off');
+    v_digest    bigint := headrace_internal.schemas_digest(v_namespace);
 begin
-    update headrace_internal.topic t set checks_payloads = v_checks
-    where t.namespace = v_namespace and t.checks_payloads <> v_checks;
+    update headrace_internal.topic t set checks_payloads = v_digest is not null, schemas_digest = v_digest
+    where t.namespace = v_namespace and t.schemas_digest is distinct from v_digest;
     return null;
 end
 $$;

@@ -4,11 +4,13 @@
 create or replace function headrace_internal.payload_fits(p_namespace text, p_type text, p_payload jsonb) returns boolean
 language plpgsql stable
 as $$
+declare
+    v_check jsonpath;
 begin
-    -- Null is no answer of the check: its predicates are true or false.
-    return coalesce((
-        select coalesce(jsonb_path_match(p_payload, s.check_path, silent => true), false)
-        from headrace_internal.event_schema s
-        where s.namespace = p_namespace and s.event_type = p_type and s.validation <> 'off'), true);
+    -- In two steps: the second one is an expression that PL/pgSQL keeps, and needs no query.
+    select s.check_path into v_check
+    from headrace_internal.event_schema s
+    where s.namespace = p_namespace and s.event_type = p_type and s.validation <> 'off';
+    return v_check is null or coalesce(jsonb_path_match(p_payload, v_check, silent => true), false);
 end
 $$;

@@ -1,5 +1,5 @@
 -- Before a topic is inserted: it checks payloads if a type of its namespace is checked. Whoever changes that holds the namespace's row
--- until the end of the transaction. Locks: the namespace's row, key share, as the foreign key does anyhow.
+-- until the end of the transaction. Locks: the namespace's row, key share, as the foreign key does anyway.
 create or replace function headrace_internal.topic_checks_payloads() returns trigger
 language plpgsql volatile
 security definer
@@ -7,8 +7,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform from headrace_internal.namespace n where n.namespace = new.namespace for key share;
-    new.checks_payloads := exists (
-        select from headrace_internal.event_schema s where s.namespace = new.namespace and s.validation <> 'off');
+    new.schemas_digest := headrace_internal.schemas_digest(new.namespace);
+    new.checks_payloads := new.schemas_digest is not null;
     return new;
 end
 $$;

@@ -1,4 +1,4 @@
--- How many seconds until the correlator's next timer is due; null where it waits for events anyhow
+-- How many seconds until the correlator's next timer is due; null where it waits for events anyway
 -- or is paused. Index: correlator_instance_due.
 select extract(epoch from min(i.deadline) - headrace.clock())
 from headrace_internal.correlator_instance i

@@ -1,4 +1,4 @@
--- Seconds until the next timer of a topic's correlators is due; null on the event clock, where timers wait for events anyhow.
+-- Seconds until the next timer of a topic's correlators is due; null on the event clock, where timers wait for events anyway.
 -- Index: correlator_instance_due.
 select extract(epoch from min(d.deadline) - headrace.clock())::double precision
 from headrace_internal.topic t

@@ -1,4 +1,4 @@
--- The stream of this name, made if there is none, with the correlators it was begun with. Index: stream_name_unique.
+-- The stream of this name, created if it does not exist, with the correlators it was begun with. Index: stream_name_unique.
 with begun as (
     insert into headrace_internal.stream (namespace, stream, correlators)
     values (headrace.current_namespace(%(namespace)s), %(stream)s, %(correlators)s)

@@ -1,0 +1,34 @@
+"""Erasure under load: people whose data is erased while nodes work on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from psycopg.types.json import Jsonb
+
+from headrace.archive import erase_key
+from headrace.prove.environment import Environment
+from headrace.prove.faults.load import PUBLISH
+from headrace.prove.workload import PEOPLE, PERSONAL
+
+PERSONS, EVENTS = 3, 8
+
+
+@contextmanager
+def erase_people(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Publishes events of some people and erases each of them: some events wait in the outbox, others are in the log, and rules and
+    the correlator are at work on them."""
+    people = [f"{draw.getrandbits(64):016x}{PERSONAL}" for _ in range(PERSONS)]
+    with environment.connect() as conn:
+        for number in range(EVENTS):
+            for person in people:
+                payload = Jsonb({"email": person, "n": number})
+                conn.execute(PUBLISH, (PEOPLE, "joined", payload, person, None))
+    rows = 0
+    for person in people:
+        environment.hold(draw.choice((0.0, 0.2, 2.0)))
+        erasure = erase_key(environment.target, PEOPLE, person, replace_key=True, vacuum=False)
+        rows += sum(erasure.row_counts.values())
+    yield f"{rows} rows of {PERSONS} keys"
