@@ -86,7 +86,7 @@ def evaluate_by_match(spark: Any, pairs: Sequence[tuple[Condition, Sample]]) -> 
 @pytest.fixture
 def by_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many rules would be matched by whole columns."""
-    monkeypatch.setattr("headrace.spark.match.matching.COLUMNS_MIN", 10**9)
+    monkeypatch.setattr(import_module("headrace.spark.match.matching"), "COLUMNS_MIN", 10**9)
 
 
 # Whole columns have a test of the corpus of their own, without Spark.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from headrace.lang.condition import jsonb_text
 from headrace.spark import match
 from tests.spark.match.test_match import SAMPLES, SCHEMA, expected, frame, hits, moment, rule
 
+MATCHING = import_module("headrace.spark.match.matching")
 WAYS = {"join": 10**9, "columns": 1}
 """How many rules are matched by whole columns: none of these, or any."""
 
 
 @pytest.fixture(params=WAYS)
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.match.matching.COLUMNS_MIN", WAYS[request.param])
+    monkeypatch.setattr(MATCHING, "COLUMNS_MIN", WAYS[request.param])
 
 
 def test_rules_of_every_shape_find_what_python_finds(spark: Any) -> None:
@@ -58,7 +60,7 @@ def test_payload_that_is_no_json_is_unknown_and_changes_no_other(spark: Any, eit
 
 
 def test_stream_by_whole_columns_finds_what_a_batch_finds(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.match.matching.COLUMNS_MIN", 1)
+    monkeypatch.setattr(MATCHING, "COLUMNS_MIN", 1)
     rules = [rule("red", "object ->> 'color' = 'red'"), rule("three", "(object -> 'n')::int = 3")]
     batch = frame(spark, SAMPLES)
     batch.repartition(3).write.parquet(str(tmp_path / "events"))
