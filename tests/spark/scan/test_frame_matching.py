@@ -50,8 +50,9 @@ def test_topic_and_first_position_of_a_rule_count(spark: Any, either_way: None) 
     assert hits(match(frame(spark, SAMPLES), rules)) == {("here", at) for at in (39, 40, 42, 43, 44)}
 
 
-def test_payload_that_is_no_json_is_unknown_and_changes_no_other(spark: Any, either_way: None) -> None:
+def test_payload_that_is_no_json_is_unknown_and_changes_no_other(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a frame may come from anywhere; together these texts would be other events."""
+    monkeypatch.setattr(MATCHING, "COLUMNS_MIN", 1)
     texts = ['{"n": 1}', '{"n":', "3}", None, '{"n": 5}, {"n": 6}', "", '{"n": 7}']
     rows = [("k", "placed", text, "orders", 0, at, None, f"e{at}", "{}", "main") for at, text in enumerate(texts)]
     rules = [rule("some", "(object -> 'n')::int > 0"), rule("none", "object ->> 'n' is null")]
