@@ -266,6 +266,7 @@ def bytes_on_disk(conn: Connection, text: str) -> int:
     return sum(path.read_bytes().count(text.encode()) for path in Path(folder).iterdir())
 
 
+@pytest.mark.lane("pg18", "pg15")
 def test_old_versions_of_the_rows_leave_the_disk(conn: Connection, database: Target) -> None:
     create_topic(conn, "orders")
     for number in range(40):
@@ -288,6 +289,7 @@ def test_old_versions_of_the_rows_leave_the_disk(conn: Connection, database: Tar
     assert bytes_on_disk(conn, SECRET) == 0
 
 
+@pytest.mark.lane("pg18", "pg15")
 def test_role_that_may_not_vacuum_leaves_it_to_the_owner(conn: Connection, database: Target, cli: Cli) -> None:
     create_topic(conn, "orders")
     publish(conn, "ada")

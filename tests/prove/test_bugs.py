@@ -16,11 +16,20 @@ RUNS = (
     # holder is what an ack without a fence accepts; with the fence, local-lease alone breaks no effect.
     Options(
         minutes=0.2,
-        faults=["failpoint"],
+        faults=["failpoint", "erase"],
         failpoints=["before:write-instances"],
         seed=2,
         rate=60,
-        bugs=("serial-cursor", "no-fence", "local-lease", "loose-schedule", "no-ledger", "no-relay-ledger", "state-after-output"),
+        bugs=(
+            "serial-cursor",
+            "no-fence",
+            "local-lease",
+            "loose-schedule",
+            "no-ledger",
+            "no-relay-ledger",
+            "state-after-output",
+            "half-erasure",
+        ),
         stalled_s=2,
         lead_s=7,
         pause_min_s=1,

@@ -75,8 +75,8 @@ def test_mistakes_are_found_when_a_relay_is_written(conn: Connection) -> None:
         create_relay(conn, hook(condition="total >"))
     mistakes: list[tuple[dict[str, object], str]] = [
         ({"target": "pigeon"}, "there is no target 'pigeon'; known are"),
-        ({"options": {}}, "url is missing"),
-        ({"options": {"url": URL, "colour": 1}}, "unknown option colour"),
+        ({"options": {}}, "option 'url' is missing"),
+        ({"options": {"url": URL, "colour": 1}}, "option 'colour' is unknown; known are"),
         ({"options": {"url": "ftp://example.com"}}, "not an http or https address"),
         ({"options": {"url": "https://me:pw@example.com"}}, "clear text"),
         ({"options": {"url": URL, "secret": "whsec_abc"}}, "option 'secret' has a secret in clear text"),

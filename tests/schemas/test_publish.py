@@ -180,8 +180,13 @@ def test_payload_checked_by_the_current_schemas_is_not_checked_again(orders: Con
     publish(orders, "orders", "order.placed", GOOD)  # the direct way is known from here on
     orders.execute("update headrace_internal.event_schema set check_path = 'strict exists($ ? (1 == 0))'")
     publish(orders, "orders", "order.placed", GOOD, schemas=schemas)
+    batch = [Event(topic="orders", type="order.placed", payload=GOOD) for _ in range(3)]
+    publish_many(orders, batch, schemas=schemas)
+    assert outbox_count(orders) == 5
     with pytest.raises(PayloadRejected):
         publish(orders, "orders", "order.placed", GOOD)
+    with pytest.raises(PayloadRejected):
+        publish_many(orders, batch)
     # A float would round these numbers: only the database has all digits of them.
     for number in (Decimal("5.00"), Decimal("5.00000000000000000001")):
         with pytest.raises(PayloadRejected):

@@ -291,10 +291,16 @@ def erasures(
                 note(f"this role may not vacuum {len(result.not_owned)} tables; run this as their owner")
     erasures = session.collect(lambda conn: list_erasures(conn, name, namespace=session.namespace))
     rows: Column = ("rows", lambda erasure: ", ".join(f"{place} {count}" for place, count in erasure.row_counts.items()))
-    tables: Column = ("tables_pending", lambda erasure: len(erasure.tables_pending))
+    pending: Column = ("pending", _pending)
     fields: Column = ("fields", lambda erasure: ", ".join(erasure.fields or ["all"]))
-    columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, "archives_pending", tables]
+    columns: list[Column] = [("id", "erasure_id"), "topic", fields, "erased_by", "erased_at", rows, pending]
     session.show(columns, erasures, facts=_erasure_facts)
+
+
+def _pending(erasure: Erasure) -> str:
+    """What --finish still has to do."""
+    parts = [(erasure.archives_pending, "archive"), (len(erasure.tables_pending), "VACUUM")]
+    return ", ".join(name for count, name in parts if count) or "no"
 
 
 def _remains(tables: list[str], *, rewrite: bool) -> str:

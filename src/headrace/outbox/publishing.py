@@ -142,11 +142,17 @@ def _check(event: ValidatedEvent, schemas: PayloadChecker | None) -> ValidatedEv
     return event if schemas is None else schemas.check_event(event)
 
 
+def _common_digest(batch: Sequence[ValidatedEvent]) -> str | None:
+    """By which schemas all events of a batch were checked; None if one was not."""
+    digests = {event.schemas_digest for event in batch}
+    return digests.pop() if len(digests) == 1 else None
+
+
 def _send(adapter: Adapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:
     """False, and nothing is sent, if a topic is unknown."""
     topics = list(dict.fromkeys(event.topic for event in batch))
     with adapter.transaction():
-        route = adapter.execute(COPY_ROUTE, (topics, namespace))
+        route = adapter.execute(COPY_ROUTE, (topics, namespace, _common_digest(batch)))
         if route and adapter.copy(binary_rows(batch, topics, route)):
             return True
         return adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]
@@ -171,7 +177,7 @@ async def publish_many_async(
 async def _send_async(adapter: AsyncAdapter, batch: Sequence[ValidatedEvent], namespace: str | None) -> bool:
     topics = list(dict.fromkeys(event.topic for event in batch))
     async with adapter.transaction():
-        route = await adapter.execute(COPY_ROUTE, (topics, namespace))
+        route = await adapter.execute(COPY_ROUTE, (topics, namespace, _common_digest(batch)))
         if route and await adapter.copy(binary_rows(batch, topics, route)):
             return True
         return await adapter.execute(PUBLISH_MANY, (json_array(batch), namespace)) != [(0,)]

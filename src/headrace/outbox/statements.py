@@ -41,9 +41,9 @@ PUBLISH_STRICT = _PUBLISH + ")"
 PUBLISH_MANY = _PUBLISH_MANY + _MISSING_OK
 PUBLISH_MANY_STRICT = _PUBLISH_MANY + ")"
 # One row per topic, in their order, and the sequencer wakes at commit. No row if this role or session may not COPY into the outbox,
-# or a topic is unknown.
+# or a topic is unknown or checks payloads by other schemas than the library has.
 COPY_ROUTE = """select r.topic_id, r.clock_us, r.slot from headrace.copy_route(
-    cast(%s as text[]), cast(%s as text)) r"""
+    cast(%s as text[]), cast(%s as text), cast(cast(%s as text) as bigint)) r"""
 
 _beyond_ascii = re.compile(r"[^\x00-\x7f]+")
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from headrace.lang.condition import Sample, moment_of, sample_rows
 from headrace.lang.ecl import Case, outputs_by_event
@@ -72,6 +73,12 @@ def observed(case: Case) -> tuple[tuple[object, ...], ...]:
 def test_scan_gives_the_answers_of_the_corpus() -> None:
     cases = [*CASES[::3], *register_cases(range(40))]
     assert [case.name for case in cases if observed(case) != case.outputs] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_scan_and_interpreter_agree_on_ten_thousand_patterns_that_keep_values() -> None:
+    assert [case.name for case in register_cases(range(1_000, 11_600)) if observed(case) != case.outputs] == []
 
 
 def test_correlators_of_one_key_share_a_group_while_their_symbols_fit_into_one_number() -> None:

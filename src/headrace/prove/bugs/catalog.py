@@ -115,6 +115,18 @@ _ALL = (
         "sink-writes-once",
         edits=(Edit("commit_spark_batch", "v_fresh := found;", "v_fresh := true;"),),
     ),
+    Bug(
+        "half-erasure",
+        "an erasure leaves the states of correlators",
+        "erased-is-gone",
+        edits=(
+            Edit(
+                "erase_correlations",
+                "delete from headrace_internal.correlator_instance i where",
+                "delete from headrace_internal.correlator_instance i where false and",
+            ),
+        ),
+    ),
     Bug("no-relay-ledger", "a relay's target does not know what was delivered", "consumed-once"),
     Bug(
         "cursor-before-batch",

@@ -9,13 +9,13 @@ import ssl
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from headrace.core import JSON, DeliveryError
 from headrace.relays.message import Message
+from headrace.relays.targets.options import unknown_options
 
 __all__ = ["RABBITMQ_OPTIONS", "TLS_OPTIONS", "Option", "Options", "fill_template", "find_mistakes", "tls_context"]
 
@@ -77,12 +77,9 @@ RABBITMQ_OPTIONS: Final[Mapping[str, Option]] = {
 def find_mistakes(table: Mapping[str, Option], options: Mapping[str, JSON]) -> list[str]:
     """A message for each mistake in the options of a target."""
     mistakes = [f"option {name!r} is missing" for name, option in table.items() if option.required and options.get(name) is None]
+    mistakes += unknown_options(options, table)
     for name, value in options.items():
-        if name not in table:
-            near = get_close_matches(name, table, 1)
-            suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(table))}"
-            mistakes.append(f"option {name!r} is unknown; {suggestion}")
-        elif value is not None and (mistake := _mistake(table[name], value)):
+        if name in table and value is not None and (mistake := _mistake(table[name], value)):
             mistakes.append(f"option {name!r} {mistake}")
     tls_names = [name for name in options if name.startswith("tls_") and name in table and options[name] is not None]
     if tls_names and options.get("tls") is not True:

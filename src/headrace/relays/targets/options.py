@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import TypeVar
 
 from headrace.core import JSON
@@ -10,10 +11,15 @@ from headrace.core import JSON
 T = TypeVar("T", str, bool, int, float)
 
 
-def unknown_options(options: Mapping[str, JSON], known: frozenset[str]) -> list[str]:
-    """A message if there are options that the target does not have."""
-    unknown = sorted(options.keys() - known)
-    return [f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known))}"] if unknown else []
+def unknown_options(options: Mapping[str, JSON], known: Collection[str]) -> list[str]:
+    """A message for each option that the target does not have, with the nearest one that it has."""
+    messages: list[str] = []
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            messages.append(f"option {name!r} is unknown; {suggestion}")
+    return messages
 
 
 def number_problem(options: Mapping[str, JSON], name: str, low: float, high: float) -> list[str]:

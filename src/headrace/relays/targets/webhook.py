@@ -48,7 +48,7 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
     problems = unknown_options(options, _OPTIONS)
     url = options.get("url")
     if not isinstance(url, str):
-        problems.append("url is missing; give the address of the receiver")
+        problems.append("option 'url' is missing; give the address of the receiver")
     elif not url.startswith(("env:", "file:")):
         problems += _url_problems(url, allow_private=options.get("allow_private") is True)
     if "secret" in options and "secrets" in options:
