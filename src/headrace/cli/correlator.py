@@ -16,7 +16,7 @@ from headrace.cli.changes import Changes
 from headrace.cli.definition import STATE_COLUMNS, state_facts
 from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column, table
-from headrace.cli.pattern import read_text
+from headrace.cli.pattern import read_text, register_words
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownCorrelator, UnknownEvent, encode
 from headrace.db import Connection, parse_time
@@ -34,18 +34,28 @@ ForgetDays = Annotated[float | None, Option(help="Forget a key after this many d
 STEPS_SHOWN = 20
 FEEDBACK = Option("--allow-feedback", help="Allow outputs that lead back to this correlator.")
 
+PATTERN_CHARS_MAX = 60
+"""Of a pattern in a list."""
+
 
 @command(group, "list")
 def list_(session: Session, topic: OptionalTopic = None) -> None:
     """List correlators with their status: pending, valid or invalid."""
     states = session.collect(lambda conn: correlators.list_correlators(conn, topic=topic, namespace=session.namespace))
-    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key", "pattern")]
+    definition = [(field, attrgetter(f"correlator.{field}")) for field in ("topic", "key")]
     columns: list[Column] = [
         ("correlator", attrgetter("correlator.name")),
         *definition,
+        ("pattern", lambda state: _one_line(state.correlator.pattern)),
         ("outputs", lambda state: _outputs_text(state.correlator)),
     ]
     session.show([*columns, *STATE_COLUMNS], states, facts=state_facts)
+
+
+def _one_line(pattern: str) -> str:
+    """The beginning of a pattern: `correlator show` has all of it."""
+    text = " ".join(pattern.split())
+    return text if len(text) <= PATTERN_CHARS_MAX else text[: PATTERN_CHARS_MAX - 1] + "…"
 
 
 def _outputs_text(correlator: correlators.Correlator) -> str:
@@ -179,7 +189,23 @@ def outputs(
     position = ("position", lambda output: output.position or "timer")
     evidence = ("evidence", lambda output: _positions(output.evidence))
     events = [("payloads", _payloads)] if payloads else []
-    session.show([("at", "output_at"), "key", "token", position, ("became", "name"), evidence, "version", *events], outputs)
+    captured = [("captured", _captured)] if any(output.captured for _, output in outputs) else []
+    columns: list[Column] = [
+        ("at", "output_at"),
+        "key",
+        "token",
+        position,
+        ("became", "name"),
+        evidence,
+        "version",
+        *captured,
+        *events,
+    ]
+    session.show(columns, outputs)
+
+
+def _captured(output: correlators.PastOutput) -> str:
+    return register_words(output.captured or {})
 
 
 def _payloads(output: correlators.PastOutput) -> str:
@@ -255,7 +281,13 @@ def _state_facts(state: correlators.KeyState) -> dict[str, object]:
         "timers": ", ".join(str(at) for at in state.deadlines) or "none",
         "next output after": "it cannot produce any more output" if state.shortest is None else str(state.shortest),
         "outputs so far": state.pushed,
+        **({"registers": _registers(state)} if any(state.captured) else {}),
+        **({"instances": len(state.captured)} if len(state.captured) > 1 else {}),
     }
+
+
+def _registers(state: correlators.KeyState) -> str:
+    return "; ".join(register_words(captured) or "nothing" for captured in state.captured)
 
 
 def _state_json(state: correlators.KeyState) -> dict[str, object]:

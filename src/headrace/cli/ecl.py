@@ -14,7 +14,7 @@ from headrace.cli.ecl_check import examine
 from headrace.cli.ecl_run import run_pattern
 from headrace.cli.options import Strict
 from headrace.cli.output import SIGNS, Column, json_line, say, table
-from headrace.cli.pattern import PATTERN, PatternText, read_pattern
+from headrace.cli.pattern import PATTERN, PatternText, read_pattern, register_words
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.correlators import run_cases
@@ -113,12 +113,14 @@ def compare_(
     Example: headrace ecl compare 'push(x) {a}' 'push(x) {select {a, b}}'
     """
     comparison = ecl.compare(read_pattern(a), read_pattern(b))
-    meanings = {
+    meaning = {
         ecl.Relation.EQUIVALENT: "equivalent: the same outputs on every sequence of events",
         ecl.Relation.A_CONTAINS_B: "A contains B: A produces every output of B",
         ecl.Relation.B_CONTAINS_A: "B contains A: B produces every output of A",
         ecl.Relation.DIFFERENT: "different",
-    }
+    }[comparison.relation]
+    if not comparison.is_exact:
+        meaning += "; perhaps more, since a difference may need values that no event can have"
     traces = {name: getattr(comparison, name) for name in ("difference", "only_a", "only_b", "status_difference")}
     texts = {name: None if trace is None else str(trace) for name, trace in traces.items()}
     outputs = {"outputs_a": comparison.outputs_a, "outputs_b": comparison.outputs_b}
@@ -128,7 +130,8 @@ def compare_(
     rows += [("output of A only", texts["only_a"]), ("output of B only", texts["only_b"])]
     rows = [row for row in [*rows, ("other status", texts["status_difference"])] if row[1] is not None]
     tables = [table(["", "after"], rows)] if rows else []
-    session.print({"relation": comparison.relation, **texts, **outputs}, meanings[comparison.relation], *tables)
+    facts = {"relation": comparison.relation, "is_exact": comparison.is_exact, **texts, **outputs}
+    session.print(facts, meaning, *tables)
 
 
 @command(group, "deps", common=("json",))
@@ -186,8 +189,8 @@ def run(
     """
     result = run_pattern(read_pattern(pattern), ecl.parse_events(events), until_s=until)
     outputs: Column = ("outputs", lambda step: ", ".join(step.outputs) or ".")
-    kept: Column = ("registers", lambda step: "; ".join(map(_values, step.captured)))
-    registers: list[Column] = [kept] if any(step.captured for step in result.steps) else []
+    kept: Column = ("registers", lambda step: "; ".join(register_words(captured) or "nothing" for captured in step.captured))
+    registers: list[Column] = [kept] if any(any(step.captured) for step in result.steps) else []
     session.print(
         result,
         table([("", "number"), ("event", "type"), "at_s", outputs, "moved", "status", *registers], result.steps),
@@ -195,8 +198,3 @@ def run(
         *([] if result.deadline_s is None else [f"next timer at {result.deadline_s:g} s"]),
         "no further output is possible" if result.shortest is None else f"shortest way to an output: {result.shortest}",
     )
-
-
-def _values(captured: dict[str, object]) -> str:
-    """What one instance keeps, without what is empty."""
-    return ", ".join(f"{name} = {value}" for name, value in captured.items() if value is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from headrace.core import Invalid
 from headrace.lang import ecl
@@ -61,9 +62,11 @@ def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s:
         for event in events:
             last, _ = engine.step(last, event)
         later, outputs = engine.advance(last, until)
-        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != last, str(engine.status(later))))
+        instances = later if isinstance(later, tuple) else (cast(ecl.TableState, later),)
+        captured = [table.program.show(instance.memory) for instance in instances] if table.program else []
+        steps.append(Step(None, None, until_s, _tokens(outputs, until), later != last, str(engine.status(later)), captured))
         now = until
-        state = later if isinstance(later, ecl.TableState) else ecl.start_state(table, now)
+        state = instances[-1] if instances else ecl.start_state(table, now)
     deadline = ecl.next_deadline(state)
     return PatternRun(
         steps=steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,11 @@ from headrace.lang.ecl import Pattern, PatternError, parse
 
 PATTERN = "ECL pattern, or @FILE."
 PatternText = Annotated[str, Argument(metavar="PATTERN", help=PATTERN, show_default=False)]
+
+
+def register_words(captured: Mapping[str, object]) -> str:
+    """What one instance keeps, without what is empty."""
+    return ", ".join(f"{name} = {value}" for name, value in captured.items() if value is not None)
 
 
 def read_pattern(argument: str) -> Pattern:

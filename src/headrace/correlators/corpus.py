@@ -20,7 +20,17 @@ from headrace.correlators.compiler import compile_correlator
 from headrace.correlators.instances import moment_at
 from headrace.db import AsyncConnection, query
 from headrace.lang.condition import Subject, jsonb_text, micros_of
-from headrace.lang.ecl import Case, Event, Observation, TableState, difference, from_json, outputs_by_event, status_of
+from headrace.lang.ecl import (
+    Case,
+    Event,
+    Observation,
+    TableState,
+    difference,
+    from_json,
+    outputs_by_event,
+    read_captured,
+    status_of,
+)
 
 _START = micros_of(datetime(2001, 1, 1, tzinfo=UTC))
 _GAP_US = 86_400_000_000
@@ -129,12 +139,15 @@ class _CorpusTopic:
         rows = await self._fetch("correlators/corpus_outputs", version_id=watched.version_id)
         outputs = outputs_by_event(
             run.events,
-            [(None if position is None else position - before, micros_of(at) - shift_us, token) for position, at, token in rows],
+            [
+                (None if position is None else position - before, micros_of(at) - shift_us, token)
+                for position, at, token, _ in rows
+            ],
         )
         ((compiled, units),) = await self._fetch("correlators/corpus_state", correlator_id=watched.correlator_id)
         table = from_json(compiled)
         status = status_of(table, TableState(tuple(units) if units is not None else table.start_units))
-        return Observation(outputs[:-1], status, outputs[-1])
+        return Observation(outputs[:-1], status, outputs[-1], read_captured(row[3] for row in rows))
 
     async def _fetch(self, statement: str, /, **parameters: str | int) -> list[tuple[Any, ...]]:
         return await (await self._conn.execute(query(statement), parameters)).fetchall()

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from msgspec.structs import replace
+
 from headrace.core import FeedbackLoop, Invalid, UnknownCorrelator, encode
 from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, check_tokens, encode_outputs, read_outputs
@@ -18,6 +20,7 @@ from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import (
     Budget,
     Pattern,
+    PatternError,
     StateLimitExceeded,
     StateMapping,
     Table,
@@ -28,7 +31,6 @@ from headrace.lang.ecl import (
     from_json,
     parse,
     pushed_tokens,
-    table_hash,
     typed_conditions,
 )
 from headrace.schemas import check_definition
@@ -189,11 +191,8 @@ def map_states(old: Table, new: Table, *, budget: Budget | None = None) -> State
     """Which state continues as which; None: the tables are equal, so every state continues as itself.
 
     Raises StateLimitExceeded if they are too large to compare; then all keys start afresh."""
-    if table_hash(old) == table_hash(new):
+    if replace(old, pattern="") == replace(new, pattern=""):
         return None
-    if old.registers or new.registers:
-        # What a register held under the old pattern need not be what the new one would hold.
-        return StateMapping({}, ())
     return equivalent_states(old, new, budget=budget)
 
 
@@ -235,8 +234,10 @@ class CorrelatorKind(DefinitionKind[Correlator]):
             return None
         try:
             comparison = compare(parse_texts(before), parse_texts(after), limit=COMPARISON_MAX)
+        except PatternError as error:
+            return error.problem
         except Invalid:
-            # Too large, or it keeps values.
+            # Too large to compare.
             return None
         return describe_relation(comparison)
 

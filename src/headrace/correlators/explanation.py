@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,9 +13,11 @@ from headrace.lang.condition import micros_of
 from headrace.lang.ecl import (
     StateLimitExceeded,
     Status,
+    TableState,
     Trace,
     Waits,
     from_json,
+    read_machines,
     shortest_to_output,
     start_state,
     status_of,
@@ -43,6 +46,9 @@ class KeyState:
     """The shortest sequence of events, with times from now, that makes it push a token; None where there is none."""
     pushed: int
     """How many tokens it has pushed so far."""
+    captured: tuple[Mapping[str, object], ...] = ()
+    """What the registers of a pattern that keeps values hold, one entry per running instance, the oldest first. The state above is that
+    of the newest."""
 
 
 def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | None = None) -> KeyState | None:
@@ -57,7 +63,13 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
         return None
     table, now = from_json(row[0]), micros_of(moment)
     instance = instance_of(instance_row) if instance_row else None
-    state = instance.state if instance else start_state(table, now)
+    machines = read_machines(table, instance) if instance and table.program else []
+    if instance and machines:
+        newest = machines[-1]
+        instance.evidence, instance.evidence_total = newest.evidence, newest.evidence_total
+        state = TableState(newest.units, newest.deadlines, newest.memory or ())
+    else:
+        state = instance.state if instance else start_state(table, now)
     try:
         shortest = shortest_to_output(table, state, now=now)
     except StateLimitExceeded:
@@ -78,4 +90,5 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
         deadlines=tuple(moment_at(time) for time in waits.deadlines),
         shortest=shortest,
         pushed=pushed,
+        captured=tuple(table.program.show(machine.memory or ()) for machine in machines) if table.program else (),
     )

@@ -5,7 +5,7 @@ the outputs and moves the cursor. Sync and async callers execute the same statem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from headrace.db import Connection, query
@@ -19,7 +19,8 @@ DELIVER = """select headrace_internal.deliver_correlations(%(version_id)s, %(key
     %(captured)s::text[])"""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Parameters = dict[str, int | list[str] | list[str | None] | list[int] | list[int | None] | list[datetime]]
+Parameters = dict[str, int | str]
+"""Arrays are texts as PostgreSQL reads them: the driver takes several times as long to write a list."""
 
 
 def moment_at(time: int) -> datetime:
@@ -51,14 +52,14 @@ def instance_parameters(correlator_id: int, instances: Sequence[Instance]) -> Pa
     """The parameters of WRITE."""
     return {
         "correlator_id": correlator_id,
-        "keys": [instance.key for instance in instances],
-        "units": [array_literal(instance.units) for instance in instances],
-        "deadlines": [array_literal(instance.deadlines) for instance in instances],
-        "started_at": [moment_at(instance.started_at) for instance in instances],
-        "seen_at": [moment_at(instance.seen_at) for instance in instances],
-        "evidence": [array_literal(instance.evidence) for instance in instances],
-        "totals": [instance.evidence_total for instance in instances],
-        "memory": [instance.memory for instance in instances],
+        "keys": text_array(instance.key for instance in instances),
+        "units": text_array(array_literal(instance.units) for instance in instances),
+        "deadlines": text_array(array_literal(instance.deadlines) for instance in instances),
+        "started_at": text_array(moment_at(instance.started_at).isoformat() for instance in instances),
+        "seen_at": text_array(moment_at(instance.seen_at).isoformat() for instance in instances),
+        "evidence": text_array(array_literal(instance.evidence) for instance in instances),
+        "totals": array_literal([instance.evidence_total for instance in instances]),
+        "memory": text_array(instance.memory for instance in instances),
     }
 
 
@@ -66,20 +67,26 @@ def output_parameters(version_id: int, outputs: Sequence[Correlation]) -> Parame
     """The parameters of DELIVER."""
     return {
         "version_id": version_id,
-        "keys": [output.key for output in outputs],
-        "positions": [output.position for output in outputs],
-        "times": [moment_at(output.time) for output in outputs],
-        "tokens": [output.token for output in outputs],
-        "places": [output.place for output in outputs],
-        "evidence": [array_literal(output.evidence) for output in outputs],
-        "totals": [output.evidence_total for output in outputs],
-        "captured": [output.values for output in outputs],
+        "keys": text_array(output.key for output in outputs),
+        "positions": array_literal([output.position for output in outputs]),
+        "times": text_array(moment_at(output.time).isoformat() for output in outputs),
+        "tokens": text_array(output.token for output in outputs),
+        "places": array_literal([output.place for output in outputs]),
+        "evidence": text_array(array_literal(output.evidence) for output in outputs),
+        "totals": array_literal([output.evidence_total for output in outputs]),
+        "captured": text_array(output.values for output in outputs),
     }
 
 
 def array_literal(values: Sequence[int | None]) -> str:
     """Integers as PostgreSQL reads an array of them."""
     return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
+
+
+def text_array(texts: Iterable[str | None]) -> str:
+    """Texts as PostgreSQL reads an array of them."""
+    quoted = ("null" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
+    return "{" + ",".join(quoted) + "}"
 
 
 def instance_of(row: tuple[str, list[int], list[int | None], datetime, datetime, list[int], int, str | None]) -> Instance:

@@ -11,7 +11,7 @@ from psycopg import sql
 from headrace.core import UnknownEvent
 from headrace.correlators.correlator import get_correlator
 from headrace.db import Connection, map_database_errors, query
-from headrace.lang.condition import ConditionError, Sample, Subject, decode_json, explain, micros_of, parse
+from headrace.lang.condition import Sample, Subject, decode_json, explain, micros_of, parse
 from headrace.lang.ecl import (
     POSTGRES,
     Change,
@@ -124,7 +124,7 @@ def _describe(miss: NearMiss, events: list[Event], positions: list[int]) -> Miss
     match miss.change:
         case Change.CONDITION:
             answer = "true" if miss.wanted else "not true"
-            text = f"<{miss.text}> would have to be {answer}{_values(miss.text, events[miss.number])}"
+            text = f"<{miss.text}> would have to be {answer}{_values(miss, events[miss.number])}"
         case Change.LATE:
             text = f"the event came {miss.late_us / 1_000_000:g} s too late"
         case Change.MISSING:
@@ -134,11 +134,8 @@ def _describe(miss: NearMiss, events: list[Event], positions: list[int]) -> Miss
     return MissingChange(miss.change, position, text, miss.output.token)
 
 
-def _values(text: str, event: Event) -> str:
-    """The values of a condition on the event; a condition over registers is left to `ecl run`."""
-    try:
-        clause = explain(parse(text), cast(Subject, event.subject))
-    except ConditionError:
-        return ""
-    values = ", ".join(f"{part.text} = {part.value}" for part in clause.parts)
-    return f"; {values}" if values else ""
+def _values(miss: NearMiss, event: Event) -> str:
+    """The values that a condition compared."""
+    values = miss.values or [(part.text, part.value) for part in explain(parse(miss.text), cast(Subject, event.subject)).parts]
+    shown = ", ".join(f"{text} = {value}" for text, value in values)
+    return f"; {shown}" if shown else ""

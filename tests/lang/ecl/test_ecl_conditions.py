@@ -19,12 +19,11 @@ from headrace.lang.ecl import (
     parse_events,
     print_pattern,
     run_events,
-    table_hash,
     to_json,
 )
 from headrace.lang.ecl.corpus import ENGINES, EngineName, make_engine
 from headrace.lang.ecl.predicate import evaluate_condition
-from headrace.lang.ecl.table import TableEngine
+from headrace.lang.ecl.table import TableEngine, table_hash
 
 BIG = "<(object -> 'n')::int > 3>"
 SPELLINGS = (BIG, "< ( OBJECT->'n' )::INT>3 >", "<cast(object -> 'n' as int)\n > 3>", "<((object #> '{n}')::int > (3))>")

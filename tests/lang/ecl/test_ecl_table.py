@@ -18,12 +18,11 @@ from headrace.lang.ecl import (
     next_deadline,
     parse,
     start_state,
-    table_hash,
     to_json,
 )
 from headrace.lang.ecl.errors import TableError
 from headrace.lang.ecl.network import Flat
-from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step
+from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step, table_hash
 
 S = 1_000_000
 TWELVE = "repeat{push(x){do{accumulate{a,b,c,d,e,f,g,h,i,j,k,l}}unless{z}}}"

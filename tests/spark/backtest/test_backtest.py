@@ -144,6 +144,8 @@ async def test_unchanged_correlator_agrees_with_the_live_one_and_a_changed_one_d
     subject = correlator_subject(conn, "late")
     (result,) = backtest(spark, [database], [subject]).results
     assert (result.would, result.live, result.both) == (len(live), len(live), len(live))
+    (counted,) = backtest(spark, [database], [subject], samples=0, keys=0).results
+    assert (counted.days, counted.tokens) == (result.days, result.tokens) and not counted.samples
     assert [(token.token, token.both) for token in result.tokens] == [("late", len(live))]
     assert {tuple(event.position for event in sample.evidence) for sample in result.samples} == {tuple(row[5]) for row in live}
 

@@ -83,6 +83,14 @@ def evaluate_by_match(spark: Any, pairs: Sequence[tuple[Condition, Sample]]) -> 
     return answers
 
 
+@pytest.fixture
+def by_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rules would be matched by whole columns."""
+    monkeypatch.setattr(import_module("headrace.spark.match.matching"), "COLUMNS_MIN", 10**9)
+
+
+# Whole columns have a test of the corpus of their own, without Spark.
+@pytest.mark.usefixtures("by_join")
 def test_match_answers_the_corpus(spark: Any) -> None:
     cases = (*load_corpus(CORPUS / "condition.toml"), *load_corpus(CORPUS / "condition_rulings.toml"))
     outcomes = run_cases(cases, lambda pairs: evaluate_by_match(spark, pairs))
@@ -132,6 +140,7 @@ def test_rules_of_one_shape_are_probed_and_find_the_same(spark: Any) -> None:
     assert hits(match(frame(spark, SAMPLES), rules)) == matches
 
 
+@pytest.mark.usefixtures("by_join")
 def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -> None:
     alike = [rule(f"t{n}", f"(object -> 'n')::int between {n} and {n + 2}") for n in range(KEYLESS_MIN)]
     words = ["<", "<=", ">", ">=", "<>", "="]
@@ -145,6 +154,7 @@ def test_many_rules_without_equality_and_many_shapes_find_the_same(spark: Any) -
     assert hits(match(frame(spark, SAMPLES), [*alike, *apart])) == expected([*alike, *apart], SAMPLES)
 
 
+@pytest.mark.usefixtures("by_join")
 def test_keys_and_buckets_find_what_python_finds(spark: Any) -> None:
     """Lists, prefixes, ranges and bounds of numbers, texts and moments; each is found by probes."""
     many = range(KEYLESS_MIN)

@@ -22,6 +22,12 @@ FORMS = (
     "object ->> 'model' = 'm{a}' or (object -> 'hp')::int = {b}",
     "key = 'k{a}'",
     "object ->> 'model' is null",
+    "object ->> 'model' like 'm{a}%'",
+    "starts_with(object ->> 'model', 'm{b}') and object ->> 'color' = 'red'",
+    "object ->> 'model' like 'm_' and (object -> 'hp')::int < {b}",
+    "object ->> 'model' ilike 'M{a}%'",
+    "object ->> 'model' not like 'm{a}%' and (object -> 'price')::bigint = {b}",
+    "key like 'k{a}'",
 )
 
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from headrace.lang.condition import Sample, moment_of, sample_rows
 from headrace.lang.ecl import Case, outputs_by_event
@@ -14,7 +15,7 @@ from headrace.spark import CorrelatorSpec, RuleSpec
 from headrace.spark.scan import Definitions
 from headrace.spark.scan.chunks import LIVE, make_chunk, make_chunks
 from headrace.spark.scan.classification import make_groups
-from headrace.spark.scan.scanning import COMPARED_SCHEMA, _classify, _step
+from headrace.spark.scan.scanning import COMPARED_SCHEMA, _classify, _count, _step
 from tests.spark.correlate.test_corpus import CASES, register_cases
 
 PARTITIONS = 3
@@ -74,6 +75,12 @@ def test_scan_gives_the_answers_of_the_corpus() -> None:
     assert [case.name for case in cases if observed(case) != case.outputs] == []
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_scan_and_interpreter_agree_on_ten_thousand_patterns_that_keep_values() -> None:
+    assert [case.name for case in register_cases(range(1_000, 11_600)) if observed(case) != case.outputs] == []
+
+
 def test_correlators_of_one_key_share_a_group_while_their_symbols_fit_into_one_number() -> None:
     wide = "push(x) {accumulate {" + ", ".join(f"<(object -> 'f{n}')::int > 0>" for n in range(8)) + "}}"
     specs = [CorrelatorSpec(name=f"c{n}", pattern=wide, key="key") for n in range(9)]
@@ -125,3 +132,29 @@ def test_chunk_keeps_its_rows() -> None:
     rows = pa.table({"key": ["a", "b"], "offset": pa.array([7, 9], pa.int64())})
     chunk = make_chunk(1, 0, rows)
     assert (chunk.column("first")[0].as_py(), chunk.num_rows) == (7, 1)
+
+
+def test_counts_are_those_of_the_outputs_by_day_token_and_side() -> None:
+    day = 86_400_000_000
+    rows = [("rule", "r", None, 0, 1, 0), ("rule", "r", None, day - 1, 1, 0), ("rule", "r", None, day, 1, 0),
+        ("correlator", "c", "x", day, 1, 1), ("correlator", "c", "x", day + 5, 0, 1), ("correlator", "c", "y", day, 1, 1)]  # fmt: skip
+    names = ("kind", "name", "token", "time", "would", "live")
+    outputs = [
+        {**dict(zip(names, row, strict=True)), "key": "k", "position": 1, "evidence": [1], "evidence_total": 1, "outputs": 1}
+        for row in rows
+    ]
+    batches = pa.Table.from_pylist(outputs, COMPARED_SCHEMA).to_batches(max_chunksize=4)
+    counted = pa.Table.from_batches(list(_count(batches)), COMPARED_SCHEMA)
+    times = counted["time"].cast(pa.int64()).to_pylist()
+    found = [
+        (row["kind"], row["token"], time // day, row["would"], row["live"], row["outputs"])
+        for row, time in zip(counted.to_pylist(), times, strict=True)
+    ]
+    assert sorted(found, key=str) == [
+        ("correlator", "x", 1, 0, 1, 1),
+        ("correlator", "x", 1, 1, 1, 1),
+        ("correlator", "y", 1, 1, 1, 1),
+        ("rule", None, 0, 1, 0, 2),
+        ("rule", None, 1, 1, 0, 1),
+    ]
+    assert list(_count([])) == []

@@ -100,6 +100,7 @@ def show_correlator(view: View) -> Page:
         "keys": keys.total(),
         "key": key or "",
         "chosen": chosen,
+        "kept": _kept_values(chosen) if chosen else [],
         "waits": waits_words(chosen.waits_for.events) if chosen else [],
         "shortest": trace_words(chosen.shortest) if chosen else None,
         "events": view.query.get("events", "").strip(),
@@ -119,6 +120,16 @@ def show_correlator(view: View) -> Page:
     if values["events"]:
         tables.append(_steps_table(correlator.pattern, str(values["events"])))
     return Page("correlator.html", name, tables=tables, values=values)
+
+
+def _kept_values(key: correlators.KeyState) -> list[tuple[str, object]]:
+    """What a pattern that keeps values has kept; of several instances with their number."""
+    return [
+        (name if len(key.captured) == 1 else f"{name}, instance {number}", str(value))
+        for number, captured in enumerate(key.captured, 1)
+        for name, value in captured.items()
+        if value is not None
+    ]
 
 
 def _read(conn: Connection, view: View, name: str, key: str | None) -> ShardState:

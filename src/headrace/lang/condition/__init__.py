@@ -5,7 +5,7 @@ executed, only our own tree printed again; the three engines give the same answe
 same event; no condition ever raises at run time. See docs/conditions.md for the language.
 """
 
-from headrace.lang.condition.access import AccessPath, Bound
+from headrace.lang.condition.access import AccessPath, Bound, find_prefix
 from headrace.lang.condition.comparison import (
     ConditionComparison,
     Difference,
@@ -25,9 +25,9 @@ from headrace.lang.condition.engine import (
     sample_rows,
 )
 from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
-from headrace.lang.condition.explanation import ClauseValue, explain
+from headrace.lang.condition.explanation import ClauseValue, explain, value_text
 from headrace.lang.condition.limits import NUMERIC_SCALE
-from headrace.lang.condition.moments import micros_of, moment_of
+from headrace.lang.condition.moments import micros_of, moment_of, moment_text
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
 from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
@@ -107,11 +107,13 @@ __all__ = [
     "field_to_postgres",
     "field_to_spark",
     "fields_of",
+    "find_prefix",
     "jsonb_text",
     "load_corpus",
     "locate_error",
     "micros_of",
     "moment_of",
+    "moment_text",
     "parameterize",
     "parse",
     "parse_scalar",
@@ -133,6 +135,7 @@ __all__ = [
     "to_postgres",
     "to_python",
     "to_spark",
+    "value_text",
     "walk",
     "with_slots",
 ]

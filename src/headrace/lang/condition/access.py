@@ -205,7 +205,7 @@ def find_access(condition: Condition) -> tuple[AccessPath, Condition | None]:
 
 def _choice(nodes: list[Node], items_max: int | None) -> InList | Prefix | Interval | None:
     """The best of the conjuncts besides equalities."""
-    finders: tuple[Callable[[Node], InList | Prefix | Interval | None], ...] = (_in_list, _prefix)
+    finders: tuple[Callable[[Node], InList | Prefix | Interval | None], ...] = (_in_list, find_prefix)
     for find in finders:
         for node in nodes:
             choice = find(node)
@@ -253,7 +253,8 @@ def _in_list(node: Node) -> InList | None:
     return InList(field, constants) if None not in texts else None
 
 
-def _prefix(node: Node) -> Prefix | None:
+def find_prefix(node: Node) -> Prefix | None:
+    """The prefix that a `like` or `starts_with` needs, cut to one of PREFIX_LENGTHS."""
     match node:
         case Like(operand=Field() as field, fold=False):
             parts = like_parts(node.pattern) or ((),)

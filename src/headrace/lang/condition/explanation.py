@@ -28,10 +28,11 @@ def explain(condition: Condition, subject: Subject) -> ClauseValue:
 
 def _explain_node(node: Node, subject: Subject) -> ClauseValue:
     parts = tuple(_explain_node(child, subject) for child in children(node) if not isinstance(child, Constant))
-    return ClauseValue(canonical_text(node), _value_text(compile_node(node)(subject), node.type), parts)
+    return ClauseValue(canonical_text(node), value_text(compile_node(node)(subject), node.type), parts)
 
 
-def _value_text(value: Value | None, type: Type) -> str:
+def value_text(value: Value | None, type: Type) -> str:
+    """A value as a person reads it."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):

@@ -9,7 +9,7 @@ from headrace.lang.ecl.batch import AnyBatch, make_batch
 from headrace.lang.ecl.budget import Budget
 from headrace.lang.ecl.comparison import Comparison, Relation, compare, describe_relation
 from headrace.lang.ecl.compiler import compile
-from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, run_case
+from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, read_captured, run_case
 from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
 from headrace.lang.ecl.drawing import draw_machine, draw_table
 from headrace.lang.ecl.each import table_engine
@@ -21,6 +21,7 @@ from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.predicate import to_condition_tree
 from headrace.lang.ecl.printer import print_pattern
+from headrace.lang.ecl.register_stepping import read_machines
 from headrace.lang.ecl.running import parse_events, run_events
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, SimpleTable
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
@@ -43,7 +44,6 @@ from headrace.lang.ecl.table import (
     run_step,
     start_state,
     status_of,
-    table_hash,
     to_json,
 )
 from headrace.lang.ecl.trace import Trace
@@ -113,6 +113,8 @@ __all__ = [
     "parse_events",
     "print_pattern",
     "pushed_tokens",
+    "read_captured",
+    "read_machines",
     "run_case",
     "run_events",
     "run_step",
@@ -121,7 +123,6 @@ __all__ = [
     "status_of",
     "symbols_to_sql",
     "table_engine",
-    "table_hash",
     "to_condition_tree",
     "to_json",
     "triviality",

@@ -16,7 +16,7 @@ from headrace.lang.ecl.network import Flat, Node, Unit
 from headrace.lang.ecl.parts import shifted
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space
 from headrace.lang.ecl.table import Table, TableState, status_of
-from headrace.lang.ecl.trace import Trace, label
+from headrace.lang.ecl.trace import Trace, describe_symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,11 @@ def shortest_to_output(
 def waits_for(table: Table, state: TableState) -> Waits:
     """What can change a state. All other events may be quenched."""
     reacting = _reacting(table, state)
-    examples = [table.alphabets[alphabet].examples[symbol] for alphabet, symbol in sorted(reacting)]
+    symbols = [{symbol for at, symbol in reacting if at == number} for number in range(len(table.alphabets))]
+    events = [text for alphabet, own in zip(table.alphabets, symbols, strict=True) for text in describe_symbols(alphabet, own)]
     named = dict.fromkeys(type_ for alphabet in table.alphabets for type_ in alphabet.types)
     return Waits(
-        events=tuple(dict.fromkeys(label(example) for example in examples)),
+        events=tuple(dict.fromkeys(events)),
         types=tuple(type_ for type_ in named if _type_matters(table, reacting, type_)),
         any_type=_type_matters(table, reacting, None),
         deadlines=tuple(sorted(deadline for deadline in state.deadlines if deadline is not None)),

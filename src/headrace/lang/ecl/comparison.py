@@ -32,7 +32,9 @@ class Comparison:
 
     `only_a` and `only_b` are shortest traces to an output that only one of them makes. "a contains b": whatever b
     pushes, a pushes on the same input. `status_difference` leads to where one has completed and not, or otherwise than,
-    the other."""
+    the other.
+
+    `is_exact` is false for patterns that keep values: then "contains" is proved, but the traces may need values that no event can have."""
 
     relation: Relation
     difference: Trace | None = None
@@ -41,22 +43,33 @@ class Comparison:
     only_a: Trace | None = None
     only_b: Trace | None = None
     status_difference: Trace | None = None
+    is_exact: bool = True
 
 
 def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIONS_MAX) -> Comparison:
     """How the outputs of two patterns relate on all timed event sequences.
 
-    Conditions are compared by what they can answer together: `v > 10` without `v > 5` does not occur."""
+    Conditions are compared by what they can answer together: `v > 10` without `v > 5` does not occur. Patterns that keep values are
+    compared as long as they keep the same ones on every sequence; otherwise PatternError says what to do instead."""
     tables = [compile(pattern) if isinstance(pattern, Pattern) else pattern for pattern in (a, b)]
-    if any(table.registers for table in tables):
-        return _compare_registers(*tables)
+    is_exact = not any(table.registers for table in tables)
+    if not is_exact:
+        if replace(tables[0], pattern="") == replace(tables[1], pattern=""):
+            return Comparison(Relation.EQUIVALENT)
+        if tables[0].registers != tables[1].registers:
+            raise _undecided("their captures, labels or counts differ")
     space = Space(tables, limit=limit, possible_only=True)
     edges: dict[str, tuple[int, Edge]] = {}
     for number, edge in space.walk():
-        for name in _findings(space, edge):
+        findings = _findings(space, edge)
+        if not is_exact:
+            _check_kept_values(space, number, edge, findings)
+        for name in findings:
             edges.setdefault(name, (number, edge))
         if "only_a" in edges and "only_b" in edges:
             break
+    if not is_exact and "difference" in edges and ("only_a" in edges) == ("only_b" in edges):
+        raise _undecided("the first possible difference is on " + str(space.trace(*edges["difference"])))
 
     def witness(name: str) -> Trace | None:
         return space.trace(*edges[name]) if name in edges else None
@@ -70,6 +83,7 @@ def compare(a: Pattern | Table, b: Pattern | Table, *, limit: int = CONFIGURATIO
         only_a=witness("only_a"),
         only_b=witness("only_b"),
         status_difference=witness("status_difference"),
+        is_exact=is_exact or "difference" not in edges,
     )
 
 
@@ -98,19 +112,27 @@ def _relation(differ: bool, only_a: bool, only_b: bool) -> Relation:
     return Relation.A_CONTAINS_B if only_a else Relation.B_CONTAINS_A
 
 
-def _compare_registers(a: Table, b: Table) -> Comparison:
-    """Patterns that keep values: the same table is the same pattern; more is not decided."""
-    if replace(a, pattern="") == replace(b, pattern=""):
-        return Comparison(Relation.EQUIVALENT)
+def _check_kept_values(space: Space, number: int, edge: Edge, findings: list[str]) -> None:
+    """Raises PatternError if the patterns keep different values from here on: their conditions can then no longer be compared."""
+    if edge.kept[0] != edge.kept[1]:
+        raise _undecided(f"they keep different values, first on {space.trace(number, edge)}")
+    registers = space.tables[0].registers
+    if registers and registers.each and "status_difference" in findings:
+        raise _undecided(f"only one of them ends an instance on {space.trace(number, edge)}")
+
+
+def _undecided(reason: str) -> PatternError:
     hint = "run both over the same events: headrace backtest, or headrace ecl run"
-    raise PatternError(
-        "patterns that keep values (as, count, each) are compared only if they compile to the same table", hint=hint
-    )
+    return PatternError(f"not decided for patterns that keep values: {reason}", hint=hint)
 
 
 def describe_relation(comparison: Comparison) -> str:
     """What it means to replace pattern a by pattern b, in one line."""
     old, new = comparison.only_a, comparison.only_b
+    if not comparison.is_exact:
+        if comparison.relation is Relation.A_CONTAINS_B:
+            return f"nothing new, perhaps stricter: perhaps no longer on {old}"
+        return f"nothing is lost, perhaps looser: perhaps also on {new}"
     match comparison.relation:
         case Relation.EQUIVALENT:
             return "equivalent: the same outputs on every sequence of events"

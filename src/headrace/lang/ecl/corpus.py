@@ -7,8 +7,9 @@ after the last event."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -61,16 +62,24 @@ class Case:
     events: tuple[Event, ...]
     outputs: tuple[tuple[Output, ...], ...]
     status: Status
+    captured: tuple[Mapping[str, object], ...] | None = None
+    """What the outputs carry of the registers, in their order; None if the case does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The answers of an engine to a case: outputs per event (those of timers due by it first), the status at the end, and `late`, the
-    outputs of timers after the last event."""
+    """The answers of an engine to a case: outputs per event (those of timers due by it first), the status at the end, `late`, the
+    outputs of timers after the last event, and what all of them carry of the registers."""
 
     outputs: tuple[tuple[Output, ...], ...]
     status: Status
     late: tuple[Output, ...] = ()
+    captured: tuple[Mapping[str, object], ...] = ()
+
+
+def read_captured(texts: Iterable[str | None]) -> tuple[Mapping[str, object], ...]:
+    """The values that outputs carry, with all their digits; nothing for outputs of a pattern without registers."""
+    return tuple(json.loads(text, parse_float=Decimal) for text in texts if text is not None)
 
 
 def load_corpus(path: Path) -> tuple[Case, ...]:
@@ -110,9 +119,11 @@ def difference(case: Case, engine: str, observation: Observation) -> str | None:
         if outputs != expected:
             answers = f"expected {_describe(expected)}, got {_describe(outputs)}"
             return f"{case.name}: {engine}: event {number} ({event.type}): {answers}"
-    if observation.status is case.status:
-        return None
-    return f"{case.name}: {engine}: expected status {case.status}, got {observation.status}"
+    if observation.status is not case.status:
+        return f"{case.name}: {engine}: expected status {case.status}, got {observation.status}"
+    if case.captured is not None and observation.captured != case.captured:
+        return f"{case.name}: {engine}: expected outputs with {case.captured}, got {observation.captured}"
+    return None
 
 
 def outputs_by_event(events: Sequence[Event], outputs: Iterable[tuple[int | None, int, str]]) -> tuple[tuple[Output, ...], ...]:

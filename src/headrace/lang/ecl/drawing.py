@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from headrace.lang.ecl.alphabet import leaves
 from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.errors import DrawingError
 from headrace.lang.ecl.machine import EPSILON, TIMER, Machine, Transition
 from headrace.lang.ecl.network import Flat, Guard, Node
 from headrace.lang.ecl.printer import print_predicate
 from headrace.lang.ecl.table import Table
-from headrace.lang.ecl.trace import label
+from headrace.lang.ecl.trace import describe_symbols
 
 Form = Literal["mermaid", "dot", "svg"]
 NODES_MAX = 2_000
@@ -123,13 +122,15 @@ def _node_label(table: Table, unit: Node) -> str:
 
 def _draw_flat(graph: _Graph, table: Table, index: int, unit: Flat) -> None:
     edges: dict[tuple[int, int, int], list[str]] = {}
-    names = _symbol_names(table, unit.alphabet)
+    symbols: dict[tuple[int, int, int], set[int]] = {}
     for state in range(unit.states):
         for symbol in range(unit.symbols):
             cell = state * unit.symbols + symbol
             following, action = unit.next[cell], unit.action[cell]
             if following != state or action:
-                edges.setdefault((state, following, action), []).append(names[symbol])
+                symbols.setdefault((state, following, action), set()).add(symbol)
+    for edge, own in symbols.items():
+        edges[edge] = describe_symbols(table.alphabets[unit.alphabet], own)
     for state, due, following, action in unit.ticks:
         timers = [f"after {print_duration(d)}" for timer, d in enumerate(table.timers) if due >> timer & 1]
         edges.setdefault((state, following, action), []).append(" with ".join(timers))
@@ -141,19 +142,6 @@ def _draw_flat(graph: _Graph, table: Table, index: int, unit: Flat) -> None:
         pushed = ",".join(_token(table, token) for token in table.actions[action][0])
         text = " | ".join(inputs) + (f" / {pushed}" if pushed else "")
         graph.edges.append((f"u{index}s{state}", f"u{index}s{following}", text))
-
-
-def _symbol_names(table: Table, alphabet: int) -> list[str]:
-    """Each symbol by all the types that alone decide it, else by an example."""
-    symbols = table.alphabets[alphabet]
-    names: list[list[str]] = [[] for _ in range(symbols.size)]
-    for type_, decision in symbols.types.items():
-        if isinstance(decision, int):
-            names[decision].append(type_)
-    others = set(leaves(symbols.other))
-    return [
-        " | ".join(own) if own and symbol not in others else label(symbols.examples[symbol]) for symbol, own in enumerate(names)
-    ]
 
 
 def _mermaid(graph: _Graph) -> str:

@@ -15,7 +15,7 @@ from headrace.lang.ecl.events import Engine, Evaluator, Event, Output
 from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.lang.ecl.registers import AlteredSubject
 from headrace.lang.ecl.space import joint_inputs
-from headrace.lang.ecl.table import Table
+from headrace.lang.ecl.table import Table, TableState
 from headrace.lang.ecl.trace import label
 from headrace.lang.ecl.tree import Condition, atoms
 
@@ -36,7 +36,8 @@ class Change(StrEnum):
 class NearMiss:
     """A change at an event (`number` counts from 0; the number of events: after the last) that leads to an output.
 
-    `text` is the condition or the missing event, `wanted` the answer of the condition, `late_us` how much too late the event came."""
+    `text` is the condition or the missing event, `wanted` the answer of the condition, `late_us` how much too late the event came.
+    `values` are what a condition over kept values compared: those of the event, and those that were kept before it."""
 
     change: Change
     number: int
@@ -44,6 +45,7 @@ class NearMiss:
     text: str = ""
     wanted: bool = True
     late_us: int = 0
+    values: tuple[tuple[str, str], ...] = ()
 
 
 def find_near_misses(
@@ -95,7 +97,17 @@ class _Search:
         for text in self._conditions:
             for truth in (True, False):
                 if output := self._run(number, [replace(event, subject=AlteredSubject(event.subject, text, truth))], number + 1):
-                    yield NearMiss(Change.CONDITION, number, output, text, truth)
+                    yield NearMiss(Change.CONDITION, number, output, text, truth, values=self._values(number, text))
+
+    def _values(self, number: int, text: str) -> tuple[tuple[str, str], ...]:
+        program = self._table.program
+        if program is None or text not in program.dynamic:
+            return ()
+        state = self._states[number]
+        # Of several instances, the newest.
+        instance = (state[-1] if state else None) if isinstance(state, tuple) else state
+        memory = instance.memory if isinstance(instance, TableState) else program.empty
+        return program.explain(text, self.events[number].subject, memory)
 
     def _earlier(self, number: int, event: Event) -> Iterator[NearMiss]:
         """Just before the first deadline that passed between the event before it and the event."""

@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[^\W\d]\w*([.:/-]\w+)*")
 def print_pattern(pattern: t.Pattern) -> str:
     """The pattern on one line per definition and one for the expression."""
     lines = [f"capture {capture.name} = {capture.text};" for capture in pattern.captures]
-    lines += [f"define {_name(d.name)} = {print_predicate(d.predicate)};" for d in pattern.definitions]
+    lines += [f"define {print_name(d.name)} = {print_predicate(d.predicate)};" for d in pattern.definitions]
     expr = print_expr(pattern.expr)
     return "\n".join([*lines, expr if pattern.each is None else f"each({pattern.each}) {{{expr}}}"])
 
@@ -40,7 +40,7 @@ def print_expr(expr: t.Expr) -> str:
         case t.Fail(body):
             return f"fail {{{print_expr(body)}}}"
         case t.Push(token, body):
-            return f"push({_name(token)}) {{{print_expr(body)}}}"
+            return f"push({print_name(token)}) {{{print_expr(body)}}}"
         case t.Bounded(body, times, label):
             bound, name = "" if times is None else f"({times})", "" if label is None else f" as {label}"
             return f"{expr.word}{bound}{name} {{{print_expr(body)}}}"
@@ -57,7 +57,7 @@ def print_predicate(predicate: t.Predicate) -> str:
         case t.Literal(value):
             return "true" if value else "false"
         case t.EventType(name) | t.Named(name, _):
-            return _name(name)
+            return print_name(name)
         case t.Condition(text):
             return f"<{text}>"
         case t.Not(operand):
@@ -73,5 +73,6 @@ def _grouped(predicate: t.Predicate, inside: object) -> str:
     return f"({text})" if isinstance(predicate, inside) else text  # type: ignore[arg-type]
 
 
-def _name(name: str) -> str:
+def print_name(name: str) -> str:
+    """An event type, a token or a defined name; in quotes if it is a reserved word or has special characters."""
     return name if _PLAIN.fullmatch(name) and name not in RESERVED else f'"{name}"'

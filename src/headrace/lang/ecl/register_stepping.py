@@ -6,7 +6,7 @@ A key may have several machines (`each`); their states are kept together in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import cast
@@ -29,19 +29,29 @@ _Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int,
 
 
 @dataclass(slots=True)
-class _Machine:
-    """One running machine of a key."""
+class _ClassifiedEvent:
+    """An event: its type and the truths of the conditions that read it alone, all its facts, and its fields once they were needed."""
+
+    static: tuple[str | None, ...]
+    facts: Facts
+    time: int
+    fields: Sequence[Value | None] | None = None
+
+
+@dataclass(slots=True)
+class Machine:
+    """One running machine of a key. `memory` is None while it was not needed since the instance was loaded."""
 
     units: tuple[int, ...]
     deadlines: tuple[int | None, ...]
-    memory: Memory
+    memory: Memory | None
     evidence: list[int] = field(default_factory=list)
     evidence_total: int = 0
     deadline: int | None = None
 
 
 class _StoredMachine(msgspec.Struct, array_like=True):
-    """A machine as JSON; the memory is encoded by its types."""
+    """A machine of `each` as JSON; the memory is encoded by its types."""
 
     units: tuple[int, ...]
     deadlines: tuple[int | None, ...]
@@ -53,7 +63,7 @@ class _StoredMachine(msgspec.Struct, array_like=True):
 @dataclass(slots=True)
 class _Key:
     instance: Instance
-    machines: list[_Machine]
+    machines: list[Machine]
 
 
 class RegisterBatch:
@@ -67,18 +77,21 @@ class RegisterBatch:
         self._evidence_max = evidence_max
         self._forgets = forgets
         self._dynamic = list(table.program.dynamic.items())
-        self._codec = _MemoryCodec(table.program)
-        self._types = [field.type for field in table.program.fields]
+        self._codec = MachineCodec(table)
+        self._decoders = [_DECODERS[field.type] for field in table.program.fields]
+        self._facts_static = 1 + len(table.program.static)
+        self._empty = table.program.empty
         self.ticks_left = ticks_left
         self.outputs: list[Correlation] = []
         self._keys: dict[str, _Key] = {}
+        self._static_symbols: dict[tuple[str | None, ...], tuple[int, ...] | None] = {}
         self._symbols: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = {}
 
     def load(self, instances: Iterable[Instance]) -> None:
         """Takes over the stored instances. A key without one starts at its first event."""
         for instance in instances:
-            self._keys[instance.key] = _Key(instance, self._codec.decode_machines(instance.memory))
+            self._keys[instance.key] = _Key(instance, self._codec.decode(instance))
 
     def pop(self, key: str) -> Instance:
         """Hands out the instance of a key that has no more events in this batch."""
@@ -96,16 +109,42 @@ class RegisterBatch:
         if state is None:
             instance = Instance(key, self._table.start_units, (), time, time, is_changed=True)
             state = self._keys[key] = _Key(instance, [] if self._each else [self._fresh(time)])
-        if not self._fire(state, time):
+        if self._table.timers and not self._fire(state, time):
             return False
         state.instance.seen_at = time
-        static = {text: _TRUTHS.get(fact or "") for text, fact in zip(self._program.static, facts[1:], strict=False)}
-        fields = [_decode(fact, type_) for fact, type_ in zip(facts[1 + len(static) :], self._types, strict=True)]
-        event = Event(facts[0] or "", time, static)
-        if self._each and len(state.machines) < self._each and self._can_start(event, fields):
+        static = tuple(facts[: self._facts_static])
+        if not self._each and self._step_by_facts(state, static, position):
+            return True
+        event = _ClassifiedEvent(static, facts, time)
+        if self._each and len(state.machines) < self._each and self._can_start(event):
             state.machines.append(self._fresh(time))
-        self._take(state, event, fields, position)
+        self._take(state, event, position)
         if self._forgets:
+            state.instance.is_changed = True
+        return True
+
+    def _step_by_facts(self, state: _Key, static: tuple[str | None, ...], position: int) -> bool:
+        """Steps the one machine of a key if the transition is known, whatever the registers hold, and neither reads nor changes them:
+        most events. The same as _take, with less to do."""
+        machine = state.machines[0]
+        symbols = self._static_symbols.get(static)
+        transition = None if symbols is None else self._transitions.get((machine.units, symbols))
+        if transition is None:
+            return False
+        if transition[5]:
+            units, tokens, recorded, started, _, _ = transition
+            if tokens or recorded or started or machine.deadlines:
+                return False
+            machine.units = units
+            if units == self._table.start_units:
+                machine.evidence, machine.evidence_total = [], 0
+            else:
+                machine.evidence.append(position)
+                machine.evidence_total += 1
+                if len(machine.evidence) > self._evidence_max:
+                    del machine.evidence[0]
+            state.instance.is_changed = True
+        elif self._forgets:
             state.instance.is_changed = True
         return True
 
@@ -113,38 +152,74 @@ class RegisterBatch:
         """Fires the timers of a key that are due by a time. False: there are more than one batch may fire."""
         return self._fire(self._keys[key], until)
 
-    def _fresh(self, time: int) -> _Machine:
+    def _fresh(self, time: int) -> Machine:
         start = start_state(self._table, time)
-        return _Machine(start.units, start.deadlines, start.memory, deadline=earliest(start.deadlines))
+        return Machine(start.units, start.deadlines, self._empty, deadline=earliest(start.deadlines))
 
-    def _can_start(self, event: Event, fields: Sequence[Value | None]) -> bool:
+    def _memory(self, state: _Key, machine: Machine) -> Memory:
+        """What a machine keeps; of a loaded instance, decoded when it is first needed."""
+        if machine.memory is None:
+            machine.memory = self._codec.decode_memory(state.instance.memory)
+        return machine.memory
+
+    def _can_start(self, event: _ClassifiedEvent) -> bool:
         assert self._table.start_predicate is not None
-        truths = {**cast("dict[str, bool | None]", event.subject), **self._evaluate(self._program.empty, fields, event.time)}
-        return holds(self._table.start_predicate, Event(event.type, event.time, truths), _look_up)
+        truths = {**self._static_truths(event.static), **self._evaluate(self._empty, event)}
+        return holds(self._table.start_predicate, Event(event.static[0] or "", event.time, truths), _look_up)
 
-    def _evaluate(self, memory: Memory, fields: Sequence[Value | None], now: int) -> dict[str, bool | None]:
-        return {text: function(fields, memory, now) for text, function in self._dynamic}
+    def _evaluate(self, memory: Memory, event: _ClassifiedEvent) -> dict[str, bool | None]:
+        fields = self._fields(event)
+        return {text: function(fields, memory, event.time) for text, function in self._dynamic}
 
-    def _take(self, state: _Key, event: Event, fields: Sequence[Value | None], position: int) -> None:
+    def _fields(self, event: _ClassifiedEvent) -> Sequence[Value | None]:
+        """The fields that registers need; decoded when the first machine asks for them."""
+        if event.fields is None:
+            texts = event.facts[self._facts_static :]
+            event.fields = [None if text is None else decode(text) for text, decode in zip(texts, self._decoders, strict=True)]
+        return event.fields
+
+    def _static_truths(self, static: Facts) -> dict[str, bool | None]:
+        return {text: _TRUTHS.get(fact or "") for text, fact in zip(self._program.static, static[1:], strict=True)}
+
+    def _take(self, state: _Key, event: _ClassifiedEvent, position: int) -> None:
         place = 0
-        static = cast("dict[str, bool | None]", event.subject)
         for machine in state.machines:
-            dynamic = self._evaluate(machine.memory, fields, event.time)
-            symbols = self._classify(event.type, static, dynamic)
+            symbols = self._static_symbols.get(event.static)
+            if symbols is None:
+                symbols = self._classify(state, machine, event)
             transition = self._transitions.get((machine.units, symbols)) or self._compute(machine.units, symbols)
             if transition[5]:
                 machine.evidence.append(position)
                 machine.evidence_total += 1
-                place = self._apply(state, machine, transition, position, event.time, fields, place)
+                place = self._apply(state, machine, transition, position, event.time, event, place)
         self._drop_completed(state)
 
-    def _classify(self, type_: str, static: dict[str, bool | None], dynamic: dict[str, bool | None]) -> tuple[int, ...]:
-        key = (type_, *static.values(), *dynamic.values())
-        symbols = self._symbols.get(key)
-        if symbols is None:
-            symbols = classify(self._table, Event(type_, 0, {**static, **dynamic}), _look_up)
+    def _classify(self, state: _Key, machine: Machine, event: _ClassifiedEvent) -> tuple[int, ...]:
+        """The symbols of an event that depend on the registers. Most events have the same ones whatever the registers hold."""
+        if event.static not in self._static_symbols:
+            symbols = self._classify_without_registers(event)
+            if symbols is not None:
+                return symbols
+        dynamic = self._evaluate(self._memory(state, machine), event)
+        key = (event.static, *dynamic.values())
+        known = self._symbols.get(key)
+        if known is None:
+            truths = {**self._static_truths(event.static), **dynamic}
+            known = classify(self._table, Event(event.static[0] or "", 0, truths), _look_up)
             if len(self._symbols) < TRANSITIONS_MAX:
-                self._symbols[key] = symbols
+                self._symbols[key] = known
+        return known
+
+    def _classify_without_registers(self, event: _ClassifiedEvent) -> tuple[int, ...] | None:
+        """The symbols of an event by its own facts; None if they depend on the registers."""
+        symbols: tuple[int, ...] | None
+        try:
+            # A condition over registers is not among these truths.
+            symbols = classify(self._table, Event(event.static[0] or "", 0, self._static_truths(event.static)), _look_up_known)
+        except KeyError:
+            symbols = None
+        if len(self._static_symbols) < TRANSITIONS_MAX:
+            self._static_symbols[event.static] = symbols
         return symbols
 
     def _fire(self, state: _Key, until: int) -> bool:
@@ -185,11 +260,11 @@ class RegisterBatch:
     def _apply(
         self,
         state: _Key,
-        machine: _Machine,
+        machine: Machine,
         transition: _Transition,
         position: int | None,
         now: int,
-        fields: Sequence[Value | None] | None,
+        event: _ClassifiedEvent | None,
         place: int,
     ) -> int:
         """The machine after a transition. Returns the place of its last output."""
@@ -201,23 +276,24 @@ class RegisterBatch:
         if len(machine.evidence) > self._evidence_max:
             del machine.evidence[: len(machine.evidence) - self._evidence_max]
         if recorded:
-            machine.memory = self._program.record(machine.memory, recorded, fields, now)
+            fields = None if event is None else self._fields(event)
+            machine.memory = self._program.record(self._memory(state, machine), recorded, fields, now)
         if tokens:
-            values = self._codec.encode_values(machine.memory)
+            values = self._codec.encode_values(self._memory(state, machine))
             evidence, total = tuple(machine.evidence), machine.evidence_total
             key = state.instance.key
             self.outputs += [
                 Correlation(key, position, now, token, place + n, evidence, total, values) for n, token in enumerate(tokens, 1)
             ]
-        if cleared := self._table.cleared(started):
-            machine.memory = self._program.clear(machine.memory, cleared)
+        if started and (cleared := self._table.cleared(started)):
+            machine.memory = self._program.clear(self._memory(state, machine), cleared)
         if machine.units == self._table.start_units:
             machine.evidence, machine.evidence_total = [], 0
         return place + len(tokens)
 
     def _stored(self, key: _Key) -> Instance:
         instance = key.instance
-        instance.memory = self._codec.encode_machines(key.machines)
+        instance.memory = self._codec.encode(key.machines, instance.memory)
         if self._each:
             deadline = min((m.deadline for m in key.machines if m.deadline is not None), default=None)
             instance.deadlines = () if deadline is None else (deadline,)
@@ -227,6 +303,16 @@ class RegisterBatch:
             instance.evidence, instance.evidence_total = machine.evidence, machine.evidence_total
         instance.deadline = earliest(instance.deadlines)
         return instance
+
+
+def read_machines(table: Table, instance: Instance) -> list[Machine]:
+    """The running machines of a stored instance, the oldest first, each with its registers; only `each` has other than one."""
+    codec = MachineCodec(table)
+    machines = codec.decode(instance)
+    for machine in machines:
+        if machine.memory is None:
+            machine.memory = codec.decode_memory(instance.memory)
+    return machines
 
 
 def facts_of(program: RegisterProgram, event: Event) -> list[str | None]:
@@ -246,49 +332,64 @@ def _look_up(text: str, subject: object) -> bool | None:
     return cast("dict[str, bool | None]", subject).get(text)
 
 
-def _decode(fact: str | None, type_: Type) -> Value | None:
-    """A field as every engine prints it: numbers in digits, booleans as t or true, timestamps in microseconds."""
-    if fact is None:
-        return None
-    match type_:
-        case Type.TEXT:
-            return fact
-        case Type.BOOLEAN:
-            return _TRUTHS[fact]
-        case Type.NUMERIC:
-            return Decimal(fact)
-        case _:
-            return int(fact)
+def _look_up_known(text: str, subject: object) -> bool | None:
+    """Raises KeyError for a condition that is not among the truths."""
+    return cast("dict[str, bool | None]", subject)[text]
 
 
-class _MemoryCodec:
-    """The memory of machines as JSON. Numerics are texts, so that no reader rounds them."""
+_DECODERS: dict[Type, Callable[[str], Value]] = {
+    Type.TEXT: str,
+    Type.BOOLEAN: _TRUTHS.__getitem__,
+    Type.NUMERIC: Decimal,
+    Type.INTEGER: int,
+    Type.TIMESTAMPTZ: int,
+}
+"""A field as every engine prints it: numbers in digits, booleans as t or true, timestamps in microseconds."""
 
-    def __init__(self, program: RegisterProgram) -> None:
-        self._program = program
-        self._types = [node.type for node in program.captures]
-        self._matches = len(program.registers.matches)
 
-    def encode_machines(self, machines: list[_Machine]) -> str:
+class MachineCodec:
+    """The machines of an instance and the text of its memory: the registers of its machine, or for `each` all its machines.
+
+    Numerics are texts, so that no reader rounds them."""
+
+    def __init__(self, table: Table) -> None:
+        assert table.program is not None and table.registers is not None
+        self._program = table.program
+        self._each = bool(table.registers.each)
+        self._types = [node.type for node in table.program.captures]
+        self._matches = len(table.registers.matches)
+
+    def encode(self, machines: list[Machine], before: str | None) -> str | None:
+        """The text of these machines; `before` is the text that the instance was loaded with."""
+        if not self._each:
+            (machine,) = machines
+            return before if machine.memory is None else msgspec.json.encode(self._encode_memory(machine.memory)).decode()
         stored = [
-            _StoredMachine(m.units, m.deadlines, [self._encode_entry(entry) for entry in m.memory], m.evidence, m.evidence_total)
+            _StoredMachine(m.units, m.deadlines, self._encode_memory(m.memory or ()), m.evidence, m.evidence_total)
             for m in machines
         ]
         return msgspec.json.encode(stored).decode()
 
-    def decode_machines(self, text: str | None) -> list[_Machine]:
-        stored = msgspec.json.decode(text or "[]", type=list[_StoredMachine])
+    def decode(self, instance: Instance) -> list[Machine]:
+        if not self._each:
+            state = (instance.units, instance.deadlines, None, instance.evidence, instance.evidence_total)
+            return [Machine(*state, deadline=instance.deadline)]
         return [
-            _Machine(
-                m.units,
-                m.deadlines,
-                tuple(self._decode_entry(number, entry) for number, entry in enumerate(m.memory)),
-                m.evidence,
-                m.evidence_total,
-                earliest(m.deadlines),
+            Machine(
+                m.units, m.deadlines, self._decode_memory(m.memory), m.evidence, m.evidence_total, deadline=earliest(m.deadlines)
             )
-            for m in stored
+            for m in msgspec.json.decode(instance.memory or "[]", type=list[_StoredMachine])
         ]
+
+    def decode_memory(self, text: str | None) -> Memory:
+        """The registers of a pattern with one machine."""
+        return self._decode_memory(msgspec.json.decode(text)) if text else self._program.empty
+
+    def _encode_memory(self, memory: Memory) -> list[object]:
+        return [self._encode_entry(entry) for entry in memory]
+
+    def _decode_memory(self, entries: Iterable[object]) -> Memory:
+        return tuple(self._decode_entry(number, entry) for number, entry in enumerate(entries))
 
     def encode_values(self, memory: Memory) -> str:
         """The values of an output, as JSON: numerics as numbers with all their digits."""

@@ -21,13 +21,16 @@ from headrace.lang.condition import (
     Node,
     Type,
     Value,
+    canonical_text,
     compile_field,
     compile_node,
     fields_of,
+    moment_text,
     parse_value,
     parse_with_names,
     to_bigint,
     to_numeric,
+    value_text,
     with_slots,
 )
 from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
@@ -162,19 +165,33 @@ class RegisterProgram:
         return tuple(entries)
 
     def show(self, memory: Memory) -> dict[str, object]:
-        """The values that an output carries, by the names that conditions use; timestamps as microseconds."""
+        """The values that an output carries, by the names that conditions use; timestamps as RFC 3339 texts."""
         shown: dict[str, object] = {}
         names = [name for name, _ in self.registers.captures]
+        types = [node.type for node in self.captures]
         for label, entry in zip(self.registers.labels, memory, strict=True):
             if isinstance(entry, LoopValues):
                 shown[f"{label}.count"] = entry.rounds
                 for word in ("first", "last", "sum", "min", "max"):
-                    values = zip(names, getattr(entry, word), strict=True)
-                    shown.update({f"{label}.{word}({name})": _plain(value) for name, value in values})
+                    values = zip(names, getattr(entry, word), types, strict=True)
+                    shown.update({f"{label}.{word}({name})": _plain(value, type_) for name, value, type_ in values})
             elif label in self.registers.matches:
                 kept = entry if entry is not None else (None,) * len(names)
-                shown.update({f"{label}.{name}": _plain(value) for name, value in zip(names, kept, strict=True)})
+                values = zip(names, kept, types, strict=True)
+                shown.update({f"{label}.{name}": _plain(value, type_) for name, value, type_ in values})
         return shown
+
+    def explain(self, text: str, subject: object, memory: Memory) -> tuple[tuple[str, str], ...]:
+        """The values that a condition over registers compares, of the event and of the registers before it: texts and values."""
+        condition = self._parsed[text]
+        known = dict(zip(self.fields, self.read_fields(subject), strict=True))
+        return tuple(
+            (
+                canonical_text(field),
+                value_text(self._getter(field)(memory) if field.root == "register" else known[field], field.type),
+            )
+            for field in condition.fields
+        )
 
     def _capture(self, fields: Sequence[Value | None] | None) -> Values:
         if fields is None:
@@ -231,8 +248,10 @@ class RegisterProgram:
         return lambda memory: cast(Values, cast(LoopValues, memory[number])[position])[index]
 
 
-def _plain(value: object) -> object:
-    """A numeric without zeros at its end, which engines print differently."""
+def _plain(value: object, type: Type) -> object:
+    """A timestamp as text; a numeric without zeros at its end, which engines print differently."""
+    if type is Type.TIMESTAMPTZ and isinstance(value, int):
+        return moment_text(value)
     return Decimal(format(value.normalize(), "f")) if isinstance(value, Decimal) else value
 
 

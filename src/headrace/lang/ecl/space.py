@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from headrace.lang.ecl.alphabet import Example
+from headrace.lang.ecl.alphabet import Example, leaves
 from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.events import Output
@@ -41,12 +41,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The transition on one input: the tokens of each table, the timers started, and the configuration after it."""
+    """The transition on one input: the tokens of each table, the timers started, the configuration after it, and the labels that each
+    table records and empties."""
 
     input: Input
     tokens: tuple[tuple[str, ...], ...]
     started: int
     target: int
+    kept: tuple[tuple[list[int], list[int]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Space:
         path.reverse()
         moments = [self._moment(before, edge) for before, edge in path]
         times = schedule(self._initial, moments, at_once=self._fresh)[1:]
-        return Trace(tuple(self._step(edge, time) for (_, edge), time in zip(path, times, strict=True)))
+        return Trace(tuple(self._step(before, edge, time) for (before, edge), time in zip(path, times, strict=True)))
 
     def _expand(self, number: int) -> Iterator[Edge]:
         configuration = self.configurations[number]
@@ -152,6 +154,7 @@ class Space:
     def _edge(self, number: int, input_: Input, zone: Zone) -> Edge:
         units: list[tuple[int, ...]] = []
         tokens: list[tuple[str, ...]] = []
+        kept: list[tuple[list[int], list[int]]] = []
         started_timers = running = 0
         for index, (table, offset) in enumerate(zip(self.tables, self._offsets, strict=True)):
             symbols = input_.symbols[index] if input_.symbols else None
@@ -159,12 +162,13 @@ class Space:
             after, pushed, fresh = step_units(table.units, table.actions, self.configurations[number].units[index], symbols, due)
             units.append(after)
             tokens.append(table.pushed(pushed))
+            kept.append((table.recorded(pushed), table.cleared(fresh)))
             # Bits after the timers are registers.
             started_timers |= (fresh & (1 << len(table.timers)) - 1) << offset
             running |= live_timers(table.units, after) << offset
         zone = started(zone, self._remaining(started_timers), running)
         target = Configuration(tuple(units), zone)
-        edge = Edge(input_, tuple(tokens), started_timers, self._numbers.get(target, len(self.configurations)))
+        edge = Edge(input_, tuple(tokens), started_timers, self._numbers.get(target, len(self.configurations)), tuple(kept))
         if edge.target == len(self.configurations):
             self._numbers[target] = edge.target
             self.configurations.append(target)
@@ -181,12 +185,30 @@ class Space:
         live = sum(1 << timer for timer in self.configurations[before].zone.timers)
         return Moment(edge.input.due, live, self._remaining(edge.started))
 
-    def _step(self, edge: Edge, time: int) -> TraceStep:
+    def _step(self, before: int, edge: Edge, time: int) -> TraceStep:
         outputs = tuple(Output(token, time) for token in edge.tokens[0])
         if edge.input.example is None:
             return TraceStep(None, (), time, outputs)
         type_ = edge.input.example.type
-        return TraceStep(self._unnamed() if type_ is None else type_, edge.input.example.truths, time, outputs)
+        shown = self._unnamed() if type_ is None else type_
+        return TraceStep(shown, edge.input.example.truths, time, outputs, self._is_by_type(before, edge, type_))
+
+    def _is_by_type(self, before: int, edge: Edge, type_: str | None) -> bool:
+        """Whether every event of the type does the same as this edge, whatever its conditions say."""
+        own = [
+            [set(leaves(alphabet.types.get(type_ or "", alphabet.other))) for alphabet in table.alphabets]
+            for table in self.tables
+        ]
+        return all(
+            (other.tokens, other.started, other.target) == (edge.tokens, edge.started, edge.target)
+            for other in self.edges(before)
+            if other.input.symbols
+            and all(
+                symbol in possible
+                for sets, symbols in zip(own, other.input.symbols, strict=True)
+                for possible, symbol in zip(sets, symbols, strict=True)
+            )
+        )
 
     def _unnamed(self) -> str:
         named = {event.example.type for event in self.events if event.example is not None}

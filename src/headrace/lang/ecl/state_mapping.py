@@ -2,6 +2,8 @@
 
 Promises soundness: a state is mapped only to one that answers every future input alike (bisimilar), with its running timers
 mapped to timers of the same duration. It may map less than possible, where timers of equal duration changed places.
+Patterns that keep values must have the same captures and labels, in the same order. Then a mapped state also keeps and empties the
+same values on every future input, so an instance goes on with what it has kept. A condition over kept values is compared by its text.
 States are compared without regard to which timers can really come due together: that only separates more."""
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ class StateMapping:
 
 
 def equivalent_states(old: Table, new: Table, *, limit: int = CONFIGURATIONS_MAX, budget: Budget | None = None) -> StateMapping:
-    """Old states that behave exactly as some new state. Equivalent are outputs, timers and the final status."""
+    """Old states that behave exactly as some new state. Equivalent are outputs, timers, kept values and the final status."""
+    if old.registers != new.registers or (old.registers and old.registers.each):
+        # A key of `each` has several machines, each in a state of its own.
+        return StateMapping({}, ())
     timers = _paired_timers(old, new)
     budget = budget or Budget(COMPILE_STEPS_MAX, what="comparing the states")
     explored = _Both(old, new, timers, limit, budget)
@@ -95,7 +100,9 @@ class _Both:
         table = self._tables[side]
         self._budget.spend(4 + len(table.units))
         after, pushed, started = step_units(table.units, table.actions, units, symbols, due)
-        action = self._action((table.pushed(pushed), self._renamed(side, started)))
+        # The tables have the same registers, so a label has one number in both.
+        registers = (tuple(table.recorded(pushed)), tuple(table.cleared(started)))
+        action = self._action((table.pushed(pushed), registers, self._renamed(side, started)))
         return self._number(side, after), action
 
     def _number(self, side: int, units: tuple[int, ...]) -> int:

@@ -169,6 +169,8 @@ def advance_state(table: Table, state: TableState, time: int) -> tuple[TableStat
 
 
 def earliest(deadlines: tuple[int | None, ...]) -> int | None:
+    if not deadlines:
+        return None
     return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
 

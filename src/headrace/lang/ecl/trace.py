@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
 
-from headrace.lang.ecl.alphabet import Example
+from headrace.lang.ecl.alphabet import Alphabet, Decision, Example, leaves
 from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.events import Event, Output
+from headrace.lang.ecl.printer import print_name
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
     """An event (its type and the truths of the conditions that matter), or a timer's firing (`type` is None).
 
-    `time` is in microseconds after the start of the trace."""
+    `time` is in microseconds after the start of the trace. `by_type`: every event of this type does the same here."""
 
     type: str | None
     truths: tuple[tuple[str, bool | None], ...]
     time: int
     outputs: tuple[Output, ...] = ()
+    by_type: bool = False
 
     def __str__(self) -> str:
-        shown = f"(timer at {print_duration(self.time)})" if self.type is None else label(Example(self.type, self.truths))
+        truths = () if self.by_type else self.truths
+        shown = f"(timer at {print_duration(self.time)})" if self.type is None else label(Example(self.type, truths))
         tokens = ",".join(output.token for output in self.outputs)
         return f"{shown} → {tokens}" if tokens else shown
 
@@ -51,5 +55,15 @@ class Trace:
 def label(example: Example) -> str:
     """A class of events, in words."""
     truths = {True: "", False: "not ", None: "unknown "}
-    type_ = "any other type" if example.type is None else example.type
+    type_ = "any other type" if example.type is None else print_name(example.type)
     return " and ".join([type_, *(f"{truths[truth]}<{text}>" for text, truth in example.truths)])
+
+
+def describe_symbols(alphabet: Alphabet, symbols: AbstractSet[int]) -> list[str]:
+    """The classes of events that have one of these symbols, in words: a type alone if its conditions do not matter."""
+    decisions: list[tuple[str | None, Decision]] = [*alphabet.types.items(), (None, alphabet.other)]
+    whole = [type_ for type_, decision in decisions if set(leaves(decision)) <= symbols]
+    partly = {symbol for type_, decision in decisions if type_ not in whole for symbol in leaves(decision)}
+    return [label(Example(type_, ())) for type_ in whole] + [
+        label(alphabet.examples[symbol]) for symbol in sorted(partly & symbols)
+    ]

@@ -1,6 +1,7 @@
 """The frame of a backtest: what would fire and what did, compared.
 
-A row is one output: kind (rule or correlator), name, shard, token, key, position, time, evidence, evidence_total, would, live."""
+A row is one output: kind (rule or correlator), name, shard, token, key, position, time, evidence, evidence_total, would, live,
+outputs."""
 
 from __future__ import annotations
 
@@ -76,8 +77,11 @@ def compare_outputs(
     rules: Sequence[RuleSpec],
     correlators: Sequence[CorrelatorSpec],
     namespace: str | None,
+    *,
+    only_counts: bool,
 ) -> DataFrame:
-    """The outputs of the tested definitions and of the live ones of the same names over a range, which is read once."""
+    """The outputs of the tested definitions and of the live ones of the same names over a range, which is read once; or, with
+    `only_counts`, their numbers by day and token."""
     from headrace.spark.scan import Definitions, LiveOutputs, scan
 
     definitions = Definitions(tuple(rules), tuple(correlators), micros_of(part.to_at))
@@ -88,7 +92,8 @@ def compare_outputs(
     # Correlators, and firings of versions with another event type, need all events.
     types = sorted({rule.event_type for rule in rules}) if not correlators and not firings else ()
     options = source.read_options(part, definitions.columns, types)
-    frame = scan(source.spark, options, plan_splits(options), definitions, LiveOutputs(firings, _table(pushed)))
+    live = LiveOutputs(firings, _table(pushed))
+    frame = scan(source.spark, options, plan_splits(options), definitions, live, only_counts=only_counts)
     return frame.selectExpr("*", f"{spark_literal(part.shard)} as shard")
 
 

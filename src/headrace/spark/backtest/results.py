@@ -21,7 +21,7 @@ EvidenceByPosition = dict[tuple[str, int], tuple[str, Evidence]]
 EVIDENCE_MAX = 10
 """A sample shows this many events, the newest."""
 _EPOCH = date(1970, 1, 1)
-_COUNTS = ("sum(would) as would", "sum(live) as live", "sum(would * live) as both")
+_COUNTS = ("sum(would * outputs) as would", "sum(live * outputs) as live", "sum(would * live * outputs) as both")
 _STATUS = "case when would = 1 and live = 1 then 'both' when would = 1 then 'would' else 'live' end"
 
 

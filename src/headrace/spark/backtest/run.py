@@ -61,8 +61,11 @@ def backtest(
 
         described = job_description(spark, f"headrace backtest of {', '.join(name for _, name in names)}")
         with map_spark_errors(), described:
-            compared = union(_frames(source, ranges, subjects, namespace)).persist()
-            stack.callback(compared.unpersist)
+            only_counts = not samples and not keys
+            compared = union(_frames(source, ranges, subjects, namespace, only_counts=only_counts))
+            if not only_counts:
+                compared.persist()
+                stack.callback(compared.unpersist)
             reader = EvidenceReader({(part.shard, part.topic): (part.conn, part.stored) for part in ranges}, folder)
             results = build_results(compared, subjects, reader, samples=samples, keys=keys)
     stored = [part.stored for part in ranges]
@@ -108,12 +111,17 @@ def _time_at(conn: Connection, stored: StoredRange, position: int, folder: str |
 
 
 def _frames(
-    source: Source, ranges: Sequence[TopicRange], subjects: Sequence[BacktestSubject], namespace: str | None
+    source: Source,
+    ranges: Sequence[TopicRange],
+    subjects: Sequence[BacktestSubject],
+    namespace: str | None,
+    *,
+    only_counts: bool,
 ) -> list[DataFrame]:
     frames: list[DataFrame] = []
     for part in ranges:
         specs = [subject.spec for subject in subjects if subject.topic == part.topic]
         rules = [spec for spec in specs if isinstance(spec, RuleSpec)]
         correlators = [spec for spec in specs if isinstance(spec, CorrelatorSpec)]
-        frames.append(compare_outputs(source, part, rules, correlators, namespace))
+        frames.append(compare_outputs(source, part, rules, correlators, namespace, only_counts=only_counts))
     return frames

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.lang.condition import Field, Subject, jsonb_text, moment_of
-from headrace.lang.ecl import Case, Observation, Table, TableState, outputs_by_event, start_state, status_of
+from headrace.lang.ecl import Case, Observation, Table, TableState, outputs_by_event, read_captured, start_state, status_of
 from headrace.spark.correlate.rows import BOTH_SCHEMA, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Stepped, concatenate, tagged
 from headrace.spark.correlate.stepping import step
 from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier, extractions
@@ -112,13 +112,16 @@ class _Corpus:
     def observations(self, stepped: Stepped) -> list[Observation]:
         order = [("time", "ascending"), ("offset", "ascending"), ("place", "ascending")]
         outputs: dict[str, list[tuple[int | None, int, str]]] = {}
+        captured: dict[str, list[str | None]] = {}
         for row in stepped.outputs.take(pc.sort_indices(stepped.outputs, order, null_placement="at_start")).to_pylist():
             outputs.setdefault(row["key"], []).append((row["offset"], row["time"], row["token"]))
+            captured.setdefault(row["key"], []).append(row["captured"])
         units = {row["key"]: TableState(tuple(row["units"])) for row in stepped.states.to_pylist()}
         return [
             Observation(
                 outputs_by_event(case.events, outputs.get(key, []))[:-1],
                 status_of(table, units.get(key) or start_state(table, 0)),
+                captured=read_captured(captured.get(key, [])),
             )
             for case, (key, table) in zip(self._cases, self._tables.items(), strict=True)
         ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
 from headrace.db import Connection
-from headrace.lang.condition import NUMERIC_SCALE
+from headrace.lang.condition import NUMERIC_SCALE, parse
 from headrace.spark.match.definitions import AnyRule, rule_specs
 from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+COLUMNS_MIN = 64
+"""From this many rules on, whole columns in Python are cheaper than the rows of a join in Java."""
 HIT_COLUMNS = (
     "topic", "partition", "offset", "event_id", "type", "key", "payload", "headers", "timestamp", "shard", "appended_at",
 )  # fmt: skip
@@ -43,14 +45,20 @@ def match(
     from pyspark.sql import functions
 
     specs = rule_specs(rules, conn=conn, namespace=namespace)
-    match_plan = cached_plan(specs)
+    reads = frozenset(field.root for spec in specs for field in parse(spec.condition).fields)
     columns = df.columns
-    check_columns(columns, _REQUIRED, match_plan.reads)
+    check_columns(columns, _REQUIRED, reads)
     check_types(df)
-    event_columns = [column for column in HIT_COLUMNS if column in columns]
-    rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     # Before any field is extracted: events of other types cost nothing more.
     relevant = df.where(functions.col("type").isin(sorted({spec.event_type for spec in specs})))
+    event_columns = [column for column in HIT_COLUMNS if column in columns]
+    if len(specs) >= COLUMNS_MIN:
+        # Imported here: a scan uses this room.
+        from headrace.spark.scan import match_by_columns
+
+        return match_by_columns(relevant, specs, event_columns, sorted(COLUMN_OF.get(root, root) for root in reads))
+    match_plan = cached_plan(specs)
+    rules_table = df.sparkSession.createDataFrame(_rules_table(match_plan.entries))
     extracted = with_emitted_at(relevant, match_plan.reads).selectExpr(
         "*", *(f"{sql} as {name}" for name, sql in match_plan.columns)
     )

@@ -4,6 +4,7 @@ Owns: the classification of events by whole columns, and what travels from the t
 firings, outputs and evidence of the database's engines."""
 
 from headrace.spark.scan.collecting import Watched, classify_frame, classify_range, within
+from headrace.spark.scan.frame_matching import match_by_columns
 from headrace.spark.scan.frames import step_frame
 from headrace.spark.scan.scanning import Definitions, LiveOutputs, scan
 
@@ -13,6 +14,7 @@ __all__ = [
     "Watched",
     "classify_frame",
     "classify_range",
+    "match_by_columns",
     "scan",
     "step_frame",
     "within",

@@ -134,7 +134,7 @@ def make_groups(specs: Sequence[CorrelatorSpec]) -> list[Group]:
 class Classifier:
     """Classifies batches of events for rules and correlators; a worker has one for all its batches."""
 
-    def __init__(self, rules: Sequence[RuleSpec], groups: Sequence[Group]) -> None:
+    def __init__(self, rules: Sequence[RuleSpec], groups: Sequence[Group], *, is_log: bool = True) -> None:
         self._rules = [_Rule(rule_tree(rule), rule.since_offset) for rule in rules]
         self._groups = [_GroupClassifier(group) for group in groups]
         self._index = RuleIndex([rule.tree for rule in self._rules])
@@ -142,7 +142,7 @@ class Classifier:
             [*(rule.tree for rule in self._rules), *(node for group in self._groups for node in group.trees)]
         )
         fields = [*self._conditions.fields, *(field for group in self._groups for field in group.fields)]
-        self._reader = FieldReader(fields)
+        self._reader = FieldReader(fields, is_log=is_log)
 
     @property
     def roots(self) -> frozenset[str]:

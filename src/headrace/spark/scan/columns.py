@@ -27,6 +27,7 @@ _PLAIN = {Extraction.TEXT: str | None, Extraction.INT: int | None, Extraction.BI
 """Extractions of a value at the top of the payload that need no conversion, with its type in JSON."""
 _UNUSUAL = re.compile(r'[\\"\x00-\x1f]')
 _WHOLE = msgspec.json.Decoder(list[Any], float_hook=Decimal)
+_ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 @dataclass
@@ -99,10 +100,11 @@ class _Event:
 
 
 class FieldReader:
-    """Reads some fields from batches of events."""
+    """Reads some fields from batches of events. `is_log`: payloads and headers are the log's, so all of them are JSON."""
 
-    def __init__(self, fields: Iterable[Field]) -> None:
+    def __init__(self, fields: Iterable[Field], *, is_log: bool = True) -> None:
         self.fields = tuple(dict.fromkeys(fields))
+        self._is_log = is_log
         in_payload = [field for field in self.fields if field.root == "object"]
         self._is_whole = any(not _has_plain_name(field) for field in in_payload)
         names = list(dict.fromkeys(str(field.path[0]) for field in in_payload)) if not self._is_whole else []
@@ -125,11 +127,16 @@ class FieldReader:
         columns: dict[Field, Column] = {}
         in_payload = [field for field in self.fields if field.root == "object"]
         if in_payload:
-            columns |= self._read_payloads(in_payload, batch.column("payload").to_pylist())
+            columns |= self._read_payloads(in_payload, self._json_texts(batch.column("payload")))
         for field in self.fields:
             if field.root != "object":
                 columns[field] = self._read_column(field, batch)
         return columns
+
+    def _json_texts(self, column: pa.StringArray) -> list[str]:
+        texts = column.to_pylist()
+        # Together they are decoded as one text, so that one which is no JSON would change the meaning of others.
+        return texts if self._is_log else list(map(_valid_json, texts))
 
     def _read_payloads(self, fields: Sequence[Field], payloads: Sequence[str]) -> dict[Field, Column]:
         text = "[" + ",".join(payloads) + "]"
@@ -163,9 +170,7 @@ class FieldReader:
         column = batch.column(field.root)
         if field.extraction is Extraction.TEXT and field.root in ("type", "key"):
             return Texts(column)
-        values = column.to_pylist()
-        if field.root == "headers":
-            values = [decode_json(text) for text in values]
+        values = [decode_json(text) for text in self._json_texts(column)] if field.root == "headers" else column.to_pylist()
         return _make_column(field.type, self._extract(field, ({field.root: value} for value in values)))
 
     def _extract(self, field: Field, events: Iterable[Mapping[str, Any]]) -> list[Value | None]:
@@ -177,6 +182,17 @@ class FieldReader:
                 setattr(event, name, value)
             extracted.append(function(cast(Subject, event)))
         return extracted
+
+
+def _valid_json(text: str | None) -> str:
+    """A payload of a frame, whose rows may come from anywhere; null if it is no JSON."""
+    if text is None:
+        return "null"
+    try:
+        _ANY_JSON.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return "null"
+    return text
 
 
 def _has_plain_name(field: Field) -> bool:

@@ -112,7 +112,7 @@ def _partitions(df: DataFrame) -> int:
 
 
 def _classify(batches: Iterable[pa.RecordBatch], topics: Sequence[_TopicCorrelators], count: int) -> Iterator[pa.RecordBatch]:
-    classifiers = [Classifier((), topic.groups) for topic in topics]
+    classifiers = [Classifier((), topic.groups, is_log=False) for topic in topics]
     pending: dict[int, list[pa.Table]] = {}
     rows = 0
     for batch in batches:

@@ -1,7 +1,7 @@
 """Pruning: the rules that can fire on some event of a batch, and on which, found by a value that each of them needs.
 
-A rule that needs a text, or a whole number in a range, is looked at only on the events that have it. So a batch costs as much as
-the rules that come into question, not as all of them."""
+A rule that needs a text, a prefix, or a whole number in a range, is looked at only on the events that have it. So a batch costs as
+much as the rules that come into question, not as all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.lang.condition import Between, Compare, Constant, Field, In, Junction, Node
+from headrace.lang.condition import Between, Compare, Constant, Field, In, Junction, Node, find_prefix
 from headrace.spark.scan.columns import Column, Integers, Texts
 
 RULES_MIN = 64
@@ -23,10 +23,11 @@ Rows = NDArray[Any]
 
 @dataclass(frozen=True)
 class _Need:
-    """What an event must have for a rule to fire: one of some texts, or a whole number from low to high."""
+    """What an event must have for a rule to fire: one of some texts, a text with a prefix, or a whole number from low to high."""
 
     field: Field
     texts: tuple[str, ...] = ()
+    prefix: str = ""
     low: int = 0
     high: int = 0
 
@@ -37,12 +38,14 @@ class RuleIndex:
     def __init__(self, trees: Sequence[Node]) -> None:
         self._always: list[int] = []
         self._texts: dict[Field, dict[str, list[int]]] = {}
+        self._prefixes: dict[Field, dict[int, dict[str, list[int]]]] = {}
+        """By the length of the prefix, then by the prefix."""
         ranges: dict[Field, list[tuple[int, int, int]]] = {}
         needs = [_needs(tree) if len(trees) >= RULES_MIN else [] for tree in trees]
         # Of several, the one whose field tells most rules apart.
         values: dict[Field, set[object]] = {}
         for need in (need for own in needs for need in own):
-            values.setdefault(need.field, set()).add(need.texts or (need.low, need.high))
+            values.setdefault(need.field, set()).add(need.texts or need.prefix or (need.low, need.high))
         for number, own in enumerate(needs):
             if not own:
                 self._always.append(number)
@@ -50,24 +53,20 @@ class RuleIndex:
             need = max(own, key=lambda need: len(values[need.field]))
             for text in need.texts:
                 self._texts.setdefault(need.field, {}).setdefault(text, []).append(number)
-            if not need.texts:
+            if need.prefix:
+                lengths = self._prefixes.setdefault(need.field, {})
+                lengths.setdefault(len(need.prefix), {}).setdefault(need.prefix, []).append(number)
+            elif not need.texts:
                 ranges.setdefault(need.field, []).append((need.low, need.high, number))
         self._bounds = {field: np.array(own, np.int64).T for field, own in ranges.items()}
 
     def candidates(self, columns: Mapping[Field, Column]) -> Iterator[tuple[int, Rows | None]]:
         """The rules that may fire, with the rows on which they may; None: on all. A rule with a list may come several times."""
         yield from ((number, None) for number in self._always)
-        for field, numbers in self._texts.items():
+        for field in dict.fromkeys((*self._texts, *self._prefixes)):
             column = columns[field]
             assert isinstance(column, Texts)
-            codes, texts = column.dictionary
-            order = np.argsort(codes, kind="stable")
-            ends = np.cumsum(np.bincount(codes, minlength=len(texts)))
-            for code, text in enumerate(texts.to_pylist()):
-                rules = numbers.get(text)
-                if rules:
-                    rows = order[ends[code - 1] if code else 0 : ends[code]]
-                    yield from ((number, rows) for number in rules)
+            yield from self._by_text(column, self._texts.get(field, {}), self._prefixes.get(field, {}))
         for field, (lows, highs, rules) in self._bounds.items():
             column = columns[field]
             assert isinstance(column, Integers)
@@ -77,6 +76,21 @@ class RuleIndex:
             begins, finishes = np.searchsorted(values, lows), np.searchsorted(values, highs, side="right")
             for at in np.flatnonzero(begins < finishes).tolist():
                 yield int(rules[at]), order[begins[at] : finishes[at]]
+
+    @staticmethod
+    def _by_text(
+        column: Texts, texts: Mapping[str, list[int]], prefixes: Mapping[int, Mapping[str, list[int]]]
+    ) -> Iterator[tuple[int, Rows]]:
+        codes, distinct = column.dictionary
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(distinct)))
+        for code, text in enumerate(distinct.to_pylist()):
+            rules = list(texts.get(text, ()))
+            for length, numbers in prefixes.items():
+                rules += numbers.get(text[:length], ())
+            if rules:
+                rows = order[ends[code - 1] if code else 0 : ends[code]]
+                yield from ((number, rows) for number in rules)
 
 
 def _needs(tree: Node) -> list[_Need]:
@@ -102,7 +116,8 @@ def _need(clause: Node) -> _Need | None:
             return _Need(field, low=cast(int, low), high=cast(int, high))
         case In(Field(root) as field, items) if root != "type" and all(_text(item) is not None for item in items):
             return _Need(field, tuple(dict.fromkeys(cast(str, _text(item)) for item in items)))
-    return None
+    prefix = find_prefix(clause)
+    return None if prefix is None or prefix.field.root == "type" else _Need(prefix.field, prefix=prefix.text)
 
 
 def _text(node: Node) -> str | None:

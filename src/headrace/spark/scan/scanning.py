@@ -39,9 +39,11 @@ COMPARED_SCHEMA = pa.schema(
         ("evidence_total", pa.int64()),
         ("would", pa.int32()),
         ("live", pa.int32()),
+        ("outputs", pa.int64()),
     ]
 )
-"""An output, of the tested definition (`would`), of the live one (`live`), or of both."""
+"""An output, of the tested definition (`would`), of the live one (`live`), or of both; or, where only counts are wanted, the number
+of `outputs` of a day, with the day's begin as time and without the columns of a single output."""
 _NO_ROWS = np.array([], np.int64)
 _IDENTITY = ("name", "token", "key", "position", "time")
 
@@ -82,8 +84,11 @@ def scan(
     splits: Sequence[Split],
     definitions: Definitions,
     live: LiveOutputs,
+    *,
+    only_counts: bool = False,
 ) -> DataFrame:
-    """One row per output of the tested or the live definitions over these parts of one log, as in COMPARED_SCHEMA."""
+    """One row per output of the tested or the live definitions over these parts of one log, as in COMPARED_SCHEMA; with
+    `only_counts`, one per day, token and side."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from headrace.spark.scan.chunks import CHUNK_SCHEMA
@@ -102,7 +107,8 @@ def scan(
         return _classify(batches, definitions, firings, number % count, count)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _step(batches, definitions)
+        compared = _step(batches, definitions)
+        return _count(compared) if only_counts else compared
 
     chunks = map_numbers(spark, max(1, len(splits)), read, from_arrow_schema(CHUNK_SCHEMA))
     if live.outputs.num_rows:
@@ -204,6 +210,7 @@ def _firings(fired: pa.Table, definitions: Definitions) -> pa.Table:
             pa.array(np.ones(rows, np.int64)),
             fired["would"],
             fired["live"],
+            pa.array(np.ones(rows, np.int64)),
         ],
         schema=COMPARED_SCHEMA,
     )
@@ -231,9 +238,24 @@ def _outputs(name: str, outputs: pa.Table) -> pa.Table:
             outputs["evidence_total"],
             pa.array(np.ones(rows, np.int32)),
             pa.array(np.zeros(rows, np.int32)),
+            pa.array(np.ones(rows, np.int64)),
         ],
         schema=COMPARED_SCHEMA,
     )
+
+
+def _count(compared: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The outputs of a partition, counted by day, token and side: a row of millions would cost more than its pattern."""
+    batches = [batch.select(["kind", "name", "token", "time", "would", "live"]) for batch in compared]
+    if not batches:
+        return
+    rows = pa.Table.from_batches(batches)
+    days = pc.floor_temporal(rows["time"], unit="day")
+    by = ["kind", "name", "token", "time", "would", "live"]
+    counts = rows.set_column(rows.schema.get_field_index("time"), "time", days).group_by(by).aggregate([([], "count_all")])
+    columns = {**{name: counts[name] for name in by}, "outputs": counts["count_all"]}
+    nothing = {field.name: pa.nulls(counts.num_rows, field.type) for field in COMPARED_SCHEMA if field.name not in columns}
+    yield from pa.table({**columns, **nothing}).select(COMPARED_SCHEMA.names).cast(COMPARED_SCHEMA).to_batches()
 
 
 def _compare(would: pa.Table, live: pa.Table) -> pa.Table:
@@ -252,6 +274,7 @@ def _compare(would: pa.Table, live: pa.Table) -> pa.Table:
         "kind": pa.repeat(pa.scalar("correlator", pa.string()), rows),
         "would": pa.array(np.zeros(rows, np.int32)),
         "live": pa.array(np.ones(rows, np.int32)),
+        "outputs": pa.array(np.ones(rows, np.int64)),
     }
     marked = would.set_column(COMPARED_SCHEMA.names.index("live"), COMPARED_SCHEMA.field("live"), pa.array(flags))
     return pa.concat_tables([marked, pa.table([columns[name] for name in COMPARED_SCHEMA.names], schema=COMPARED_SCHEMA)])

@@ -10,7 +10,7 @@ from headrace.spark.source.bounds import from_offset
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range, split_for_cores
 from headrace.spark.source.offsets import Range, Split
 from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
-from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation
+from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation, narrow_stream
 from headrace.spark.source.typed_payloads import with_payload_type
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "from_offset",
     "is_log_relation",
     "map_numbers",
+    "narrow_stream",
     "plan_splits",
     "read_range",
     "read_split",

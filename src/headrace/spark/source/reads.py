@@ -79,6 +79,19 @@ def find_log_read(df: DataFrame) -> LogRead | None:
     return LogRead(options, schema, is_log_relation(plan))
 
 
+def narrow_stream(df: DataFrame, columns: Collection[str]) -> DataFrame:
+    """A stream that is nothing but a read of the format `headrace`, with only these columns; any other frame as it is."""
+    java = getattr(df, "_jdf", None)
+    plan = None if java is None else java.queryExecution().analyzed()
+    if plan is None or class_name(plan) != "StreamingRelationV2" or plan.sourceName() != "headrace":
+        return df
+    from pyspark.sql.types import StructType
+
+    schema = StructType([field for field in df.schema.fields if field.name in columns])
+    values = {name: value for name, value in plan.extraOptions().asCaseSensitiveMap().items() if name.lower() != "columns"}
+    return df.sparkSession.readStream.format("headrace").schema(schema).options(**values).load()
+
+
 def is_log_relation(plan: JavaObject) -> bool:
     return (
         class_name(plan) == "DataSourceV2Relation"

@@ -13,6 +13,7 @@ from headrace.db import map_database_errors
 from headrace.spark.correlate import AnyCorrelator, CorrelatorSpec, check_event_columns, correlator_specs
 from headrace.spark.credentials import Access
 from headrace.spark.match import check_types
+from headrace.spark.source import narrow_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,7 +47,9 @@ def correlate_stream(
     _check_frame(df, specs)
     store = StreamStore(access, stream, specs, namespace)
     run = StreamRun(store, specs)
-    writer = df.writeStream.queryName(stream).foreachBatch(run.handle)
+    # A Python source sends all its columns, whatever is read of them.
+    frame = narrow_stream(df, {*run.columns, "shard", "topic"})
+    writer = frame.writeStream.queryName(stream).foreachBatch(run.handle)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
     if available_now:
@@ -78,6 +81,11 @@ class StreamRun:
 
         self._store = store
         self._watched = Watched((), tuple(specs))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of events that are read."""
+        return self._watched.columns
 
     def handle(self, batch: DataFrame, number: int) -> None:
         """One micro-batch, in one transaction. Spark's own number of it does not matter: positions say what is new."""
