@@ -64,20 +64,20 @@ def tables_with(conn: Connection, text: str) -> list[str]:
         """select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
            where n.nspname in ('headrace_internal', 'headrace', 'pgmq') and c.relkind = 'r'"""
     ).fetchall()
-    found = [
+    holders = [
         name for (name,) in names if conn.execute(f"select from {name} t where strpos(t::text, %s) > 0 limit 1", (text,)).rowcount
     ]
-    return sorted(found)
+    return sorted(holders)
 
 
 def files_with(folder: Path, text: str) -> list[str]:
     """Every file in which the bytes, or the rows, hold the text."""
-    found = []
+    names = []
     for path in (path for path in folder.rglob("*") if path.is_file()):
         rows = str(pq.ParquetFile(path).read().to_pylist()) if path.suffix == ".parquet" else ""
         if text.encode() in path.read_bytes() or text in rows:
-            found.append(path.name)
-    return found
+            names.append(path.name)
+    return names
 
 
 def untouched(conn: Connection) -> list[Any]:

@@ -64,7 +64,7 @@ def test_many_rules_fire_where_each_of_them_alone_does() -> None:
     rules = make_rules(400, chance)
     events = [make_event(chance) for _ in range(200)]
     batches = [(start, as_batch(events[start : start + 20], [0] * 20)) for start in range(0, 200, 20)]
-    found = {(number, start + row) for start, batch in batches for number, row in firings(rules, batch)}
+    fired = {(number, start + row) for start, batch in batches for number, row in firings(rules, batch)}
     functions = [to_python(parse(rule.condition)) for rule in rules]
     expected = {
         (number, row)
@@ -73,7 +73,7 @@ def test_many_rules_fire_where_each_of_them_alone_does() -> None:
         if event.type == rule.event_type and function(event) is True
     }
     assert len(expected) > 500
-    assert found == expected
+    assert fired == expected
 
 
 def test_rules_that_cannot_fire_in_a_batch_are_not_evaluated() -> None:
