@@ -26,8 +26,8 @@ class CellArrays:
     marks: np.ndarray
 
     @classmethod
-    def of(cls, table: Table) -> CellArrays:
-        simple = SimpleTable.of(table)
+    def of(cls, table: Table | SimpleTable) -> CellArrays:
+        simple = table if isinstance(table, SimpleTable) else SimpleTable.of(table)
         return cls(simple, np.array(simple.following, np.int64), np.array(simple.marks, np.int64))
 
     def cells(self, first: np.ndarray, symbols: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -35,12 +35,14 @@ class CellArrays:
 
 
 class SimpleRun:
-    """Steps pieces of rows; the last key of a piece continues in the next one."""
+    """Steps pieces of rows; the last key of a piece continues in the next one. `stores_new`: the state of a new key counts as
+    changed, whatever its events did."""
 
-    def __init__(self, table: Table | CellArrays, *, evidence_max: int, forgets: bool = False) -> None:
+    def __init__(self, table: Table | CellArrays, *, evidence_max: int, forgets: bool = False, stores_new: bool = False) -> None:
         self._arrays = table if isinstance(table, CellArrays) else CellArrays.of(table)
         self._evidence_max = evidence_max
         self._forgets = forgets
+        self._stores_new = stores_new
         self._last: pa.Table | None = None
         """The state of the last key so far, with a column `changed`."""
 
@@ -84,6 +86,8 @@ class SimpleRun:
         changed = np.add.reduceat(marks & CHANGES, begins) > 0
         changed[0] |= was_changed
         changed |= self._forgets
+        if self._stores_new:
+            changed |= ~is_state[begins]
         at_start = (marks[ends] & TO_START) != 0
         after = self._states(rows, begins, ends, state, at_start, trail).append_column("changed", pa.array(changed))
         self._last = after.slice(state.size - 1)

@@ -6,12 +6,13 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.lang.ecl import Table
+from headrace.lang.ecl import MultipliedTable, Table
 from headrace.spark.correlate.general import GeneralRun
+from headrace.spark.correlate.multiplied import MultipliedRun
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, Stepped
 from headrace.spark.correlate.simple import SimpleRun
+from headrace.spark.sorting import sort_rows
 
 NUMBERED_SCHEMA = pa.schema([("number", pa.int32()), *OUTPUT_SCHEMA])
 """Outputs, with the number of their correlator among those that share a pass."""
@@ -24,10 +25,17 @@ class Run(Protocol):
     def finish(self) -> Stepped: ...
 
 
-def make_run(table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False) -> Run:
-    """A run of sorted, classified rows through one table. Only tables with timers, which are never simple, need `until`."""
+def make_run(
+    table: Table, *, evidence_max: int, until: int | None = None, forgets: bool = False, states: pa.Table | None = None
+) -> Run:
+    """A run of sorted, classified rows through one table. Only tables with timers need `until`. `states` are all state rows
+    among them."""
     if table.simple:
         return SimpleRun(table, evidence_max=evidence_max, forgets=forgets)
+    if (multiplied := MultipliedTable.of(table)) is not None:
+        run = MultipliedRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
+        if states is None or run.knows(states):
+            return run
     return GeneralRun(table, evidence_max=evidence_max, until=until, forgets=forgets)
 
 
@@ -38,18 +46,16 @@ def step(
 
     Returns the outputs, and the states that changed; where keys are forgotten, those of all keys with events.
     Timers of a key without events fire too, up to `until`."""
-    run = make_run(table, evidence_max=evidence_max, until=until, forgets=forgets)
+    run = make_run(table, evidence_max=evidence_max, until=until, forgets=forgets, states=states)
     pieces = [run.feed(Rows.of(_sorted(events, states))), run.finish()]
     return Stepped(pa.concat_tables([piece.outputs for piece in pieces]), pa.concat_tables([piece.states for piece in pieces]))
 
 
 def _sorted(events: pa.Table, states: pa.Table) -> pa.Table:
-    """Events and state rows by key and offset. Keys become numbers first, which sort much faster than texts."""
+    """Events and state rows by key and offset."""
     if states.num_rows:
         events = pa.concat_tables([as_rows(states, events.schema), events], promote_options="default")
-    codes = pc.dictionary_encode(events["key"].combine_chunks()).indices.to_numpy()
-    order = np.lexsort((events["offset"].to_numpy(), codes))
-    return events.take(pa.array(order))
+    return sort_rows(events)
 
 
 def as_rows(states: pa.Table, schema: pa.Schema) -> pa.Table:

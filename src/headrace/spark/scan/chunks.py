@@ -56,12 +56,3 @@ def read_chunks(batches: Iterable[pa.RecordBatch]) -> dict[int, pa.Table]:
         group: pa.concat_tables([pa.ipc.open_stream(data).read_all() for _, data in sorted(parts, key=lambda part: part[0])])
         for group, parts in chunks.items()
     }
-
-
-def by_key(rows: pa.Table) -> pa.Table:
-    """The rows of each key together, in the order of the log."""
-    codes = pc.dictionary_encode(rows["key"].combine_chunks()).indices.to_numpy(zero_copy_only=False)
-    offsets = rows["offset"].to_numpy()
-    # PostgreSQL reads a range in any order, though nearly always in that of positions.
-    is_ordered = bool((offsets[1:] > offsets[:-1]).all())
-    return rows.take(pa.array(np.argsort(codes, kind="stable") if is_ordered else np.lexsort((offsets, codes))))

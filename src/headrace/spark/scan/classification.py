@@ -54,17 +54,10 @@ class _Rule:
         slots = {field: number for number, field in enumerate(self._fields)}
         self._function = cast("Callable[[Sequence[Value | None]], bool | None]", compile_node(with_slots(tree, slots)))
 
-    def fires(
-        self, rows: NDArray[np.int64], columns: Mapping[Field, Column], lists: dict[Field, list[Value | None]]
-    ) -> NDArray[np.int64]:
-        """On which of a few rows the rule fires. `lists` keeps the values of columns for the other rules."""
-        values = []
-        for field in self._fields:
-            if field not in lists:
-                lists[field] = columns[field].to_list()
-            values.append(lists[field])
-        function = self._function
-        return np.array([row for row in rows.tolist() if function([own[row] for own in values]) is True], np.int64)
+    def fires(self, rows: NDArray[np.int64], columns: Mapping[Field, Column]) -> NDArray[np.int64]:
+        """On which of a few rows the rule fires."""
+        values = zip(*(columns[field].at(rows) for field in self._fields), strict=True)
+        return rows[[self._function(row) is True for row in values]]
 
 
 @dataclass(frozen=True)
@@ -167,8 +160,7 @@ class ClassifiedBatch:
     def firings(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """The rows on which each rule fires; rules that cannot fire in this batch are left out."""
         offsets = self.batch.column("offset").to_numpy()
-        lists: dict[Field, list[Value | None]] = {}
-        fired: dict[int, list[NDArray[Any]]] = {}
+        fired: dict[int, NDArray[Any]] = {}
         rows: NDArray[Any]
         for number, candidates in self.index.candidates(self.columns):
             rule = self.rules[number]
@@ -176,13 +168,12 @@ class ClassifiedBatch:
                 holds = self.truths.of(rule.tree) == TRUE
                 rows = np.flatnonzero(holds) if candidates is None else candidates[holds[candidates]]
             else:
-                rows = rule.fires(candidates, self.columns, lists)
+                rows = rule.fires(candidates, self.columns)
             if rule.since_offset:
                 rows = rows[offsets[rows] >= rule.since_offset]
             if rows.size:
-                fired.setdefault(number, []).append(rows)
-        for number, parts in sorted(fired.items()):
-            yield number, np.sort(np.concatenate(parts))
+                fired[number] = np.sort(rows)
+        yield from sorted(fired.items())
 
     def group_rows(self) -> Iterator[tuple[int, pa.Table]]:
         """Per group the events that can matter to it: key, symbols, facts…, offset, time."""

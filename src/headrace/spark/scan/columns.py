@@ -12,6 +12,7 @@ from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -45,6 +46,10 @@ class Integers:
     def to_list(self) -> list[Value | None]:
         return [value if known else None for value, known in zip(self.values.tolist(), self.is_known.tolist(), strict=True)]
 
+    def at(self, rows: NDArray[Any]) -> list[Value | None]:
+        """The values of some rows."""
+        return Integers(self.values[rows], self.is_known[rows]).to_list()
+
 
 @dataclass
 class Texts:
@@ -67,6 +72,11 @@ class Texts:
     def to_list(self) -> list[Value | None]:
         return cast("list[Value | None]", self.values.to_pylist())
 
+    def at(self, rows: NDArray[Any]) -> list[Value | None]:
+        """The values of some rows."""
+        codes, texts = self.distinct
+        return [texts[code] for code in codes[rows].tolist()]
+
 
 @dataclass
 class Values:
@@ -83,6 +93,10 @@ class Values:
 
     def to_list(self) -> list[Value | None]:
         return self.values
+
+    def at(self, rows: NDArray[Any]) -> list[Value | None]:
+        """The values of some rows."""
+        return [self.values[row] for row in rows.tolist()]
 
 
 Column = Integers | Texts | Values
@@ -155,7 +169,7 @@ class FieldReader:
     def _column(self, field: Field, rows: Sequence[object], *, is_strict: bool) -> Column:
         name = str(field.path[0])
         attribute = self._attributes[name]
-        values = [getattr(row, attribute) for row in rows]
+        values = list(map(attrgetter(attribute), rows))
         if is_strict and name in self._plain:
             if field.extraction is Extraction.TEXT:
                 return Texts(pa.array(values, pa.string()))

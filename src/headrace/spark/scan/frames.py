@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from headrace.lang.ecl import SimpleTable, leaves
 from headrace.spark.correlate import NUMBERED_SCHEMA, CorrelatorSpec, Rows, make_run
 from headrace.spark.match import COLUMN_OF
-from headrace.spark.scan.chunks import CHUNK_TYPE, by_key, make_chunks, read_chunks
+from headrace.spark.scan.chunks import CHUNK_TYPE, make_chunks, read_chunks
 from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.scan.collecting import own_events
+from headrace.spark.sorting import sort_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -143,7 +144,7 @@ def _step(
             rows = chunks.pop(topic.first_group + place, None)
             if rows is None:
                 continue
-            for own_number, events in group.events(by_key(rows)):
+            for own_number, events in group.events(sort_rows(rows)):
                 spec, number = topic.specs[own_number], topic.numbers[own_number]
                 own = own_events(events, spec, is_alone=len(group.numbers) == 1)
                 run = make_run(spec.table, evidence_max=spec.evidence_max, until=untils[number], forgets=spec.forgets)

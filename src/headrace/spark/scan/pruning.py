@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headrace.lang.condition import Between, Compare, Constant, Field, In, Junction, Node, find_prefix
 from headrace.spark.scan.columns import Column, Integers, Texts
+from headrace.spark.sorting import sort_codes
 
 RULES_MIN = 64
 """Fewer rules are all evaluated on all events: to look them up would take as long."""
@@ -31,6 +32,32 @@ class _Need:
     low: int = 0
     high: int = 0
 
+    @property
+    def kind(self) -> tuple[Field, bool]:
+        return self.field, bool(self.prefix)
+
+
+class _Ranges:
+    """Rules that need a whole number in a range."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        self._lows, self._highs, self._rules = np.array(ranges, np.int64).T
+        # The ranges of all rules together, as disjoint ones in ascending order.
+        order = np.argsort(self._lows)
+        lows, reach = self._lows[order], np.maximum.accumulate(self._highs[order])
+        begins = np.append(True, lows[1:] > reach[:-1])
+        self._all_lows, self._all_highs = lows[begins], reach[np.append(begins[1:], True)]
+
+    def candidates(self, column: Integers) -> Iterator[tuple[int, Rows]]:
+        # Most events are in no range: only the others are sorted.
+        places = np.searchsorted(self._all_lows, column.values, side="right") - 1
+        inside = np.flatnonzero((places >= 0) & (column.values <= self._all_highs[places]) & column.is_known)
+        order = inside[np.argsort(column.values[inside], kind="stable")]
+        values = column.values[order]
+        begins, finishes = np.searchsorted(values, self._lows), np.searchsorted(values, self._highs, side="right")
+        for at in np.flatnonzero(begins < finishes).tolist():
+            yield int(self._rules[at]), order[begins[at] : finishes[at]]
+
 
 class RuleIndex:
     """Rules by the value that they need."""
@@ -42,15 +69,15 @@ class RuleIndex:
         """By the length of the prefix, then by the prefix."""
         ranges: dict[Field, list[tuple[int, int, int]]] = {}
         needs = [_needs(tree) if len(trees) >= RULES_MIN else [] for tree in trees]
-        # Of several, the one whose field tells most rules apart.
-        values: dict[Field, set[object]] = {}
+        # Of several, the one that tells most rules apart; a prefix leaves more events than as many texts or numbers.
+        values: dict[tuple[Field, bool], set[object]] = {}
         for need in (need for own in needs for need in own):
-            values.setdefault(need.field, set()).add(need.texts or need.prefix or (need.low, need.high))
+            values.setdefault(need.kind, set()).add(need.texts or need.prefix or (need.low, need.high))
         for number, own in enumerate(needs):
             if not own:
                 self._always.append(number)
                 continue
-            need = max(own, key=lambda need: len(values[need.field]))
+            need = max(own, key=lambda need: (len(values[need.kind]), not need.prefix))
             for text in need.texts:
                 self._texts.setdefault(need.field, {}).setdefault(text, []).append(number)
             if need.prefix:
@@ -58,39 +85,35 @@ class RuleIndex:
                 lengths.setdefault(len(need.prefix), {}).setdefault(need.prefix, []).append(number)
             elif not need.texts:
                 ranges.setdefault(need.field, []).append((need.low, need.high, number))
-        self._bounds = {field: np.array(own, np.int64).T for field, own in ranges.items()}
+        self._ranges = {field: _Ranges(own) for field, own in ranges.items()}
 
     def candidates(self, columns: Mapping[Field, Column]) -> Iterator[tuple[int, Rows | None]]:
-        """The rules that may fire, with the rows on which they may; None: on all. A rule with a list may come several times."""
+        """The rules that may fire, each with the rows on which it may; None: on all."""
         yield from ((number, None) for number in self._always)
         for field in dict.fromkeys((*self._texts, *self._prefixes)):
             column = columns[field]
             assert isinstance(column, Texts)
             yield from self._by_text(column, self._texts.get(field, {}), self._prefixes.get(field, {}))
-        for field, (lows, highs, rules) in self._bounds.items():
+        for field, own in self._ranges.items():
             column = columns[field]
             assert isinstance(column, Integers)
-            known = np.flatnonzero(column.is_known)
-            order = known[np.argsort(column.values[known], kind="stable")]
-            values = column.values[order]
-            begins, finishes = np.searchsorted(values, lows), np.searchsorted(values, highs, side="right")
-            for at in np.flatnonzero(begins < finishes).tolist():
-                yield int(rules[at]), order[begins[at] : finishes[at]]
+            yield from own.candidates(column)
 
     @staticmethod
     def _by_text(
         column: Texts, texts: Mapping[str, list[int]], prefixes: Mapping[int, Mapping[str, list[int]]]
     ) -> Iterator[tuple[int, Rows]]:
         codes, distinct = column.dictionary
-        order = np.argsort(codes, kind="stable")
+        order = sort_codes(codes, len(distinct) + 1)
         ends = np.cumsum(np.bincount(codes, minlength=len(distinct)))
+        found: dict[int, list[Rows]] = {}
         for code, text in enumerate(distinct.to_pylist()):
             rules = list(texts.get(text, ()))
             for length, numbers in prefixes.items():
                 rules += numbers.get(text[:length], ())
-            if rules:
-                rows = order[ends[code - 1] if code else 0 : ends[code]]
-                yield from ((number, rows) for number in rules)
+            for number in rules:
+                found.setdefault(number, []).append(order[ends[code - 1] if code else 0 : ends[code]])
+        yield from ((number, np.concatenate(rows) if len(rows) > 1 else rows[0]) for number, rows in found.items())
 
 
 def _needs(tree: Node) -> list[_Need]:

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from headrace.spark.correlate import CorrelatorSpec, Rows, make_run
 from headrace.spark.match import COLUMN_OF, RuleSpec
-from headrace.spark.scan.chunks import LIVE, RULES, by_key, make_chunk, make_chunks, partitions_of, read_chunks
+from headrace.spark.scan.chunks import LIVE, RULES, make_chunk, make_chunks, partitions_of, read_chunks
 from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.schema import event_schema
+from headrace.spark.sorting import sort_rows
 from headrace.spark.source import SourceOptions, Split, map_numbers, read_split
 
 if TYPE_CHECKING:
@@ -188,7 +189,9 @@ def _step(batches: Iterable[pa.RecordBatch], definitions: Definitions) -> Iterat
         yield from _firings(fired, definitions).to_batches()
     live = groups.pop(LIVE, None)
     outputs = [
-        table for number, rows in groups.items() for table in _step_group(definitions.groups[number], by_key(rows), definitions)
+        table
+        for number, rows in groups.items()
+        for table in _step_group(definitions.groups[number], sort_rows(rows), definitions)
     ]
     would = pa.concat_tables(outputs) if outputs else COMPARED_SCHEMA.empty_table()
     yield from (would if live is None else _compare(would, live)).to_batches(max_chunksize=10_000)
