@@ -183,6 +183,19 @@ def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: 
     assert (seen.whole_tables, seen.rows) == ([], 1)
 
 
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_stream_finds_the_event_before_its_position_by_index(busy: Connection, analyzed: bool) -> None:
+    """Spark asks for it twice in every micro-batch."""
+    if analyzed:
+        busy.execute("analyze")
+    parameters = {"topic_ids": [1, 2], "positions": [9000, LOGGED + 1]}
+    with reads(busy, "log") as seen:
+        events = busy.execute(query("spark/continuity"), parameters).fetchall()
+    assert [(topic_id, event_id is None) for topic_id, event_id, *_ in events] == [(1, False), (2, True)]
+    assert seen.whole_tables == []
+    assert seen.rows <= 10
+
+
 def test_counters_notice_a_sequential_scan(busy: Connection) -> None:
     """The checker can fail: seeded with a query that has no index."""
     with reads(busy, "log") as seen:

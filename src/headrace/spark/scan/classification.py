@@ -43,7 +43,9 @@ _TRUTH_FACTS = np.array(["false", None, "true"], object)
 def rule_tree(spec: RuleSpec) -> Node:
     """When a rule fires, its event type included."""
     is_type = Compare("=", _TYPE, Constant(spec.event_type, Type.TEXT))
-    return Junction("and", (is_type, fold_constants(parse(spec.condition).tree)))
+    condition = fold_constants(parse(spec.condition).tree)
+    clauses = condition.operands if isinstance(condition, Junction) and condition.word == "and" else (condition,)
+    return Junction("and", (is_type, *clauses))
 
 
 class _Rule:
