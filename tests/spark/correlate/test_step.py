@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.lang.ecl import (
     Event,
+    MultipliedTable,
     Pattern,
     Table,
     TableState,
@@ -21,9 +22,12 @@ from headrace.lang.ecl import (
     parse,
     start_state,
 )
+from headrace.lang.ecl import compiler as compile_module
 from headrace.lang.ecl.table import advance_state, changes, classify, is_start, run_step
 from headrace.spark.correlate import kernel
 from headrace.spark.correlate import simple as simple_module
+from headrace.spark.correlate.general import GeneralRun
+from headrace.spark.correlate.multiplied import MultipliedRun
 from headrace.spark.correlate.rows import STATE_SCHEMA, Rows
 from headrace.spark.correlate.stepping import make_run, step
 from tests.examples import examples
@@ -140,6 +144,44 @@ def test_any_table_steps_as_its_own_function(pattern: Pattern, sequences: list[l
 @settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=QUIET)
 def test_table_without_timers_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int) -> None:
     check(compile(pattern), interleaved(sequences), cut, None)
+
+
+@given(patterns(timers=False), keyed_events, st.integers(0, 20))
+@settings(max_examples=examples(40, 200), deadline=None, suppress_health_check=QUIET)
+def test_table_of_several_units_steps_as_its_own_function(pattern: Pattern, sequences: list[list[Event]], cut: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        # Nothing is multiplied out by the compiler, so Spark has to do it.
+        patch.setattr(compile_module, "FLAT_CELLS_MAX", 0)
+        table = compile(pattern)
+    check(table, interleaved(sequences), cut, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "run"),
+    [
+        ("repeat{push(x){loop(100){a}}}", MultipliedRun),
+        ("repeat{push(x){do{loop(100){a}} unless {after 1 s}}}", GeneralRun),
+        ("repeat{push(x){accumulate{loop(30){a},loop(30){b},loop(20){c}}}}", GeneralRun),
+    ],
+)
+def test_table_is_multiplied_out_if_it_is_small_and_has_no_timers(text: str, run: type) -> None:
+    table = compile(parse(text))
+    assert not table.simple
+    assert type(make_run(table, evidence_max=EVIDENCE_MAX)) is run
+
+
+def test_state_that_the_automaton_does_not_have_is_stepped_unit_by_unit() -> None:
+    """A version that carried its states over may have states that no event leads to."""
+    table = compile(parse("repeat{push(x){sequential{loop(100){a},loop(2){b}}}}"))
+    multiplied = MultipliedTable.of(table)
+    assert multiplied is not None
+    early = step(rows_of(table, [("0", Event("a", 0))]), STATE_SCHEMA.empty_table(), table, evidence_max=EVIDENCE_MAX)
+    units = list(early.states["units"][0].as_py())
+    counter = next(at for at, value in enumerate(units) if value != multiplied.states[0][at])
+    stranger = [*units[:counter], -7, *units[counter + 1 :]]
+    states = early.states.set_column(1, STATE_SCHEMA.field(1), pa.array([stranger], pa.list_(pa.int32())))
+    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=early.states)) is MultipliedRun
+    assert type(make_run(table, evidence_max=EVIDENCE_MAX, states=states)) is GeneralRun
 
 
 def test_seeded_bug_in_the_evidence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

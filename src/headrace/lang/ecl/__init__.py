@@ -21,7 +21,7 @@ from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
 from headrace.lang.ecl.predicate import to_condition_tree
 from headrace.lang.ecl.printer import print_pattern
-from headrace.lang.ecl.register_stepping import read_machines
+from headrace.lang.ecl.register_stepping import RegisterBatch, read_machines
 from headrace.lang.ecl.running import parse_events, run_events
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, MultipliedTable, SimpleTable
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
@@ -77,6 +77,7 @@ __all__ = [
     "Output",
     "Pattern",
     "PatternError",
+    "RegisterBatch",
     "Relation",
     "SimpleTable",
     "StateLimitExceeded",

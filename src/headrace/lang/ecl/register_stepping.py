@@ -7,8 +7,10 @@ A key may have several machines (`each`); their states are kept together in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import product
 from typing import cast
 
 import msgspec
@@ -21,6 +23,8 @@ from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Val
 from headrace.lang.ecl.stepping import TICKS_MAX, TRANSITIONS_MAX, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
+CONDITIONS_MAX = 6
+"""Conditions over registers whose answers are all tried, to find the events whose step does not depend on them."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 Facts = Sequence["str | None"]
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
@@ -84,7 +88,8 @@ class RegisterBatch:
         self.ticks_left = ticks_left
         self.outputs: list[Correlation] = []
         self._keys: dict[str, _Key] = {}
-        self._static_symbols: dict[tuple[str | None, ...], tuple[int, ...] | None] = {}
+        self._symbols_by_facts: dict[tuple[str | None, ...], tuple[tuple[int, ...], ...]] = {}
+        self._known_steps: dict[tuple[tuple[int, ...], tuple[str | None, ...]], tuple[tuple[int, ...], bool] | None] = {}
         self._symbols: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = {}
 
@@ -105,10 +110,7 @@ class RegisterBatch:
     def step(self, key: str, position: int, symbols: tuple[int, ...], time: int, facts: Facts | None = None) -> bool:
         """One event, after the timers due by its time. False: too many of those for one batch, and the event is not processed."""
         assert facts is not None
-        state = self._keys.get(key)
-        if state is None:
-            instance = Instance(key, self._table.start_units, (), time, time, is_changed=True)
-            state = self._keys[key] = _Key(instance, [] if self._each else [self._fresh(time)])
+        state = self._key(key, time)
         if self._table.timers and not self._fire(state, time):
             return False
         state.instance.seen_at = time
@@ -124,29 +126,86 @@ class RegisterBatch:
         return True
 
     def _step_by_facts(self, state: _Key, static: tuple[str | None, ...], position: int) -> bool:
-        """Steps the one machine of a key if the transition is known, whatever the registers hold, and neither reads nor changes them:
-        most events. The same as _take, with less to do."""
+        """Steps the one machine of a key if registers play no part in it: most events. The same as _take, with less to do."""
         machine = state.machines[0]
-        symbols = self._static_symbols.get(static)
-        transition = None if symbols is None else self._transitions.get((machine.units, symbols))
-        if transition is None:
+        known = self.known_step(machine.units, static)
+        if known is None:
             return False
-        if transition[5]:
-            units, tokens, recorded, started, _, _ = transition
-            if tokens or recorded or started or machine.deadlines:
-                return False
-            machine.units = units
-            if units == self._table.start_units:
-                machine.evidence, machine.evidence_total = [], 0
-            else:
-                machine.evidence.append(position)
-                machine.evidence_total += 1
-                if len(machine.evidence) > self._evidence_max:
-                    del machine.evidence[0]
-            state.instance.is_changed = True
+        units, is_change = known
+        if is_change:
+            is_anew = units == self._table.start_units
+            self._step_over(state, machine, units, [] if is_anew else [position], is_anew=is_anew)
         elif self._forgets:
             state.instance.is_changed = True
         return True
+
+    def known_step(self, units: tuple[int, ...], static: tuple[str | None, ...]) -> tuple[tuple[int, ...], bool] | None:
+        """What an event of these facts does to a machine, and whether that changes anything; None if it depends on the registers,
+        writes one, makes an output or starts a timer."""
+        place = (units, static)
+        if place in self._known_steps:
+            return self._known_steps[place]
+        possible = [self._transition(units, symbols) for symbols in self._possible_symbols(static)]
+        known = None
+        if possible and all(transition == possible[0] for transition in possible):
+            after, tokens, recorded, started, _, is_change = possible[0]
+            if not is_change or not (tokens or recorded or started or self._table.timers):
+                known = after, is_change
+        if len(self._known_steps) < TRANSITIONS_MAX:
+            self._known_steps[place] = known
+        return known
+
+    def _possible_symbols(self, static: tuple[str | None, ...]) -> tuple[tuple[int, ...], ...]:
+        """The symbols that an event of these facts can have, whatever the registers hold; none if there are too many cases."""
+        if static in self._symbols_by_facts:
+            return self._symbols_by_facts[static]
+        found: dict[tuple[int, ...], None] = {}
+        truths = self._static_truths(static)
+        if len(self._dynamic) <= CONDITIONS_MAX:
+            for answers in product((True, False), repeat=len(self._dynamic)):
+                cases = {text: answer for (text, _), answer in zip(self._dynamic, answers, strict=True)}
+                found[classify(self._table, Event(static[0] or "", 0, {**truths, **cases}), _look_up)] = None
+        else:
+            # A condition over registers is not among these truths.
+            with suppress(KeyError):
+                found[classify(self._table, Event(static[0] or "", 0, truths), _look_up_known)] = None
+        if len(self._symbols_by_facts) < TRANSITIONS_MAX:
+            self._symbols_by_facts[static] = tuple(found)
+        return tuple(found)
+
+    def _transition(self, units: tuple[int, ...], input_: tuple[int, ...] | int) -> _Transition:
+        return self._transitions.get((units, input_)) or self._compute(units, input_)
+
+    def units_of(self, key: str, time: int) -> tuple[int, ...]:
+        """The state of the one machine of a key, which starts now if it is new."""
+        return self._key(key, time).machines[0].units
+
+    def step_over(self, key: str, units: tuple[int, ...], changes: list[int], time: int, *, is_anew: bool) -> None:
+        """Takes the one machine of a key to a state, by events that `known_step` has told. The last one was at `time`; `changes` are
+        the positions that are evidence. `is_anew`: the machine was at its start meanwhile, and earlier evidence is void."""
+        state = self._keys[key]
+        state.instance.seen_at = time
+        if changes or is_anew:
+            self._step_over(state, state.machines[0], units, changes, is_anew=is_anew)
+        elif self._forgets:
+            state.instance.is_changed = True
+
+    def _step_over(self, state: _Key, machine: Machine, units: tuple[int, ...], changes: list[int], *, is_anew: bool) -> None:
+        machine.units = units
+        if is_anew:
+            machine.evidence, machine.evidence_total = [], 0
+        machine.evidence += changes
+        machine.evidence_total += len(changes)
+        if len(machine.evidence) > self._evidence_max:
+            del machine.evidence[: len(machine.evidence) - self._evidence_max]
+        state.instance.is_changed = True
+
+    def _key(self, key: str, time: int) -> _Key:
+        state = self._keys.get(key)
+        if state is None:
+            instance = Instance(key, self._table.start_units, (), time, time, is_changed=True)
+            state = self._keys[key] = _Key(instance, [] if self._each else [self._fresh(time)])
+        return state
 
     def tick(self, key: str, until: int) -> bool:
         """Fires the timers of a key that are due by a time. False: there are more than one batch may fire."""
@@ -184,10 +243,9 @@ class RegisterBatch:
     def _take(self, state: _Key, event: _ClassifiedEvent, position: int) -> None:
         place = 0
         for machine in state.machines:
-            symbols = self._static_symbols.get(event.static)
-            if symbols is None:
-                symbols = self._classify(state, machine, event)
-            transition = self._transitions.get((machine.units, symbols)) or self._compute(machine.units, symbols)
+            possible = self._possible_symbols(event.static)
+            symbols = possible[0] if len(possible) == 1 else self._classify(state, machine, event)
+            transition = self._transition(machine.units, symbols)
             if transition[5]:
                 machine.evidence.append(position)
                 machine.evidence_total += 1
@@ -195,11 +253,7 @@ class RegisterBatch:
         self._drop_completed(state)
 
     def _classify(self, state: _Key, machine: Machine, event: _ClassifiedEvent) -> tuple[int, ...]:
-        """The symbols of an event that depend on the registers. Most events have the same ones whatever the registers hold."""
-        if event.static not in self._static_symbols:
-            symbols = self._classify_without_registers(event)
-            if symbols is not None:
-                return symbols
+        """The symbols of an event that depend on the registers."""
         dynamic = self._evaluate(self._memory(state, machine), event)
         key = (event.static, *dynamic.values())
         known = self._symbols.get(key)
@@ -209,18 +263,6 @@ class RegisterBatch:
             if len(self._symbols) < TRANSITIONS_MAX:
                 self._symbols[key] = known
         return known
-
-    def _classify_without_registers(self, event: _ClassifiedEvent) -> tuple[int, ...] | None:
-        """The symbols of an event by its own facts; None if they depend on the registers."""
-        symbols: tuple[int, ...] | None
-        try:
-            # A condition over registers is not among these truths.
-            symbols = classify(self._table, Event(event.static[0] or "", 0, self._static_truths(event.static)), _look_up_known)
-        except KeyError:
-            symbols = None
-        if len(self._static_symbols) < TRANSITIONS_MAX:
-            self._static_symbols[event.static] = symbols
-        return symbols
 
     def _fire(self, state: _Key, until: int) -> bool:
         """Deadline by deadline; each firing happens at its deadline, the oldest machine first."""
@@ -235,7 +277,7 @@ class RegisterBatch:
                     continue
                 self.ticks_left -= 1
                 due = sum(1 << timer for timer, deadline in enumerate(machine.deadlines) if deadline == now)
-                transition = self._transitions.get((machine.units, due)) or self._compute(machine.units, due)
+                transition = self._transition(machine.units, due)
                 place = self._apply(state, machine, transition, None, now, None, place)
             self._drop_completed(state)
         return True

@@ -30,7 +30,7 @@ class GeneralRun:
     def feed(self, rows: Rows) -> Stepped:
         """The outputs of these rows, and the changed states of the keys that are complete."""
         batch, outputs = self._batch, self._batch.outputs
-        states = _instances(rows.states)
+        states = read_instances(rows.states)
         symbols = zip(rows.symbol.tolist(), *(other.tolist() for other in rows.others), strict=True)
         facts = repeat(None, len(rows.key)) if rows.facts is None else rows.facts.to_pylist()
         columns = (rows.key.to_pylist(), symbols, rows.offset.tolist(), rows.time.tolist(), rows.event_id.to_pylist(), facts)
@@ -93,7 +93,8 @@ def _state_table(instances: list[Instance]) -> pa.Table:
     return pa.table(list(zip(*rows, strict=True)), schema=STATE_SCHEMA)
 
 
-def _instances(states: pa.Table | None) -> Iterator[Instance]:
+def read_instances(states: pa.Table | None) -> Iterator[Instance]:
+    """The instances of state rows."""
     if states is None:
         return
     names = ("key", "units", "deadlines", "memory", "started_at", "seen_at", "evidence", "evidence_total")

@@ -15,12 +15,18 @@ Flags = NDArray[np.bool_]
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
+@cache
+def is_compiled() -> bool:
+    """Whether loops are compiled here."""
+    return find_spec("numba") is not None
+
+
 def compiled(loop: Loop) -> Loop:
     """The loop, compiled when it is first called: numba takes a second to import."""
 
     @cache
     def compile_once() -> Callable[..., object]:
-        if find_spec("numba") is None:
+        if not is_compiled():
             return loop
         import numba
 
@@ -82,3 +88,29 @@ def step_states(states: Ints, symbols: Ints, following: Ints, width: int) -> tup
         if count == 1 and now[0] == 0:
             return row, now[:1].copy(), index
     return -1, now[:count].copy(), index
+
+
+@compiled
+def pass_rows(
+    row: int, end: int, state: int, codes: Ints, offsets: Ints, cells: NDArray[np.int64], kept: Ints
+) -> tuple[int, int, int, bool]:
+    """Steps a machine through the rows before `end` as long as its cells, by state and code, are known (not negative). A cell is the
+    next state and, in its two lowest bits, a mark as of simple tables.
+
+    Returns the row it stops at, the state there, how many offsets of changes it has put into `kept`, and whether it came to its
+    start, which voids those before."""
+    count = 0
+    is_anew = False
+    while row < end:
+        cell = cells[state, codes[row]]
+        if cell < 0:
+            break
+        state = cell >> 2
+        if cell & 2:
+            count = 0
+            is_anew = True
+        elif cell & 1:
+            kept[count] = offsets[row]
+            count += 1
+        row += 1
+    return row, state, count, is_anew

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from headrace.lang.ecl import MultipliedTable, Table
 from headrace.spark.correlate.general import GeneralRun
+from headrace.spark.correlate.kernel import is_compiled
 from headrace.spark.correlate.multiplied import MultipliedRun
+from headrace.spark.correlate.registered import RegisterRun
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA, STATE_ROW, STATE_SCHEMA, Rows, Stepped
 from headrace.spark.correlate.simple import SimpleRun
 from headrace.spark.sorting import sort_rows
@@ -32,6 +34,8 @@ def make_run(
     among them."""
     if table.simple:
         return SimpleRun(table, evidence_max=evidence_max, forgets=forgets)
+    if table.registers is not None and not table.registers.each and not table.timers and is_compiled():
+        return RegisterRun(table, evidence_max=evidence_max, forgets=forgets)
     if (multiplied := MultipliedTable.of(table)) is not None:
         run = MultipliedRun(table, multiplied, evidence_max=evidence_max, forgets=forgets)
         if states is None or run.knows(states):

@@ -30,14 +30,14 @@ from headrace.lang.condition import (
 from headrace.lang.ecl import KEY_BYTES_MAX, Decision, SimpleTable, Table, condition_fields, to_condition_tree
 from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.match import RuleSpec
-from headrace.spark.scan.columns import Column, FieldReader, Texts
+from headrace.spark.scan.columns import Column, FieldReader, Integers, Texts
 from headrace.spark.scan.evaluation import TRUE, BatchTruths, Conditions, fold_constants
 from headrace.spark.scan.pruning import RuleIndex
 
 ROWS_MAX = 100
 """On more rows than this, whole columns are faster than a rule's own function."""
 _TYPE = Field("type", (), Extraction.TEXT)
-_TRUTH_FACTS = np.array(["false", None, "true"], object)
+_TRUTH_FACTS = pa.array(["false", None, "true"], pa.string())
 
 
 def rule_tree(spec: RuleSpec) -> Node:
@@ -240,8 +240,7 @@ class _GroupClassifier:
             columns["event_id"] = batch.column("event_id").take(rows)
         for number, (table, trees) in enumerate(zip(self._group.tables, self._static, strict=True)):
             if table.program is not None:
-                facts = _facts(table, trees, truths, classified.columns)
-                columns[f"facts{number}"] = pa.array(facts, pa.list_(pa.string())).take(rows)
+                columns[f"facts{number}"] = _facts(table, trees, truths, classified.columns).take(rows)
         return pa.table(columns)
 
     def _keys(self, classified: ClassifiedBatch) -> pa.StringArray:
@@ -302,11 +301,23 @@ def _symbols(
     return symbols
 
 
-def _facts(table: Table, trees: Sequence[Node], truths: BatchTruths, columns: Mapping[Field, Column]) -> list[list[str | None]]:
+def _facts(table: Table, trees: Sequence[Node], truths: BatchTruths, columns: Mapping[Field, Column]) -> pa.ListArray:
     """The facts of every event: its type, the truths of the conditions that read it alone, and the fields that registers need."""
     assert table.program is not None
-    types: Any = columns[_TYPE].to_list()
-    parts: list[list[str | None]] = [types]
-    parts += [_TRUTH_FACTS[truths.of(tree)].tolist() for tree in trees]
-    parts += [[_key_text(value) for value in columns[field].to_list()] for field in table.program.fields]
-    return [list(facts) for facts in zip(*parts, strict=True)]
+    parts = [_fact_texts(columns[_TYPE])]
+    parts += [_TRUTH_FACTS.take(pa.array(truths.of(tree))) for tree in trees]
+    parts += [_fact_texts(columns[field]) for field in table.program.fields]
+    rows, width = len(parts[0]), len(parts)
+    # From column by column to event by event.
+    order = np.arange(rows * width).reshape(width, rows).T.ravel()
+    return pa.ListArray.from_arrays(
+        pa.array(np.arange(0, rows * width + 1, width), pa.int32()), pa.concat_arrays(parts).take(pa.array(order))
+    )
+
+
+def _fact_texts(column: Column) -> pa.StringArray:
+    if isinstance(column, Texts):
+        return column.values.cast(pa.string())
+    if isinstance(column, Integers):
+        return pa.array(column.values, mask=~column.is_known).cast(pa.string())
+    return pa.array([_key_text(value) for value in column.to_list()], pa.string())
