@@ -9,6 +9,11 @@ from headrace.db import Connection
 from tests.builders import rows_read, topic
 from tests.correlators.steps import happen, pushed, settle_correlators
 
+PAIR = "repeat {push(x) {sequential {a, b}}}"
+# These are stepped by a node.
+KEPT = "capture n = (object -> 'n')::int; repeat {push(x) {sequential {a as p, b and <n + p.n > 0>}}}"
+LONG = "repeat {push(x) {sequential {a, b, loop(100) {c}}}}"
+
 
 @pytest.fixture
 def cars(conn: Connection) -> Connection:
@@ -16,11 +21,12 @@ def cars(conn: Connection) -> Connection:
     return conn
 
 
-async def keys(cars: Connection, correlators: CorrelatorEngine, *names: str) -> None:
+async def keys(cars: Connection, correlators: CorrelatorEngine, *names: str, pattern: str = PAIR) -> None:
     """A correlator that forgets after an hour, with these keys."""
     cars.execute(
         """insert into headrace.correlator (correlator, topic, key, pattern, forget_after)
-           values ('pair', 'cars', 'key', 'repeat {push(x) {sequential {a, b}}}', '1 hour')"""
+           values ('pair', 'cars', 'key', %s, '1 hour')""",
+        (pattern,),
     )
     happen(cars, " ".join(f"a:{name}" for name in names))
     await settle_correlators(correlators, cars)
@@ -33,8 +39,11 @@ def age(cars: Connection, *, before: str = "~") -> None:
     )
 
 
-async def test_keys_are_forgotten_after_a_time_without_events(cars: Connection, correlators: CorrelatorEngine) -> None:
-    await keys(cars, correlators, "k", "j")
+@pytest.mark.parametrize("pattern", [PAIR, KEPT])
+async def test_keys_are_forgotten_after_a_time_without_events(
+    cars: Connection, correlators: CorrelatorEngine, pattern: str
+) -> None:
+    await keys(cars, correlators, "k", "j", pattern=pattern)
     age(cars)
     # An event that moves nothing counts all the same.
     happen(cars, "z:j")
@@ -43,6 +52,22 @@ async def test_keys_are_forgotten_after_a_time_without_events(cars: Connection, 
     happen(cars, "b:k b:j")
     await settle_correlators(correlators, cars)
     assert [row[2] for row in pushed(cars)] == ["j"]
+
+
+@pytest.mark.parametrize("pattern", [KEPT, LONG])
+async def test_node_reads_events_of_other_types_only_to_know_that_a_key_lives(
+    cars: Connection, correlators: CorrelatorEngine, pattern: str
+) -> None:
+    await keys(cars, correlators, "k", pattern=pattern)
+    create = "insert into headrace.correlator (correlator, topic, key, pattern) values ('lasting', 'cars', 'key', %s)"
+    cars.execute(create, (pattern,))
+    await settle_correlators(correlators, cars)
+    happen(cars, "z:k a:k y:k b:k c:k")
+    counts = {}
+    for watched in await correlators.watched():
+        read = "select count(*) from headrace_internal.read_symbols(%s, 1, 6) s"
+        (counts[watched.correlator],) = cars.execute(read, (watched.correlator_id,)).fetchone()  # type: ignore[misc]
+    assert counts == {"pair": 5, "lasting": 3 if pattern == LONG else 2}
 
 
 async def test_looking_for_keys_to_forget_goes_round_in_bounded_pieces(cars: Connection, correlators: CorrelatorEngine) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.correlators.instances import DELIVER, WRITE, instance_of, instance_parameters, output_parameters
@@ -90,8 +91,8 @@ class Stepper:
         if claim is None:
             return None
         consumer_id, version_id, position, upto = claim
-        batch = await self._batch(conn, watched, version_id)
-        upto = await _step_events(conn, watched, batch, position, upto)
+        batch, table = await self._batch(conn, watched, version_id)
+        upto = await _step_events(conn, watched, table, batch, position, upto)
         await _write_back(conn, watched, version_id, batch)
         if upto > position:
             await conn.execute("select headrace.advance(%s, -1, %s)", (consumer_id, upto))
@@ -104,7 +105,7 @@ class Stepper:
         claim = await (await conn.execute(statement, parameters)).fetchone()
         if claim is None:
             return BatchResult(0, 0, 0)
-        batch = await self._batch(conn, watched, claim[0])
+        batch, _ = await self._batch(conn, watched, claim[0])
         rows = await (await conn.execute(query("correlators/due_instances"), parameters)).fetchall()
         due = [instance_of(row) for row in rows]
         batch.load(due)
@@ -114,36 +115,47 @@ class Stepper:
         await _write_back(conn, watched, claim[0], batch)
         return BatchResult(len(due), len(batch.outputs), 0)
 
-    async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> AnyBatch:
+    async def _batch(self, conn: AsyncConnection, watched: WatchedCorrelator, version_id: int) -> tuple[AnyBatch, Table]:
         cached = self._tables.get(watched.correlator_id)
         if cached is None or cached[0] != version_id:
             parameters = {"correlator_id": watched.correlator_id}
             row = await (await conn.execute(query("correlators/active_table"), parameters)).fetchone()
             assert row is not None
             cached = self._tables[watched.correlator_id] = (version_id, (from_json(row[0]), row[1], row[2]))
-        return make_batch(*cached[1], ticks_left=self._ticks_max)
+        return make_batch(*cached[1], ticks_left=self._ticks_max), cached[1][0]
 
 
-async def _step_events(conn: AsyncConnection, watched: WatchedCorrelator, batch: AnyBatch, after: int, upto: int) -> int:
+async def _step_events(
+    conn: AsyncConnection, watched: WatchedCorrelator, table: Table, batch: AnyBatch, after: int, upto: int
+) -> int:
     """Steps the events after a position up to another; returns the position that it reached."""
-    statement = "select position, key, symbol, symbols, appended_at, facts from headrace_internal.read_symbols(%s, %s, %s)"
-    # Binary: texts of times and arrays take the driver twice as long. In chunks: the server goes on meanwhile (from libpq 17).
+    # Binary: texts take the driver twice as long. In chunks: the server goes on meanwhile (from libpq 17).
     size = STEPS_AT_ONCE if psycopg.capabilities.has_stream_chunked() else 1
-    stream = conn.cursor().stream(statement, (watched.correlator_id, after, upto), binary=True, size=size)
+    stream = conn.cursor().stream(_read_statement(table), (watched.correlator_id, after, upto), binary=True, size=size)
     events: list[tuple[Any, ...]] = [event async for event in stream]
     parameters = {"correlator_id": watched.correlator_id, "keys": list(dict.fromkeys(event[1] for event in events))}
     rows = await (await conn.cursor(binary=True).execute(query("correlators/read_instances"), parameters)).fetchall()
     batch.load(instance_of(row) for row in rows)
-    moment, time = None, 0
-    for number, (position, key, symbol, symbols, appended_at, facts) in enumerate(events, 1):
+    for number, event in enumerate(events, 1):
         if number % STEPS_AT_ONCE == 0:
             await asyncio.sleep(0)
-        if appended_at != moment:
-            # Events that were sequenced together have one time.
-            moment, time = appended_at, micros_of(appended_at)
-        if not batch.step(key, position, (symbol,) if symbols is None else tuple(symbols), time, facts):
+        position, key, time, values = event[0], event[1], event[2], event[3:]
+        if not batch.step(key, position, values, time, values):
             return int(position) - 1
     return upto
+
+
+def _read_statement(table: Table) -> sql.Composed:
+    """Position, key and time of each event, then its symbols, or its facts for a table with registers. Each of them is a column, and
+    the time is in microseconds: arrays and moments take the driver five times as long as texts and numbers."""
+    if table.program is not None:
+        name, count = "facts", 1 + len(table.program.static) + len(table.program.fields)
+    else:
+        name, count = "symbols", len(table.alphabets)
+    values = [sql.SQL("s.{}[{}]").format(sql.Identifier(name), sql.Literal(number)) for number in range(1, count + 1)]
+    if table.program is None and count == 1:
+        values = [sql.SQL("s.{}").format(sql.Identifier("symbol"))]
+    return sql.SQL(query("correlators/read_symbols")).format(values=sql.SQL(", ").join(values))
 
 
 async def _write_back(conn: AsyncConnection, watched: WatchedCorrelator, version_id: int, batch: AnyBatch) -> None:

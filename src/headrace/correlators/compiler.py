@@ -42,6 +42,7 @@ class PendingVersion:
     restart: bool
     dropped: bool
     unknown_names: str
+    forgets: bool
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ async def _activate(
         compiled = await _without_feedback(conn, version, compiled)
     classifier = ""
     if compiled.table:
-        classifier = classifier_of(version.topic_id, version.key, compiled.table)
+        classifier = classifier_of(version.topic_id, version.key, compiled.table, forgets=version.forgets)
         compiled = await _accepted(conn, compiled, classifier)
     if not version.active or position is None:
         await _mark(conn, version, compiled)

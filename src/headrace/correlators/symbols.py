@@ -4,15 +4,18 @@ Promises: the statement extracts every field of an event once, and consists of o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from psycopg import sql
 
 from headrace.db import query
-from headrace.lang.ecl import POSTGRES, Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
+from headrace.lang.ecl import POSTGRES, Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql, types_that_matter
 
 
-def classifier_of(topic_id: int, key: str | None, table: Table) -> str:
+def classifier_of(topic_id: int, key: str | None, table: Table, *, forgets: bool = False) -> str:
     """The classifier of the events after position $1 up to $2: one symbol per event for one alphabet, an array of them for several,
-    or the facts of each event for a table with registers."""
+    or the facts of each event for a table with registers. Events that a node would step in vain are left out by their type, unless
+    keys without events are forgotten."""
     names = {field: f"f{number}" for number, field in enumerate(condition_fields(table), 1)}
     columns = {field: f"e.{name}" for field, name in names.items()}
     owner = "e." if columns else ""
@@ -28,8 +31,15 @@ def classifier_of(topic_id: int, key: str | None, table: Table) -> str:
         "facts": sql.SQL(facts),
         "key": sql.SQL("''::text" if key is None else key_to_sql(key, POSTGRES, {})),
         "log": sql.Identifier(f"log_{topic_id}"),
+        "types": _among(None if forgets or table.simple else types_that_matter(table)),
     }
     if not columns:
         return sql.SQL(query("correlators/symbols_plain_body")).format(**parts).as_string(None)
     fields = sql.SQL("".join(f", {POSTGRES.field(field)} as {name}" for field, name in names.items()))
     return sql.SQL(query("correlators/symbols_body")).format(fields=fields, **parts).as_string(None)
+
+
+def _among(types: Sequence[str] | None) -> sql.Composable:
+    if types is None:
+        return sql.SQL("")
+    return sql.SQL(" and type = any (array[{}]::text[])").format(sql.SQL(", ").join(map(sql.Literal, types)))

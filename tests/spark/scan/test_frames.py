@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.spark import CorrelatorSpec
-from headrace.spark.scan.frames import types_that_matter, types_that_push
+from headrace.spark.scan.frames import types_that_push, types_to_read
 
 
 @pytest.mark.parametrize(
@@ -17,17 +17,21 @@ from headrace.spark.scan.frames import types_that_matter, types_that_push
         ("repeat {push(x) {sequential {a, not b}}}", None),
         ("repeat {push(x) {sequential {a, next b}}}", None),  # an event between them matters
         ("repeat {push(x) {do {sequential {a, after 2 s}} unless {b}}}", None),  # an instance starts with its first event
-        ("capture v = key; repeat {push(x) {a as p}}", None),
+        ("capture v = key; repeat {push(x) {sequential {a as p, b and <key > p.v>}}}", ["a", "b"]),
+        ("repeat {push(x) {count(3, 1 h) {a}}}", ["a"]),
+        ("each(3) {push(x) {sequential {a, b}}}", None),
+        ("repeat {push(x) {loop(100) {a}}}", ["a"]),
+        ("repeat {push(x) {accumulate {loop(30) {a}, loop(30) {b}, loop(20) {c}}}}", None),  # too large to be sure
     ],
 )
 def test_events_of_types_that_change_no_state_stay_in_java(pattern: str, types: list[str] | None) -> None:
-    assert types_that_matter([CorrelatorSpec(name="c", pattern=pattern, key="key")]) == types
+    assert types_to_read([CorrelatorSpec(name="c", pattern=pattern, key="key")]) == types
 
 
 def test_types_of_all_correlators_are_sent() -> None:
     specs = [CorrelatorSpec(name=name, pattern=f"repeat {{push(x) {{loop(2) {{{name}}}}}}}", key="key") for name in "ab"]
-    assert types_that_matter(specs) == ["a", "b"]
-    assert types_that_matter([specs[0], CorrelatorSpec(name="c", pattern=specs[0].pattern, key="key", forgets=True)]) is None
+    assert types_to_read(specs) == ["a", "b"]
+    assert types_to_read([specs[0], CorrelatorSpec(name="c", pattern=specs[0].pattern, key="key", forgets=True)]) is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from headrace.lang.ecl.predicate import to_condition_tree
 from headrace.lang.ecl.printer import print_pattern
 from headrace.lang.ecl.register_stepping import RegisterBatch, read_machines
 from headrace.lang.ecl.running import parse_events, run_events
-from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, MultipliedTable, SimpleTable
+from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, MultipliedTable, SimpleTable, types_that_matter
 from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
 from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
 from headrace.lang.ecl.symbol_sql import (
@@ -130,6 +130,7 @@ __all__ = [
     "triviality",
     "typed_conditions",
     "types_read",
+    "types_that_matter",
     "vacuity",
     "waits_for",
 ]

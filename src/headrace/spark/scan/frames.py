@@ -5,7 +5,7 @@ holds its rows in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.lang.ecl import SimpleTable, leaves
+from headrace.lang.ecl import SimpleTable, leaves, types_that_matter
 from headrace.spark.correlate import NUMBERED_SCHEMA, CorrelatorSpec, Rows, make_run
 from headrace.spark.match import COLUMN_OF
 from headrace.spark.scan.chunks import CHUNK_TYPE, make_chunks, read_chunks
@@ -64,7 +64,7 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
 
     events = df.select(*(column for column in df.columns if column in names))
     # Before the rows go to Python: events of other types then cost next to nothing, and an id is only needed of what may push.
-    if (types := types_that_matter(specs)) is not None:
+    if (types := types_to_read(specs)) is not None:
         events = events.where(functions.col("type").isin(types))
     if (types := types_that_push(specs)) is not None:
         events = events.withColumn("event_id", functions.when(functions.col("type").isin(types), functions.col("event_id")))
@@ -72,22 +72,19 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
     return chunks.repartitionById(count, "partition").mapInArrow(step, from_arrow_schema(NUMBERED_SCHEMA))
 
 
-def types_that_matter(specs: Iterable[CorrelatorSpec]) -> list[str] | None:
+def types_to_read(specs: Sequence[CorrelatorSpec]) -> list[str] | None:
     """The event types that can change a state of some correlator; None if that may be any type."""
-    return _types_with(specs, lambda table: set(range(table.width)) - set(table.idle))
+    types = [None if spec.forgets else types_that_matter(spec.table) for spec in specs]
+    return sorted({name for own in types for name in own or ()}) if None not in types else None
 
 
 def types_that_push(specs: Iterable[CorrelatorSpec]) -> list[str] | None:
     """The event types that can push a token of some correlator; None if that may be any type."""
-    return _types_with(specs, lambda table: set(table.pushing))
-
-
-def _types_with(specs: Iterable[CorrelatorSpec], symbols_of: Callable[[SimpleTable], set[int]]) -> list[str] | None:
     types: set[str] = set()
     for spec in specs:
         if spec.forgets or not spec.table.simple:
             return None
-        (alphabet,), symbols = spec.table.alphabets, symbols_of(SimpleTable.of(spec.table))
+        (alphabet,), symbols = spec.table.alphabets, set(SimpleTable.of(spec.table).pushing)
         if not symbols.isdisjoint(leaves(alphabet.other)):
             return None
         types |= {name for name, decision in alphabet.types.items() if not symbols.isdisjoint(leaves(decision))}
