@@ -135,3 +135,15 @@ def test_run_lets_time_go_on() -> None:
     assert call("ecl", "run", pattern, "--events", '[["a"]]').code == 5
     shown = call("ecl", "run", "push(big) {<(object -> 'n')::int > 5>}", "--events", '[["a", 0, {"n": 1}], ["a", 1, {"n": 9}]]')
     assert "big" in shown.out
+
+
+def test_run_shows_what_an_instance_keeps() -> None:
+    pattern = "capture n = (object -> 'n')::int; repeat {push(x) {sequential {a as p, count(2, 5 s) {a}, count(2, 5 s) {b and <n > p.n>}}}}"
+    events = '[["a", 0, {"n": 1}], ["a", 1, {}], ["a", 9, {}], ["a", 10, {}], ["b", 11, {"n": 2}]]'
+    answer = call("ecl", "run", pattern, "--events", events, "--until", "20", "--json")
+    kept = [step["captured"][0] for step in answer.json["steps"]]
+    assert [one["p.n"] for one in kept] == [1] * 6
+    # A window of two keeps one event, until it is five seconds old.
+    assert [one["count(2, 5 s)"] for one in kept] == [0, 1, 1, 1, 1, 0]
+    assert [one["count(2, 5 s) 2"] for one in kept] == [0, 0, 0, 0, 1, 0]
+    assert "count(2, 5 s) = 1" in call("ecl", "run", pattern, "--events", events).out

@@ -63,7 +63,7 @@ def run_pattern(pattern: ecl.Pattern, events: tuple[ecl.Event, ...], *, until_s:
             last, _ = engine.step(last, event)
         later, outputs = engine.advance(last, until)
         instances = later if isinstance(later, tuple) else (cast(ecl.TableState, later),)
-        captured = [table.program.show(instance.memory) for instance in instances] if table.program else []
+        captured = [table.program.show_state(instance.memory, until) for instance in instances] if table.program else []
         steps.append(Step(None, None, until_s, _tokens(outputs, until), later != last, str(engine.status(later)), captured))
         now = until
         state = instances[-1] if instances else ecl.start_state(table, now)

@@ -90,5 +90,7 @@ def key_state(conn: Connection, name: str, key: str = "", *, namespace: str | No
         deadlines=tuple(moment_at(time) for time in waits.deadlines),
         shortest=shortest,
         pushed=pushed,
-        captured=tuple(table.program.show(machine.memory or ()) for machine in machines) if table.program else (),
+        captured=tuple(table.program.show_state(machine.memory or table.program.empty, now) for machine in machines)
+        if table.program
+        else (),
     )

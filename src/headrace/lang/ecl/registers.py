@@ -33,6 +33,7 @@ from headrace.lang.condition import (
     value_text,
     with_slots,
 )
+from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
 
 TEXT_CHARS_MAX = 1_000
@@ -180,6 +181,18 @@ class RegisterProgram:
                 values = zip(names, kept, types, strict=True)
                 shown.update({f"{label}.{name}": _plain(value, type_) for name, value, type_ in values})
         return shown
+
+    def show_state(self, memory: Memory, now: int) -> dict[str, object]:
+        """All that an instance keeps: what an output carries, and how many events each `count` has in its window."""
+        counts: dict[str, object] = {}
+        first = len(self.registers.matches) + len(self.registers.loops)
+        for (times, duration_us), kept in zip(self.registers.counts, memory[first:], strict=True):
+            # Equal ones are told apart by their place.
+            name, place = f"count({times}, {print_duration(duration_us)})", len(counts) + 1
+            counts[f"{name} {place}" if name in counts else name] = sum(
+                now - at < duration_us for at in cast("tuple[int, ...]", kept)
+            )
+        return {**self.show(memory), **counts}
 
     def explain(self, text: str, subject: object, memory: Memory) -> tuple[tuple[str, str], ...]:
         """The values that a condition over registers compares, of the event and of the registers before it: texts and values."""

@@ -67,7 +67,7 @@ def _run_with_registers(table: Table, events: tuple[Event, ...], evaluator: Eval
         instances = state if isinstance(state, tuple) else (cast(TableState, state),)
         # Of several instances, the newest is shown.
         shown = instances[-1] if instances else start_state(table, event.time)
-        captured = tuple(program.show(instance.memory) for instance in instances)
+        captured = tuple(program.show_state(instance.memory, event.time) for instance in instances)
         is_change = state != advanced or bool(outputs)
         steps.append(RunStep(event, fired + outputs, is_change, shown, engine.status(state), captured))
     return tuple(steps)
