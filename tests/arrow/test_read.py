@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from headrace.core import DatabaseUnavailable, Forbidden, HeadraceError, Invalid
 from headrace.db import Connection, Server, Target, connect
 from headrace.namespaces import grant_namespace
 from tests.archive.builders import archive_orders, drop, three_days
-from tests.builders import drain, own_database, topic
+from tests.builders import drain, own_database, topic, wait_until
 from tests.spark.frames import publish_numbers
 
 pytestmark = pytest.mark.lane("pg18")
@@ -126,6 +127,46 @@ def test_rows_come_in_order_however_they_are_stored(conn: Connection, database: 
         monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", part)
         events = headrace.read("orders", dsn=database, columns=["payload"], where="(object #>> '{}')::int % 3 = 0")
         assert [int(row["payload"]) for row in events.to_arrow().to_pylist()] == list(range(3, 1000, 3))
+
+
+def test_reading_that_is_given_up_leaves_nothing_behind(
+    conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next part is read ahead, by a thread and with the reader's connection."""
+    topic(conn)
+    publish_numbers(conn, 40)
+    drain(conn)
+    monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", 5)
+    asked: list[int] = []
+    read = log_reader.read_log_range
+    monkeypatch.setattr(
+        log_reader, "read_log_range", lambda conn, part, selection: asked.append(part.first) or read(conn, part, selection)
+    )
+    reading = headrace.read("orders", dsn=database).batches()
+    assert next(reading).num_rows == 5
+    assert asked == [1], "whoever wants the first events only is not made to wait for others"
+    assert next(reading)["position"][0].as_py() == 6
+    reading.close()
+    assert asked in ([1, 6], [1, 6, 11])
+    assert not [thread for thread in threading.enumerate() if "next part of the log" in thread.name]
+    sessions = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    wait_until(lambda: conn.execute(sessions).fetchone() == (0,), "the connection is closed")
+
+
+def test_error_in_a_part_that_is_read_ahead_is_raised(
+    conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(conn)
+    publish_numbers(conn, 40)
+    drain(conn)
+    monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", 5)
+    reading = headrace.read("orders", dsn=database).batches()
+    assert [next(reading).num_rows, next(reading).num_rows] == [5, 5]
+    conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    with pytest.raises(DatabaseUnavailable):
+        list(reading)
 
 
 def test_retention_waits_for_what_is_being_read(three: Connection, database: Target) -> None:

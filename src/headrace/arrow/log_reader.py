@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,7 @@ def read_log_range_in_order(conn: ArrowConnection, span: StoredRange, selection:
 
     names = [*selection.columns, *(extract.name for extract in selection.extracts)]
     with_position = replace(selection, columns=(*(name for name in selection.columns if name != "position"), "position"))
-    for first in range(span.first, span.until, ORDERED_POSITIONS):
-        part = replace(span, first=first, until=min(first + ORDERED_POSITIONS, span.until))
-        batches = list(read_log_range(conn, part, with_position))
+    for batches in _read_parts(conn, span, with_position):
         if not batches:
             continue
         table = pa.Table.from_batches(batches)
@@ -87,6 +86,24 @@ def read_log_range_in_order(conn: ArrowConnection, span: StoredRange, selection:
             yield from (batch.select(names) for batch in batches)
         else:
             yield from table.sort_by("position").select(names).to_batches()
+
+
+def _read_parts(conn: ArrowConnection, span: StoredRange, selection: Selection) -> Iterator[list[pa.RecordBatch]]:
+    """The range part by part. From the second on, the next part is read while the caller works on the one before: many callers
+    want no more than the first."""
+    firsts = range(span.first, span.until, ORDERED_POSITIONS)
+    parts = [replace(span, first=first, until=min(first + ORDERED_POSITIONS, span.until)) for first in firsts]
+
+    def read(part: StoredRange) -> list[pa.RecordBatch]:
+        return list(read_log_range(conn, part, selection))
+
+    # One thread, and it has ended when this generator has: the connection is never used twice at a time.
+    with ThreadPoolExecutor(1, thread_name_prefix="next part of the log") as ahead:
+        following: Future[list[pa.RecordBatch]] | None = None
+        for number, part in enumerate(parts, 1):
+            batches = read(part) if following is None else following.result()
+            following = ahead.submit(read, parts[number]) if 1 < number < len(parts) else None
+            yield batches
 
 
 def read_statement(span: StoredRange, selection: Selection) -> str:
