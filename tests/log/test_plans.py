@@ -196,6 +196,32 @@ def test_stream_finds_the_event_before_its_position_by_index(busy: Connection, a
     assert seen.rows <= 10
 
 
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_reader_over_http_reads_what_it_gets(busy: Connection, analyzed: bool) -> None:
+    if analyzed:
+        busy.execute("analyze")
+    wanted = {"granted_types": None, "key": None, "limit": 20, "scan": 500, "bytes": 1_000_000}
+    for types, rows_max in ((None, 25), (["placed"], 505)):
+        with reads(busy, "log") as seen:
+            parameters = {"topic_id": 1, "after": 19_000, "types": types, **wanted}
+            events = busy.execute(query("ingest/read_events"), parameters).fetchall()
+        assert [event[:2] for event in events] == [(1, LOGGED)] * 20
+        assert [event[3] for event in events] == list(range(19_001, 19_021))
+        assert seen.whole_tables == []
+        assert seen.rows <= rows_max
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_time_of_a_topic_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: bool) -> None:
+    if analyzed:
+        busy.execute("analyze")
+    with reads(busy, "log") as seen:
+        found = busy.execute(query("correlators/topic_time"), {"topic": "orders", "namespace": None}).fetchone()
+    assert found is not None and found[:2] == (1, LOGGED)
+    assert seen.whole_tables == []
+    assert seen.rows <= 2
+
+
 def test_counters_notice_a_sequential_scan(busy: Connection) -> None:
     """The checker can fail: seeded with a query that has no index."""
     with reads(busy, "log") as seen:

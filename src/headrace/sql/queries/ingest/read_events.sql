@@ -4,9 +4,11 @@
 select h.oldest, h.newest, e.events, e.position, e.partition, e.event_id, e.type, e.key, e.payload::text as payload,
     e.headers::text as headers, e.emitted_at, e.appended_at, e.producer
 from (
-    select
-        (select l.position from headrace.log l where l.topic_id = %(topic_id)s order by l.position limit 1) as oldest,
-        (select l.position from headrace.log l where l.topic_id = %(topic_id)s order by l.position desc limit 1) as newest
+    -- By functions: an order by position does not pass through the view of the log to its index.
+    select case when l.position is not null then t.dropped_to + 1 end as oldest, l.position as newest
+    from (select %(topic_id)s::integer as topic_id) w
+    left join headrace.topic t on t.topic_id = w.topic_id
+    left join lateral headrace.log_head(w.topic_id) l on true
 ) h
 left join lateral (
     select p.position, p.partition, p.event_id, p.type, p.key, p.payload, p.headers, p.emitted_at, p.appended_at, p.producer,
@@ -15,11 +17,11 @@ left join lateral (
         coalesce(sum(pg_column_size(p.payload)) over (order by p.position rows between unbounded preceding and 1 preceding), 0) as bytes_before
     from (
         select l.position, l.partition, l.event_id, l.type, l.key, l.payload, l.headers, l.emitted_at, l.appended_at, l.producer
-        from headrace.log l
-        where l.topic_id = %(topic_id)s and l.position > %(after)s
-            -- One snapshot has both: everything up to the newest position is visible.
-            and l.position <= least(h.newest, greatest(%(after)s, h.oldest - 1) + %(scan)s)
-            and (%(types)s::text[] is null or l.type like any (%(types)s::text[]))
+        -- The same snapshot as above: nothing newer is visible.
+        from headrace.read_log(%(topic_id)s, %(after)s,
+            case when %(types)s::text[] is null and %(granted_types)s::text[] is null and %(key)s::text is null
+                then %(limit)s else %(scan)s end) l
+        where (%(types)s::text[] is null or l.type like any (%(types)s::text[]))
             and (%(granted_types)s::text[] is null or l.type like any (%(granted_types)s::text[]))
             and (%(key)s::text is null or l.key = %(key)s)
         order by l.position
