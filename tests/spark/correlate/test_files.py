@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.spark import CorrelatorSpec, correlate
 from headrace.spark.correlate.chunks import driver
-from headrace.spark.correlate.chunks.stream import PIECE_BYTES_MAX, Files, packed, stream_of
+from headrace.spark.correlate.chunks.stream import stream_of
+from headrace.spark.scan import frames
+from headrace.spark.source.pieces import PIECE_BYTES_MAX, Files, packed
 from tests.builders import drain, topic
 from tests.spark.frames import load, publish_numbers, secret_file
 
-from .test_correlate import EVENTS, SIMPLE, TWOS, expected, frame, output_rows, spec
+from .test_correlate import EPOCH, EVENTS, SIMPLE, TIMED, TWOS, WIDE, expected, frame, output_rows, spec
 
 TYPES = "repeat{push(x){do{accumulate{a, b}}unless{c}}}"
 
@@ -100,6 +103,61 @@ def test_only_a_plain_read_is_read_by_tasks(spark: Any, tmp_path: Path) -> None:
     assert [stream_of(other, plain(TYPES)) for other in others] == [None] * len(others)
     assert stream_of(df, plain(SIMPLE)) is None, "a pattern with conditions looks at more than types"
     assert stream_of(df, plain(TYPES)) is not None
+
+
+@pytest.mark.parametrize("moments", ["TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96"])
+@pytest.mark.parametrize("pattern", [TYPES, SIMPLE, TIMED, WIDE], ids=["types", "simple", "timed", "wide"])
+def test_files_are_read_by_tasks_for_patterns_with_a_key(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, moments: str
+) -> None:
+    until = EVENTS[-1].time + 60_000_000
+    wanted = expected(monkeypatch, pattern, keyed=True, until=until)
+    assert len(wanted) > 5
+    spark.conf.set("spark.sql.parquet.outputTimestampType", moments)
+    try:
+        df = written(frame(spark, EVENTS), tmp_path / "events")
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    monkeypatch.setattr(frames._Reading, "select", refuse)
+    assert output_rows(correlate(df, spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("rows go through Spark")
+
+
+def test_file_that_tasks_cannot_read_is_left_to_spark_for_patterns_with_a_key(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = frame(spark, EVENTS)
+    narrow = df.coalesce(1).selectExpr("*", "int(`offset`) as narrow").drop("offset").withColumnRenamed("narrow", "offset")
+    narrow.write.parquet(str(tmp_path / "events"))
+    read = spark.read.schema(df.schema).parquet(str(tmp_path / "events"))
+    wanted = expected(monkeypatch, SIMPLE, keyed=True)
+    assert output_rows(correlate(read, spec(SIMPLE))) == wanted
+    filtered = written(df, tmp_path / "others").where("true or type = ''").union(df.limit(0))
+    assert output_rows(correlate(filtered, spec(SIMPLE))) == wanted
+    monkeypatch.setattr(frames._Reading, "select", refuse)
+    for other in (read, filtered):
+        with pytest.raises(AssertionError, match="go through Spark"):
+            correlate(other, spec(SIMPLE))
+
+
+def test_topic_and_kinds_of_events_count_where_tasks_read_for_a_key(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = frame(spark, EVENTS).selectExpr("*", "if(`offset` % 5 = 0, 'other', topic) as t2").drop("topic")
+    df = written(events.withColumnRenamed("t2", "topic"), tmp_path / "events")
+    correlators = [
+        CorrelatorSpec(name="one", pattern=TYPES, key="object ->> 'account'", topic="t", since_offset=40),
+        CorrelatorSpec(name="two", pattern="repeat{push(y){loop(70){d or a}}}", key="type", topic="other"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(frames._Reading, "select", refuse)
+        by_tasks = sorted(map(str, correlate(df, correlators).collect()))
+    monkeypatch.setattr("headrace.spark.source.pieces.find_pieces", lambda _: ())
+    assert by_tasks == sorted(map(str, correlate(df, correlators).collect()))
+    assert by_tasks
 
 
 def test_pieces_read_every_row_once(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.lang.condition import spark_literal
 from headrace.lang.ecl import SimpleTable, leaves, types_that_matter
 from headrace.spark.correlate import NUMBERED_SCHEMA, CorrelatorSpec, Rows, make_run
 from headrace.spark.match import COLUMN_OF
@@ -47,8 +48,10 @@ class _TopicCorrelators:
 
 def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[int | None]) -> DataFrame:
     """The outputs of correlators over a frame of events, with the number of their correlator. Timers fire up to `untils`."""
-    from pyspark.sql import functions
     from pyspark.sql.pandas.types import from_arrow_schema
+
+    from headrace.spark.source import map_numbers
+    from headrace.spark.source.pieces import are_readable, find_pieces, plain
 
     topics = _by_topic(specs)
     count = _partitions(df)
@@ -62,14 +65,53 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _step(batches, topics, untils)
 
-    events = df.select(*(column for column in df.columns if column in names))
-    # Before the rows go to Python: events of other types then cost next to nothing, and an id is only needed of what may push.
-    if (types := types_to_read(specs)) is not None:
-        events = events.where(functions.col("type").isin(types))
-    if (types := types_that_push(specs)) is not None:
-        events = events.withColumn("event_id", functions.when(functions.col("type").isin(types), functions.col("event_id")))
-    chunks = events.mapInArrow(classify, CHUNK_TYPE)
+    reading = _Reading(tuple(column for column in df.columns if column in names), types_to_read(specs), types_that_push(specs))
+    pieces = find_pieces(df)
+    if pieces and are_readable(pieces, reading.columns):
+        # Tasks read by themselves: nothing goes through Java but the chunks.
+        def read(number: int) -> Iterator[pa.RecordBatch]:
+            return classify(map(reading.narrow, map(plain, pieces[number].batches(reading.columns))))
+
+        chunks = map_numbers(df.sparkSession, len(pieces), read, CHUNK_TYPE)
+    else:
+        chunks = reading.select(df).mapInArrow(classify, CHUNK_TYPE)
     return chunks.repartitionById(count, "partition").mapInArrow(step, from_arrow_schema(NUMBERED_SCHEMA))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What is read of a frame: some columns, of events of some types (None: of all), and the ids of those that may push."""
+
+    columns: tuple[str, ...]
+    types: list[str] | None
+    pushing: list[str] | None
+
+    def select(self, df: DataFrame) -> DataFrame:
+        """By Spark, before the rows go to Python: events of other types then cost next to nothing."""
+        columns = list(map(_quoted, self.columns))
+        if self.pushing is not None:
+            columns[self.columns.index("event_id")] = f"case when {_is_among(self.pushing)} then event_id end as event_id"
+        events = df if self.types is None else df.where(_is_among(self.types))
+        return events.selectExpr(*columns)
+
+    def narrow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same of a batch that a task has read."""
+        if self.types is not None:
+            batch = batch.filter(pc.is_in(batch.column("type"), pa.array(self.types, pa.string())))
+        if self.pushing is not None:
+            place = batch.schema.get_field_index("event_id")
+            may_push = pc.is_in(batch.column("type"), pa.array(self.pushing, pa.string()))
+            ids = pc.if_else(may_push, batch.column("event_id"), pa.scalar(None, pa.string()))
+            batch = batch.set_column(place, "event_id", ids)
+        return batch
+
+
+def _is_among(types: Sequence[str]) -> str:
+    return f"type in ({', '.join(map(spark_literal, types))})" if types else "false"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 def types_to_read(specs: Sequence[CorrelatorSpec]) -> list[str] | None:

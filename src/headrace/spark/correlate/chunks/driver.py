@@ -21,11 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.core import Invalid
 from headrace.lang.ecl import SimpleTable, Table
-from headrace.spark.correlate.chunks.stream import Stream, Unfit, stream_of
+from headrace.spark.correlate.chunks.stream import Stream, stream_of
 from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA
 from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.source import map_numbers
+from headrace.spark.source.pieces import Unfit
 
 Batches = Iterable[pa.RecordBatch]
 Work = Callable[[Batches], Iterator[pa.RecordBatch]]
