@@ -123,8 +123,9 @@ def test_rows_come_in_order_however_they_are_stored(conn: Connection, database: 
            select n, headrace.clock(), headrace.clock(), headrace.topic_id('orders'), 0, headrace.uuid_v7(), 'placed', to_jsonb(n), '{}'
            from (select generate_series(1, 1000) as n order by random()) s"""
     )
-    for part in (log_reader.ORDERED_POSITIONS, 7):
-        monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", part)
+    for part in (log_reader.PART_POSITIONS_MAX, 7):
+        monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", min(part, log_reader.PART_POSITIONS_FIRST))
+        monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", part)
         events = headrace.read("orders", dsn=database, columns=["payload"], where="(object #>> '{}')::int % 3 = 0")
         assert [int(row["payload"]) for row in events.to_arrow().to_pylist()] == list(range(3, 1000, 3))
 
@@ -136,7 +137,8 @@ def test_reading_that_is_given_up_leaves_nothing_behind(
     topic(conn)
     publish_numbers(conn, 40)
     drain(conn)
-    monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", 5)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 5)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 5)
     asked: list[int] = []
     read = log_reader.read_log_range
     monkeypatch.setattr(
@@ -153,13 +155,35 @@ def test_reading_that_is_given_up_leaves_nothing_behind(
     wait_until(lambda: conn.execute(sessions).fetchone() == (0,), "the connection is closed")
 
 
+def test_parts_are_short_where_payloads_are_long(conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic(conn)
+    publish_numbers(conn, 100)
+    conn.execute("select headrace.publish('orders', 'placed', to_jsonb(repeat('x', 100000))) from generate_series(1, 40)")
+    drain(conn)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 10)
+    monkeypatch.setattr(log_reader, "PART_BYTES", 1_000_000)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 110)
+    parts: list[range] = []
+    read = log_reader.read_log_range
+    monkeypatch.setattr(
+        log_reader,
+        "read_log_range",
+        lambda conn, part, selection: parts.append(range(part.first, part.until)) or read(conn, part, selection),
+    )
+    assert positions(headrace.read("orders", dsn=database)) == list(range(1, 141))
+    # Of the first ten it is known that events are short; the next part has the first long ones.
+    assert [len(part) for part in parts[:2]] == [10, 110]
+    assert all(2 < len(part) < 10 for part in parts[2:-1])
+
+
 def test_error_in_a_part_that_is_read_ahead_is_raised(
     conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic(conn)
     publish_numbers(conn, 40)
     drain(conn)
-    monkeypatch.setattr(log_reader, "ORDERED_POSITIONS", 5)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_FIRST", 5)
+    monkeypatch.setattr(log_reader, "PART_POSITIONS_MAX", 5)
     reading = headrace.read("orders", dsn=database).batches()
     assert [next(reading).num_rows, next(reading).num_rows] == [5, 5]
     conn.execute(

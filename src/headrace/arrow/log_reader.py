@@ -11,6 +11,7 @@ from psycopg import sql
 
 from headrace.archive import FileRange, StoredRange, literal_query
 from headrace.arrow.selection import Selection
+from headrace.arrow.uuids import uuid_texts
 from headrace.lang.condition import parse, to_postgres
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 # In a scope of its own, where the names of the condition language are the only ones.
 _CONDITION = "(select {} from (select l.payload as object, l.type, l.key, l.headers, l.emitted_at) c)"
 
-ORDERED_POSITIONS = 65_536
-"""Positions of a part that is put in order: a few megabytes, and long enough to hide the cost of a statement."""
+PART_POSITIONS_FIRST, PART_POSITIONS_MAX = 8_192, 262_144
+"""Positions of a part that is put in order: the first, and the most of any other."""
+PART_BYTES = 32 << 20
+"""What a part should have: long enough to hide the cost of a statement, short enough for memory, whatever the size of payloads."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ def read_log_range(conn: ArrowConnection, span: StoredRange, selection: Selectio
         cursor.execute(read_statement(span, selection))
         for batch in cursor.fetch_record_batch():
             columns = [column.storage if isinstance(column, pa.ExtensionArray) else column for column in batch.columns]
+            # The server sends ids as bytes: to make text of them costs it a tenth of a read.
+            columns = [uuid_texts(column) if pa.types.is_fixed_size_binary(column.type) else column for column in columns]
             yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -91,18 +96,23 @@ def read_log_range_in_order(conn: ArrowConnection, span: StoredRange, selection:
 def _read_parts(conn: ArrowConnection, span: StoredRange, selection: Selection) -> Iterator[list[pa.RecordBatch]]:
     """The range part by part. From the second on, the next part is read while the caller works on the one before: many callers
     want no more than the first."""
-    firsts = range(span.first, span.until, ORDERED_POSITIONS)
-    parts = [replace(span, first=first, until=min(first + ORDERED_POSITIONS, span.until)) for first in firsts]
 
-    def read(part: StoredRange) -> list[pa.RecordBatch]:
-        return list(read_log_range(conn, part, selection))
+    def read(first: int, count: int) -> tuple[int, list[pa.RecordBatch]]:
+        """The events of a part, and the position after it."""
+        until = min(first + count, span.until)
+        return until, list(read_log_range(conn, replace(span, first=first, until=until), selection))
 
     # One thread, and it has ended when this generator has: the connection is never used twice at a time.
     with ThreadPoolExecutor(1, thread_name_prefix="next part of the log") as ahead:
-        following: Future[list[pa.RecordBatch]] | None = None
-        for number, part in enumerate(parts, 1):
-            batches = read(part) if following is None else following.result()
-            following = ahead.submit(read, parts[number]) if 1 < number < len(parts) else None
+        following: Future[tuple[int, list[pa.RecordBatch]]] | None = None
+        first, count = span.first, PART_POSITIONS_FIRST
+        while first < span.until:
+            until, batches = read(first, count) if following is None else following.result()
+            bytes_each = sum(batch.nbytes for batch in batches) / (until - first)
+            count = min(PART_POSITIONS_MAX, max(1, int(PART_BYTES / max(bytes_each, 1))))
+            is_first = first == span.first
+            first = until
+            following = ahead.submit(read, first, count) if first < span.until and not is_first else None
             yield batches
 
 

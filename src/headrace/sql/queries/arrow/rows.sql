@@ -3,7 +3,7 @@
 -- Locks: access share. Index: log_position.
 select {columns}
 from (
-    select l.key, l.type, l.payload, l.partition, l.position, l.emitted_at, l.event_id::text as event_id, l.headers, l.appended_at,
+    select l.key, l.type, l.payload, l.partition, l.position, l.emitted_at, l.event_id, l.headers, l.appended_at,
         l.producer{extracts}
     from headrace.log l
     where l.topic_id = {topic_id} and l.position >= {first} and l.position < {until}
