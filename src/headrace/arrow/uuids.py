@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BYTES, _CHARACTERS = 16, 36
-_PLACES = tuple(place for place in range(_CHARACTERS) if place not in (8, 13, 18, 23))
-"""Where the digits are; a dash is everywhere else."""
+_GROUPS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+"""The digits between dashes."""
 
 
 def uuid_texts(column: pa.FixedSizeBinaryArray) -> pa.StringArray:
@@ -26,17 +26,19 @@ def uuid_texts(column: pa.FixedSizeBinaryArray) -> pa.StringArray:
     if count == 0 or data is None:
         return pa.nulls(count, pa.string())
     begin = column.offset * _BYTES
-    digits = _digits()[np.frombuffer(data, np.uint8)[begin : begin + count * _BYTES]]
+    pairs = _digits()[np.frombuffer(data, np.uint8)[begin : begin + count * _BYTES]]
+    digits = pairs.view(np.uint8).reshape(count, 2 * _BYTES)
     characters = np.full((count, _CHARACTERS), ord("-"), np.uint8)
-    characters[:, _PLACES] = digits.reshape(count, 2 * _BYTES)
+    for dashes, (low, high) in enumerate(_GROUPS):
+        characters[:, low + dashes : high + dashes] = digits[:, low:high]
     offsets = np.arange(0, (count + 1) * _CHARACTERS, _CHARACTERS, dtype=np.int32)
     texts = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(characters))
     return texts if column.null_count == 0 else pc.if_else(column.is_valid(), texts, None)
 
 
 @cache
-def _digits() -> NDArray[np.uint8]:
-    """The two digits of every byte."""
+def _digits() -> NDArray[np.uint16]:
+    """The two digits of every byte, as they lie in memory."""
     import numpy as np
 
-    return np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+    return np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
