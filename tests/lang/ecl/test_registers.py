@@ -91,6 +91,21 @@ def test_random_patterns_have_one_meaning() -> None:
     assert patterns >= 70 and outputs > 150
 
 
+@pytest.mark.parametrize("pair", ["<amount > t.amount> or not <amount > t.amount>", "<t.amount > 1> or <t.amount <= 1>"])
+def test_condition_over_registers_that_is_unknown_is_not_taken_for_true_or_false(pair: str) -> None:
+    """Whichever it were, the pair would hold; and in most states neither matters."""
+    pattern = parse(f"{AMOUNT}repeat {{push(x) {{do {{sequential {{a as t, b and ({pair}), c}}}} unless {{d}}}}}}")
+    unknown, known = (
+        '["b", 0], ["a", 1], ["b", 2], ["c", 3], ["d", 4]',
+        '["a", 5, {"amount": 1}], ["b", 6, {"amount": 7}], ["c", 7]',
+    )
+    events = parse_events(f"[{unknown}, {known}]")
+    expected = run(interpreter_of(pattern), events)
+    assert [len(outputs) for outputs in expected] == [0, 0, 0, 0, 0, 0, 0, 1, 0]
+    assert run(table_engine(compile(pattern)), events) == expected
+    assert run_stored(pattern, events) == expected
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_ten_thousand_random_patterns_have_one_meaning() -> None:

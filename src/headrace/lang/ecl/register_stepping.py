@@ -23,7 +23,7 @@ from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Val
 from headrace.lang.ecl.stepping import TICKS_MAX, TRANSITIONS_MAX, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
-CONDITIONS_MAX = 6
+CONDITIONS_MAX = 4
 """Conditions over registers whose answers are all tried, to find the events whose step does not depend on them."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 Facts = Sequence["str | None"]
@@ -162,7 +162,7 @@ class RegisterBatch:
         found: dict[tuple[int, ...], None] = {}
         truths = self._static_truths(static)
         if len(self._dynamic) <= CONDITIONS_MAX:
-            for answers in product((True, False), repeat=len(self._dynamic)):
+            for answers in product((True, False, None), repeat=len(self._dynamic)):
                 cases = {text: answer for (text, _), answer in zip(self._dynamic, answers, strict=True)}
                 found[classify(self._table, Event(static[0] or "", 0, {**truths, **cases}), _look_up)] = None
         else:
