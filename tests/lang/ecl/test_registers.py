@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tests.lang.ecl.register_patterns import SECOND, make_case
 
+from headrace.lang.condition import Sample
 from headrace.lang.ecl import (
     Event,
     Output,
@@ -24,6 +25,7 @@ from headrace.lang.ecl import (
     make_batch,
     parse,
     print_pattern,
+    register_stepping,
     run_events,
     table_engine,
     to_json,
@@ -104,6 +106,22 @@ def test_condition_over_registers_that_is_unknown_is_not_taken_for_true_or_false
     assert [len(outputs) for outputs in expected] == [0, 0, 0, 0, 0, 0, 0, 1, 0]
     assert run(table_engine(compile(pattern)), events) == expected
     assert run_stored(pattern, events) == expected
+
+
+def test_short_batches_do_not_find_out_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there is room a node steps one event per batch."""
+    table = compile(parse(f"{AMOUNT}repeat {{push(x) {{sequential {{a as t, b and <amount > t.amount>}}}}}}"))
+    assert table.program is not None
+    calls: list[object] = []
+    classify = register_stepping.classify
+    monkeypatch.setattr(register_stepping, "classify", lambda *given: calls.append(given) or classify(*given))
+    counts = []
+    for position in range(20):
+        batch = make_batch(table, 100)
+        event = Event("abc"[position % 3], position, Sample({"amount": 1}, "abc"[position % 3]))
+        assert batch.step("k", position, (), position, facts_of(table.program, event))
+        counts.append(len(calls))
+    assert counts[3] == counts[-1] > 0
 
 
 @pytest.mark.slow

@@ -30,6 +30,15 @@ def written(df: Any, place: Path, **options: str) -> Any:
     return df.sparkSession.read.parquet(str(place))
 
 
+def written_with(moments: str, df: Any, place: Path) -> Any:
+    """The same, with another type of moments."""
+    df.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", moments)
+    try:
+        return written(df, place)
+    finally:
+        df.sparkSession.conf.unset("spark.sql.parquet.outputTimestampType")
+
+
 def plain(pattern: str, **options: Any) -> CorrelatorSpec:
     return CorrelatorSpec(name="c", pattern=pattern, evidence_max=3, **options)
 
@@ -113,11 +122,7 @@ def test_files_are_read_by_tasks_for_patterns_with_a_key(
     until = EVENTS[-1].time + 60_000_000
     wanted = expected(monkeypatch, pattern, keyed=True, until=until)
     assert len(wanted) > 5
-    spark.conf.set("spark.sql.parquet.outputTimestampType", moments)
-    try:
-        df = written(frame(spark, EVENTS), tmp_path / "events")
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    df = written_with(moments, frame(spark, EVENTS), tmp_path / "events")
     monkeypatch.setattr(frames._Reading, "select", refuse)
     assert output_rows(correlate(df, spec(pattern), until=EPOCH + timedelta(microseconds=until))) == wanted
 
@@ -141,6 +146,20 @@ def test_file_that_tasks_cannot_read_is_left_to_spark_for_patterns_with_a_key(
     for other in (read, filtered):
         with pytest.raises(AssertionError, match="go through Spark"):
             correlate(other, spec(SIMPLE))
+
+
+@pytest.mark.parametrize("key", ["object ->> 'account'", None])
+def test_cached_frame_stays_what_it_was(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
+    df = written_with("TIMESTAMP_MICROS", frame(spark, EVENTS), tmp_path / "events").cache()
+    try:
+        df.count()
+        for file in (tmp_path / "events").glob("*.parquet"):
+            rows = pq.read_table(file)
+            pq.write_table(rows.slice(0, rows.num_rows // 2), file)
+        wanted = expected(monkeypatch, TYPES, keyed=key is not None)
+        assert output_rows(correlate(df, spec(TYPES, key=key))) == wanted
+    finally:
+        df.unpersist()
 
 
 def test_topic_and_kinds_of_events_count_where_tasks_read_for_a_key(
@@ -195,3 +214,20 @@ def test_log_is_read_by_tasks_as_it_was_when_the_frame_was_correlated(
     drain(conn)
     assert output_rows(outputs) == by_spark
     assert len(by_spark) == 10
+
+
+@pytest.mark.lane("pg18")
+def test_cached_frame_of_a_topic_stays_what_it_was(spark: Any, conn: Connection, database: Target, tmp_path: Path) -> None:
+    topic(conn, partitions=4)
+    publish_numbers(conn, 6)
+    drain(conn)
+    correlator = plain("repeat{push(x){loop(2){placed}}}", topic="orders", key="type")
+    df = load(spark, secret_file(tmp_path, database)).cache()
+    try:
+        assert df.count() == 6
+        publish_numbers(conn, 4, first=7)
+        drain(conn)
+        assert correlate(df, correlator).count() == 3
+    finally:
+        df.unpersist()
+    assert correlate(load(spark, secret_file(tmp_path, database)), correlator).count() == 5

@@ -20,9 +20,11 @@ from headrace.lang.ecl.events import Event, Status
 from headrace.lang.ecl.network import live_timers, step_units
 from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Values
-from headrace.lang.ecl.stepping import TICKS_MAX, TRANSITIONS_MAX, Correlation, Instance
+from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
+MEMO_MAX = 20_000
+"""Entries of each kind that a table remembers: events may have any number of types."""
 CONDITIONS_MAX = 4
 """Conditions over registers whose answers are all tried, to find the events whose step does not depend on them."""
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
@@ -30,6 +32,8 @@ Facts = Sequence["str | None"]
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
 _Transition = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...], int, int, bool]
 """(units afterwards, tokens, labels recorded, timers and loops started, timers that run afterwards, whether anything changes)"""
+_Place = tuple[tuple[int, ...], tuple[str | None, ...]]
+"""The state of a machine, and the facts of an event without its fields."""
 
 
 @dataclass(slots=True)
@@ -88,10 +92,11 @@ class RegisterBatch:
         self.ticks_left = ticks_left
         self.outputs: list[Correlation] = []
         self._keys: dict[str, _Key] = {}
-        self._symbols_by_facts: dict[tuple[str | None, ...], tuple[tuple[int, ...], ...]] = {}
-        self._known_steps: dict[tuple[tuple[int, ...], tuple[str | None, ...]], tuple[tuple[int, ...], bool] | None] = {}
-        self._symbols: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = {}
+        memo = table.memo
+        self._symbols_by_facts: dict[tuple[str | None, ...], tuple[tuple[int, ...], ...]] = memo.setdefault("by facts", {})
+        self._symbols: dict[tuple[object, ...], tuple[int, ...]] = memo.setdefault("symbols", {})
+        self._transitions: dict[tuple[tuple[int, ...], tuple[int, ...] | int], _Transition] = memo.setdefault("transitions", {})
+        self._known_steps: dict[_Place, tuple[tuple[int, ...], bool] | None] = memo.setdefault("known steps", {})
 
     def load(self, instances: Iterable[Instance]) -> None:
         """Takes over the stored instances. A key without one starts at its first event."""
@@ -151,7 +156,7 @@ class RegisterBatch:
             after, tokens, recorded, started, _, is_change = possible[0]
             if not is_change or not (tokens or recorded or started or self._table.timers):
                 known = after, is_change
-        if len(self._known_steps) < TRANSITIONS_MAX:
+        if len(self._known_steps) < MEMO_MAX:
             self._known_steps[place] = known
         return known
 
@@ -169,7 +174,7 @@ class RegisterBatch:
             # A condition over registers is not among these truths.
             with suppress(KeyError):
                 found[classify(self._table, Event(static[0] or "", 0, truths), _look_up_known)] = None
-        if len(self._symbols_by_facts) < TRANSITIONS_MAX:
+        if len(self._symbols_by_facts) < MEMO_MAX:
             self._symbols_by_facts[static] = tuple(found)
         return tuple(found)
 
@@ -260,7 +265,7 @@ class RegisterBatch:
         if known is None:
             truths = {**self._static_truths(event.static), **dynamic}
             known = classify(self._table, Event(event.static[0] or "", 0, truths), _look_up)
-            if len(self._symbols) < TRANSITIONS_MAX:
+            if len(self._symbols) < MEMO_MAX:
                 self._symbols[key] = known
         return known
 
@@ -295,7 +300,7 @@ class RegisterBatch:
         is_change = after != units or bool(numbers) or started != 0
         recorded = tuple(table.recorded(numbers))
         transition = (after, table.pushed(numbers), recorded, started, live_timers(table.units, after), is_change)
-        if len(self._transitions) < TRANSITIONS_MAX:
+        if len(self._transitions) < MEMO_MAX:
             self._transitions[units, input_] = transition
         return transition
 

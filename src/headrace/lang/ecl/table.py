@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -84,6 +84,11 @@ class Table(
         predicates = [*self.predicates, *([self.start_predicate] if self.start_predicate else [])]
         texts = [atom.text for predicate in predicates for atom in atoms(predicate) if isinstance(atom, Condition)]
         return RegisterProgram(self.registers, tuple(dict.fromkeys(texts)))
+
+    @cached_property
+    def memo(self) -> dict[str, dict[Any, Any]]:
+        """What stepping by this table has found out. Its batches share it, however short they are."""
+        return {}
 
     def pushed(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """The tokens that a transition pushes, without the labels that it records."""

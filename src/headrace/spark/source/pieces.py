@@ -21,7 +21,7 @@ from headrace.spark.source.arrow_reader import read_split
 from headrace.spark.source.offsets import Split
 from headrace.spark.source.options import SourceOptions, with_table_options
 from headrace.spark.source.readers import EventReader
-from headrace.spark.source.reads import class_name, is_log_relation
+from headrace.spark.source.reads import class_name, is_cached, is_log_relation
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # There may be none with Spark Connect.
@@ -87,7 +87,7 @@ def find_pieces(df: DataFrame) -> tuple[Piece, ...]:
     # The whole plan must be one of these: then nothing filters, samples or changes what is read.
     if class_name(plan) == "LogicalRelation" and class_name(plan.relation()) == "HadoopFsRelation":
         return tuple(_files(df, plan.relation()))
-    if is_log_relation(plan):
+    if is_log_relation(plan) and not is_cached(java):
         return tuple(_positions(df, dict(plan.options().asCaseSensitiveMap())))
     return ()
 

@@ -69,7 +69,7 @@ def find_log_read(df: DataFrame) -> LogRead | None:
         return None
     plan = java.queryExecution().analyzed()
     leaves = plan.collectLeaves()
-    if leaves.size() != 1 or not is_log_relation(leaves.apply(0)):
+    if leaves.size() != 1 or not is_log_relation(leaves.apply(0)) or is_cached(java):
         return None
     from pyspark.sql.types import StructType
 
@@ -98,6 +98,12 @@ def is_log_relation(plan: JavaObject) -> bool:
         and class_name(plan.table()) == "PythonTable"
         and plan.table().name() == "headrace"
     )
+
+
+def is_cached(java: JavaObject) -> bool:
+    """A cached frame stays what it was, so that it must not be read again."""
+    level = java.storageLevel()
+    return bool(level.useMemory() or level.useDisk())
 
 
 def class_name(java: JavaObject) -> str:
