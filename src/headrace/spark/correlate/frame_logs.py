@@ -61,7 +61,7 @@ def find_frame_logs(df: DataFrame, specs: Sequence[CorrelatorSpec], columns: Seq
 
 
 def _is_one_log_in_files(df: DataFrame) -> bool:
-    from headrace.spark.source.pieces import has_one_log
+    from headrace.spark.source import has_one_log
 
     return has_one_log(df)
 

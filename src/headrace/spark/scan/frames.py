@@ -50,8 +50,7 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
     """The outputs of correlators over a frame of events, with the number of their correlator. Timers fire up to `untils`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from headrace.spark.source import map_numbers
-    from headrace.spark.source.pieces import are_readable, find_pieces, plain
+    from headrace.spark.source import are_readable, find_pieces, map_numbers, plain_batch
 
     topics = _by_topic(specs)
     count = _partitions(df)
@@ -70,7 +69,7 @@ def step_frame(df: DataFrame, specs: Sequence[CorrelatorSpec], untils: Sequence[
     if pieces and are_readable(pieces, reading.columns):
         # Tasks read by themselves: nothing goes through Java but the chunks.
         def read(number: int) -> Iterator[pa.RecordBatch]:
-            return classify(map(reading.narrow, map(plain, pieces[number].batches(reading.columns))))
+            return classify(map(reading.narrow, map(plain_batch, pieces[number].batches(reading.columns))))
 
         chunks = map_numbers(df.sparkSession, len(pieces), read, CHUNK_TYPE)
     else:

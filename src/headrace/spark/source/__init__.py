@@ -10,10 +10,11 @@ from headrace.spark.source.bounds import from_offset
 from headrace.spark.source.frames import SHORT_MAX, map_numbers, read_range, split_for_cores
 from headrace.spark.source.offsets import Range, Split
 from headrace.spark.source.options import OPTIONS_METADATA, SourceOptions, with_table_options, without_table_properties
-from headrace.spark.source.reads import LogRead, class_name, find_log_read, is_log_relation, narrow_stream
+from headrace.spark.source.reads import LogRead, find_log_read, narrow_stream
 from headrace.spark.source.typed_payloads import with_payload_type
 
 if TYPE_CHECKING:
+    from headrace.spark.source.pieces import Piece, Unfit, are_readable, find_pieces, has_one_log, plain_batch
     from headrace.spark.source.readers import EventReader, EventStreamReader
 
 __all__ = [
@@ -22,16 +23,20 @@ __all__ = [
     "EventReader",
     "EventStreamReader",
     "LogRead",
+    "Piece",
     "Range",
     "SourceOptions",
     "Split",
+    "Unfit",
+    "are_readable",
     "check_read",
-    "class_name",
     "find_log_read",
+    "find_pieces",
     "from_offset",
-    "is_log_relation",
+    "has_one_log",
     "map_numbers",
     "narrow_stream",
+    "plain_batch",
     "plan_splits",
     "read_range",
     "read_split",
@@ -57,9 +62,13 @@ def plan_splits(options: SourceOptions) -> list[Split]:
 
 
 def __getattr__(name: str) -> object:
-    # These extend classes of pyspark, which is imported only when Spark is used.
+    # These need pyspark and pyarrow, which are imported only when Spark is used.
     if name in ("EventReader", "EventStreamReader"):
         from headrace.spark.source import readers
 
         return getattr(readers, name)
+    if name in ("Piece", "Unfit", "are_readable", "find_pieces", "has_one_log", "plain_batch"):
+        from headrace.spark.source import pieces
+
+        return getattr(pieces, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

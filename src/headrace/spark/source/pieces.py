@@ -105,7 +105,7 @@ def are_readable(pieces: Sequence[Piece], columns: Collection[str]) -> bool:
     return True
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch as Spark would give it: texts, and moments in microseconds."""
     columns = []
     for column in batch.columns:

@@ -25,8 +25,7 @@ from headrace.spark.correlate.chunks.stream import Stream, stream_of
 from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
 from headrace.spark.correlate.rows import OUTPUT_SCHEMA
 from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.source import map_numbers
-from headrace.spark.source.pieces import Unfit
+from headrace.spark.source import Unfit, map_numbers
 
 Batches = Iterable[pa.RecordBatch]
 Work = Callable[[Batches], Iterator[pa.RecordBatch]]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from headrace.lang.ecl import Table
 from headrace.spark.correlate.symbols import CorrelatorSpec
-from headrace.spark.source.pieces import Piece, find_pieces
+from headrace.spark.source import Piece, find_pieces
 
 
 @dataclass(frozen=True)
