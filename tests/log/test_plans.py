@@ -216,8 +216,8 @@ def test_time_of_a_topic_is_one_step_from_the_end_of_the_index(busy: Connection,
     if analyzed:
         busy.execute("analyze")
     with reads(busy, "log") as seen:
-        found = busy.execute(query("correlators/topic_time"), {"topic": "orders", "namespace": None}).fetchone()
-    assert found is not None and found[:2] == (1, LOGGED)
+        row = busy.execute(query("correlators/topic_time"), {"topic": "orders", "namespace": None}).fetchone()
+    assert row is not None and row[:2] == (1, LOGGED)
     assert seen.whole_tables == []
     assert seen.rows <= 2
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _DIGIT_BITS = 16
-"""numpy sorts numbers of so many bits by counting, in a tenth of the time."""
+"""numpy sorts 16-bit numbers by counting, in a tenth of the time."""
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:

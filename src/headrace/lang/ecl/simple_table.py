@@ -75,6 +75,15 @@ class MultipliedTable:
     @classmethod
     def of(cls, table: Table) -> MultipliedTable | None:
         """None for a table with timers or registers, and for one with more cells than CELLS_MAX."""
+        # Every micro-batch asks.
+        known = table.memo.setdefault("multiplied", {})
+        if table.start_units not in known:
+            known[table.start_units] = cls._multiply(table)
+        multiplied: MultipliedTable | None = known[table.start_units]
+        return multiplied
+
+    @classmethod
+    def _multiply(cls, table: Table) -> MultipliedTable | None:
         width = prod(alphabet.size for alphabet in table.alphabets)
         if table.timers or table.registers is not None or width > CELLS_MAX:
             return None
