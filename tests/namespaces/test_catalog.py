@@ -26,16 +26,27 @@ INTERNAL_IS_OPEN = """
 # What a level may call: it checks the caller's level and runs as the owner, or it names nothing internal.
 # log_epoch and schema_release show nothing of a namespace. wake_sequencer runs with the caller's rights, inside a view that shows
 # these roles no row. A trigger function has no caller of its own: PostgreSQL calls it for a row that may be written.
+# The first thing of ours that the body of a checked function names is a function that raises for a missing level and for a null caller;
+# no condition and no loop stands before it. publish_as_role has the check in the statement that publishes, and publish_rows returns before
+# it for a table that is not captured any more, which anybody may write.
+DOOR = "headrace_internal\\.(authorize|authorize_id|authorized_namespaces|above_namespaces)\\(p_caller\\M"
+BODY = "regexp_replace(f.prosrc, '--[^\n]*|\\mv_\\w+\\s+headrace_internal\\.\\w+', '', 'g')"
 UNCHECKED = f"""
     select distinct f.oid::regprocedure::text
-    from unnest('{{publish,consume,admin}}'::text[]) l (level)
+    from unnest('{{publish,consume,work,admin}}'::text[]) l (level)
     cross join lateral headrace_internal.level_functions(l.level) n (name)
     join pg_proc f on f.pronamespace {OURS} and f.proname = n.name
     where f.proname not in ('publish', 'log_epoch', 'schema_release', 'wake_sequencer', 'payload_fits') and case when f.prosecdef
-        then f.prosrc !~ 'headrace_internal\\.(authorize|authorize_id|holds_level|above_namespaces)\\(p_caller'
-            or f.proargtypes[f.pronargs - 1] <> 'headrace_internal.caller'::regtype
+        then f.proargtypes[f.pronargs - 1] <> 'headrace_internal.caller'::regtype
         else regexp_replace(f.prosrc, '--[^\n]*|''headrace_internal''::regnamespace', '', 'g') ~ 'headrace_internal'
-            and f.proname <> 'copy_route' end"""
+            and f.proname <> 'copy_route' end
+    union
+    select f.oid::regprocedure::text {FUNCTIONS} and 'headrace_internal.caller'::regtype = any (f.proargtypes)
+        and f.proname not in ('publish_as_role', 'publish_rows')
+        and ({BODY} ~ '^((?!headrace|\\mif\\M|\\mloop\\M).)*{DOOR}') is not true
+    union
+    select f.oid::regprocedure::text {FUNCTIONS} and 'headrace_internal.caller'::regtype = any (f.proargtypes)
+        and {BODY} ~ '\\mnot +(headrace_internal\\.holds_level|headrace_internal\\.above_namespaces|has_\\w+_privilege|pg_has_role)\\('"""
 # Every right of a role on a function, view, table, sequence or schema of ours or of the queue.
 RIGHTS = """
     select coalesce(r.rolname, 'public'), o.name, lower(a.privilege_type)
@@ -188,6 +199,27 @@ UNCHECKED_CLAIM = """
 create or replace function headrace.resume(p_kind text, p_name text default '', p_namespace text default null,
     p_caller headrace_internal.caller default current_user) returns integer
 language sql security definer set search_path = pg_catalog, pg_temp as 'select 1'"""
+CHECKED_TOO_LATE = """
+create or replace function headrace.resume(p_kind text, p_name text default '', p_namespace text default null,
+    p_caller headrace_internal.caller default current_user) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if p_kind = 'queue' then
+        perform headrace_internal.authorize(p_caller, 'work', p_namespace);
+    end if;
+    return 1;
+end $$"""
+CHECK_THAT_NULL_PASSES = """
+create or replace function headrace.resume(p_kind text, p_name text default '', p_namespace text default null,
+    p_caller headrace_internal.caller default current_user) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform headrace_internal.above_namespaces(p_caller);
+    if not headrace_internal.holds_level(p_caller, 'work', p_namespace) then
+        return 0;
+    end if;
+    return 1;
+end $$"""
 
 
 @pytest.mark.parametrize(
@@ -198,6 +230,8 @@ language sql security definer set search_path = pg_catalog, pg_temp as 'select 1
         ("create table headrace.leak (x int); grant select on headrace.leak to public", LEAKED_TABLE),
         ("grant usage on schema headrace_internal to public", INTERNAL_IS_OPEN),
         (UNCHECKED_CLAIM, UNCHECKED),
+        (CHECKED_TOO_LATE, UNCHECKED),
+        (CHECK_THAT_NULL_PASSES, UNCHECKED),
         (
             "create or replace function headrace.clock() returns timestamptz language sql stable "
             "as 'select max(applied_at) from headrace_internal.migration'",

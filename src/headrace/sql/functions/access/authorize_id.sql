@@ -1,5 +1,5 @@
--- Raises 42501 when the caller does not hold the level in the namespace of a topic, consumer, dead letter, relay or schedule. An id that
--- does not exist gives the same error. The first statement of functions that run as the owner and take an id.
+-- Raises 42501 when the caller does not hold the level in the namespace of a topic, consumer, dead letter, relay, schedule or
+-- access token. An id that does not exist, and a null caller, give the same error. The first statement of functions that run as the owner and take an id.
 create or replace function headrace_internal.authorize_id(p_caller name, p_level text, p_kind text, p_id bigint) returns void
 language plpgsql stable
 as $$
@@ -13,6 +13,7 @@ begin
         when 'topic' then (select t.namespace from headrace_internal.topic t where t.topic_id = p_id)
         when 'relay' then (select r.namespace from headrace_internal.relay r where r.relay_id = p_id)
         when 'schedule' then (select s.namespace from headrace_internal.schedule s where s.schedule_id = p_id)
+        when 'access token' then (select a.namespace from headrace_internal.access_token a where a.token_id = p_id)
         when 'consumer' then (
             select t.namespace from headrace_internal.consumer c join headrace_internal.topic t on t.topic_id = c.topic_id where c.consumer_id = p_id)
         when 'dead letter' then (
@@ -24,7 +25,7 @@ begin
             select from headrace_internal.consumer c where c.consumer_id = p_id and c.consumer like 'headrace.%') then
         p_level := 'admin';
     end if;
-    if v_namespace is null or not headrace_internal.holds_level(p_caller, p_level, v_namespace) then
+    if v_namespace is null or headrace_internal.holds_level(p_caller, p_level, v_namespace) is not true then
         raise exception 'permission denied for % %', p_kind, p_id
             using errcode = '42501', hint = format('It takes the level %s in its namespace: see headrace.grant_namespace.', p_level);
     end if;

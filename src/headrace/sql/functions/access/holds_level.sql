@@ -1,4 +1,5 @@
--- Does the caller hold a level in a namespace ('any': one of them)? The owner, its members and superusers hold all.
+-- Does the caller hold a level in a namespace ('any': one of them)? The owner, its members and superusers hold all. Never null; raises
+-- 42501 for a null caller. The part that headrace_internal.authorize and authorize_id share: other functions call these.
 -- Only for functions that run as the owner: they take current_user to be the owner.
 create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
 language plpgsql stable

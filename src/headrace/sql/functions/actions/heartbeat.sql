@@ -8,9 +8,11 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
 begin
     update headrace_internal.node n set heartbeat_at = headrace.clock(), stopped_at = null, report = coalesce(p_report, n.report)
-    where n.node_id = p_node_id and headrace_internal.holds_level(p_caller, 'consume', n.namespace);
+    where n.node_id = p_node_id and n.namespace = any (v_namespaces);
     if not found then
         return false;
     end if;

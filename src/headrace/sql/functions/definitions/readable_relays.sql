@@ -2,11 +2,13 @@
 -- the table: LOCK TABLE on a view that one may update would lock the tables it selects from.
 create or replace function headrace_internal.readable_relays(p_caller headrace_internal.caller default current_user)
 returns setof headrace_internal.relay
-language sql stable
+language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select r from headrace_internal.relay r
-    where r.namespace in (
-        select n.namespace from headrace_internal.namespace n where headrace_internal.holds_level(p_caller, 'consume', n.namespace))
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
+begin
+    return query select r.* from headrace_internal.relay r where r.namespace = any (v_namespaces);
+end
 $$;

@@ -22,6 +22,8 @@ declare
     v_values  text;
     v_row     jsonb;
 begin
+    -- Without an old and a new row there is nothing to write: the level is checked all the same.
+    perform headrace_internal.authorize(p_caller, 'admin', coalesce(p_old, p_new) ->> 'namespace');
     if v_names is null then
         raise exception '% is not a kind of definition', coalesce(quote_literal(p_kind), 'null')
             using errcode = 'HR300', hint = 'Choose rule, correlator, relay, schedule, event_type or action.';

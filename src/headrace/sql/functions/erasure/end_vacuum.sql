@@ -7,10 +7,12 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'admin');
 begin
     update headrace_internal.erasure e
     set tables = array(select t.name from unnest(e.tables) t (name) where t.name <> all (p_tables))
-    where e.erasure_id = p_erasure_id and headrace_internal.holds_level(p_caller, 'admin', e.namespace);
+    where e.erasure_id = p_erasure_id and e.namespace = any (v_namespaces);
     if not found then
         raise exception 'there is no erasure %', p_erasure_id using errcode = 'HR100', hint = 'See: headrace topic erasures.';
     end if;

@@ -7,10 +7,12 @@ language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'any');
 begin
     return query
         select t.token_id, t.namespace, t.name, t.rights, t.topics, t.event_types, t.rate_per_s, t.expires_at, t.revoked_at
         from headrace_internal.access_token t
-        where t.digest = p_digest and headrace_internal.holds_level(p_caller, 'any', t.namespace);
+        where t.digest = p_digest and t.namespace = any (v_namespaces);
 end
 $$;

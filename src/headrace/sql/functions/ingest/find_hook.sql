@@ -7,12 +7,11 @@ language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'publish');
 begin
-    if not headrace_internal.holds_level(p_caller, 'publish', p_namespace) then
-        return;
-    end if;
     return query
         select h.hook_id, h.namespace, h.hook, h.topic, h.scheme, h.secrets, h.mapping, h.window_s, h.active, h.created_at, h.created_by
-        from headrace_internal.hook h where h.namespace = p_namespace and h.hook = p_hook;
+        from headrace_internal.hook h where h.namespace = p_namespace and h.hook = p_hook and h.namespace = any (v_namespaces);
 end
 $$;

@@ -10,13 +10,11 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespace text := (select t.namespace from headrace_internal.access_token t where t.token_id = p_token_id);
+    v_namespace text;
     v_first     headrace_internal.idempotency_key;
 begin
-    if v_namespace is null or not headrace_internal.holds_level(p_caller, 'publish', v_namespace) then
-        raise exception 'permission denied for access token %', p_token_id
-            using errcode = '42501', hint = 'It takes the level publish in its namespace: see headrace.grant_namespace.';
-    end if;
+    perform headrace_internal.authorize_id(p_caller, 'publish', 'access token', p_token_id);
+    select t.namespace into v_namespace from headrace_internal.access_token t where t.token_id = p_token_id;
     if jsonb_path_exists(p_events, '$[*] ? (!exists(@.id))') then
         raise exception 'an event has no id' using errcode = 'HR300', hint = 'Give every event its id: a repeated request gets it again.';
     end if;

@@ -6,11 +6,13 @@ language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'any');
 begin
     update headrace_internal.access_token t set last_used_at = headrace.clock()
     where t.token_id in (
         select o.token_id from headrace_internal.access_token o
-        where o.token_id = any (p_token_ids) and headrace_internal.holds_level(p_caller, 'any', o.namespace)
+        where o.token_id = any (p_token_ids) and o.namespace = any (v_namespaces)
         order by o.token_id for no key update skip locked);
 end
 $$;

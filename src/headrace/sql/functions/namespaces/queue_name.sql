@@ -6,7 +6,9 @@ language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_namespace text := headrace_internal.authorize(p_caller, 'any', p_namespace);
 begin
-    return headrace_internal.queue_of(headrace_internal.authorize(p_caller, 'any', p_namespace));
+    return headrace_internal.queue_of(v_namespace);
 end
 $$;

@@ -16,9 +16,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_namespaces text[] := array(
-        select n.namespace from headrace_internal.namespace n
-        where headrace_internal.holds_level(p_caller, 'consume', n.namespace) order by n.namespace);
+    v_namespaces text[] := headrace_internal.authorized_namespaces(p_caller, 'consume');
     -- Not for the queues of many namespaces: a plan of theirs takes some 40 kB of memory.
     v_prepare    boolean := headrace_internal.above_namespaces(p_caller);
 begin
