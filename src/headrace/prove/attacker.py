@@ -2,11 +2,13 @@
 
 It walks the catalog as the tenant and builds the arguments of each function and the columns of each view by their types. Its
 transactions have random isolation levels, hold locks for a stated time, change role and search_path, and create temporary objects.
-It judges nothing: whether the other namespace is unharmed is for the caller to check. The same seed gives the same attempts as long as
-the catalog is the same."""
+It sends typed nulls, too: the result of a subquery without rows is a null of its column's type, and such a null passes the constraints
+of a domain. It reports which statements showed a secret of the other namespace; whether that is unharmed is for the caller to check.
+The same seed gives the same attempts as long as the catalog is the same."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +16,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import sql
+from psycopg.adapt import Dumper, PyFormat
+from psycopg.conninfo import conninfo_to_dict
 
 from headrace.db import Connection, Target, connect, query
 
@@ -21,6 +25,7 @@ STATEMENT_MS_MAX = 2_000
 HOLD_S_MAX = 0.2
 """How long a transaction of the attacker stays open after its last statement."""
 STATEMENTS_MAX = 4
+CALLER_TYPE = "headrace_internal.caller"
 _ISOLATION = ("read committed", "repeatable read", "serializable", "serializable, read only, deferrable")
 
 
@@ -28,21 +33,60 @@ _ISOLATION = ("read committed", "repeatable read", "serializable", "serializable
 class Identifiers:
     """What the attacker knows of the other namespace: names, numbers (ids, positions) and uuids.
 
-    `by_column` are values of columns, such as topic_id: a parameter of that name gets one of them most of the time."""
+    `by_column` are values of columns, such as topic_id: a parameter of that name gets one of them most of the time.
+    `secret` is a text in the data of the namespace that nobody else may read."""
 
     by_column: Mapping[str, tuple[str, ...]]
     names: tuple[str, ...]
     numbers: tuple[int, ...]
     uuids: tuple[str, ...]
+    secret: str | None = None
 
 
 @dataclass(frozen=True)
 class AttackReport:
-    """How many statements ended how: `ok`, or an SQLSTATE. `succeeded` counts the former by what was called."""
+    """How many statements ended how: `ok`, or an SQLSTATE. `succeeded` counts the former by what was called.
+
+    `leaked` counts statements whose rows or error held the other namespace's secret."""
 
     calls: int
     outcomes: Counter[str]
     succeeded: Counter[str]
+    leaked: Counter[str]
+
+
+@dataclass(frozen=True)
+class TypedParameter:
+    """A parameter of a statement that is sent with the oid of its type, which the sender need not be able to name."""
+
+    text: str | None
+    type_oid: int
+
+
+class _TypedDumper(Dumper):
+    """Sends the text of a TypedParameter with its own oid."""
+
+    def get_key(self, obj: TypedParameter, format: PyFormat) -> tuple[type, int]:
+        return self.cls, obj.type_oid
+
+    def upgrade(self, obj: TypedParameter, format: PyFormat) -> _TypedDumper:
+        dumper = type(self)(self.cls)
+        dumper.oid = obj.type_oid
+        return dumper
+
+    def dump(self, obj: TypedParameter) -> bytes | None:
+        return None if obj.text is None else obj.text.encode()
+
+
+def send_typed(conn: Connection, text: sql.Composable | str, parameters: Sequence[TypedParameter]) -> psycopg.RawCursor:
+    """Executes a statement whose parameters $1, $2 … have the types of the given oids."""
+    conn.adapters.register_dumper(TypedParameter, _TypedDumper)
+    return psycopg.RawCursor(conn).execute(sql.SQL(text) if isinstance(text, str) else text, parameters)  # type: ignore[arg-type]
+
+
+def typed_null(place: int) -> sql.SQL:
+    """A null of the type of the parameter at a place: no constraint of a domain is checked."""
+    return sql.SQL(f"(select ${place} where false)")  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -51,6 +95,7 @@ class _Function:
     name: str
     parameters: tuple[str, ...]
     types: tuple[str, ...]
+    type_oids: tuple[int, ...]
     defaults: int
     is_procedure: bool
 
@@ -67,6 +112,7 @@ class _Relation:
 class _Statement:
     label: str
     text: sql.Composed | sql.SQL
+    parameters: tuple[TypedParameter, ...] = ()
 
 
 @dataclass
@@ -74,19 +120,21 @@ class _Attacker:
     random: random.Random
     other: Identifiers
     own: Identifiers
+    role: str
     functions: Sequence[_Function] = ()
     reachable: Sequence[_Function] = ()
     relations: Sequence[_Relation] = ()
     visible: Sequence[_Relation] = ()
     outcomes: Counter[str] = field(default_factory=Counter)
     succeeded: Counter[str] = field(default_factory=Counter)
+    leaked: Counter[str] = field(default_factory=Counter)
 
     def walk_catalog(self, conn: Connection) -> None:
         """What exists, and what of it the tenant may call and read."""
         functions = [
             # Output columns of a function have names, too: only the first belong to arguments.
-            (_Function(schema, name, tuple(names[: len(types)]), tuple(types), defaults, procedure), may)
-            for schema, name, names, defaults, procedure, types, may in conn.execute(
+            (_Function(schema, name, tuple(names[: len(types)]), tuple(types), tuple(oids), defaults, procedure), may)
+            for schema, name, names, defaults, procedure, types, oids, may in conn.execute(
                 query("prove/attackable_functions")
             ).fetchall()
         ]
@@ -99,6 +147,9 @@ class _Attacker:
         self.relations = [relation for relation, _ in relations]
         self.visible = [relation for relation, may in relations if may] or self.relations
 
+    def is_secret(self, text: str) -> bool:
+        return self.other.secret is not None and self.other.secret in text
+
     def statement(self) -> _Statement:
         choice = self.random.random()
         if choice < 0.65:
@@ -108,15 +159,23 @@ class _Attacker:
     def _call(self) -> _Statement:
         function = self.random.choice(self.reachable if self.random.random() < 0.9 else self.functions)
         required = len(function.types) - function.defaults
-        arguments = [
-            sql.SQL("{} => {}").format(sql.Identifier(name), self._value(type_, name))
-            for number, (name, type_) in enumerate(zip(function.parameters, function.types, strict=False))
-            # The caller's name is forged only now and then: it must not hide what the call would do otherwise.
-            if name and (number < required or self.random.random() < (0.05 if name == "p_caller" else 0.6))
-        ]
+        optional = self.random.choice((0.1, 0.6))
+        parameters: list[TypedParameter] = []
+        arguments = []
+        for number, (name, type_) in enumerate(zip(function.parameters, function.types, strict=False)):
+            # The caller is forged only now and then: it must not hide what the call would do otherwise.
+            if not name or (number >= required and self.random.random() > (0.15 if type_ == CALLER_TYPE else optional)):
+                continue
+            if self.random.random() < (0.8 if type_ == CALLER_TYPE else 0.05):
+                parameters.append(TypedParameter(self.role if type_ == CALLER_TYPE else None, function.type_oids[number]))
+                value: sql.Composable = typed_null(len(parameters))
+            else:
+                value = self._value(type_, name)
+            arguments.append(sql.SQL("{} => {}").format(sql.Identifier(name), value))
         text = "call {}({})" if function.is_procedure else "select * from {}({})"
         target = sql.Identifier(function.schema, function.name)
-        return _Statement(f"{function.schema}.{function.name}", sql.SQL(text).format(target, sql.SQL(", ").join(arguments)))
+        call = sql.SQL(text).format(target, sql.SQL(", ").join(arguments))
+        return _Statement(f"{function.schema}.{function.name}", call, tuple(parameters))
 
     def _data(self) -> _Statement:
         relation = self.random.choice(self.visible if self.random.random() < 0.8 else self.relations)
@@ -177,7 +236,8 @@ class _Attacker:
         """Mostly what the other namespace has, sometimes what its own has, and sometimes an odd value."""
         if type_.endswith("[]"):
             items = [self._plain(type_[:-2], name) for _ in range(self.random.choice((0, 1, 1, 3)))]
-            return sql.Literal("{" + ",".join(f'"{item}"' for item in items if '"' not in item) + "}")
+            quoted = (item.replace("\\", "\\\\").replace('"', '\\"') for item in items)
+            return sql.Literal("{" + ",".join(f'"{item}"' for item in quoted) + "}")
         if self.random.random() < 0.05:
             return sql.NULL
         return sql.Literal(self._plain(type_, name))
@@ -196,8 +256,7 @@ class _Attacker:
             case "uuid":
                 return "00000000-0000-0000-0000-000000000000" if odd else pick(known.uuids)
             case "jsonb" | "json":
-                row = {"topic": known.names[0], "type": "placed", "payload": "1", "topic_id": str(pick(known.numbers))}
-                text = "{" + ", ".join(f'"{key}": "{value}"' for key, value in row.items()) + "}"
+                text = json.dumps(self._object(known))
                 return (
                     pick(("{", "null", "[]", '{"a": 1e400}', "[" * 50 + "]" * 50))
                     if odd
@@ -217,28 +276,21 @@ class _Attacker:
             else pick((*known.names, "* * * * *", "earliest", "latest"))
         )
 
+    def _object(self, known: Identifiers) -> dict[str, object]:
+        """One object that serves as event, action, and list of archived events."""
+        pick = self.random.choice
+        number, ids = str(pick(known.numbers)), [pick(known.uuids) for _ in range(3)]
+        event = {"topic": known.names[0], "type": "placed", "payload": "1", "topic_id": number, "id": ids[0], "action": "NOTIFY"}
+        return event | {"event_ids": ids, "positions": [number], "times": []}
 
-def known_identifiers(conn: Connection, namespace: str) -> Identifiers:
-    """The identifiers of a namespace, read as the owner: what an attacker could guess."""
-    topics = conn.execute("select topic_id, topic from headrace_internal.topic where namespace = %s", (namespace,)).fetchall()
-    ids = [topic_id for topic_id, _ in topics]
-    consumers = conn.execute(
-        "select consumer_id, consumer from headrace_internal.consumer where topic_id = any(%s)", (ids,)
-    ).fetchall()
-    rules = conn.execute("select rule from headrace_internal.rule where namespace = %s", (namespace,)).fetchall()
-    schedules = conn.execute(
-        "select schedule_id, schedule from headrace_internal.schedule where namespace = %s", (namespace,)
-    ).fetchall()
-    events = conn.execute("select event_id::text from headrace_internal.log where topic_id = any(%s) limit 20", (ids,)).fetchall()
-    by_column = {
+
+def known_identifiers(conn: Connection, namespace: str, *, secret: str | None = None) -> Identifiers:
+    """The identifiers of a namespace, read as the owner: what an attacker could guess. `secret`: see Identifiers."""
+    found: dict[str, list[str]] = {}
+    for column, value in conn.execute(query("prove/known_identifiers"), {"namespace": namespace}).fetchall():
+        found.setdefault(column, []).append(value)
+    by_column = {column: tuple(values) for column, values in found.items()} | {
         "namespace": (namespace,),
-        "topic_id": tuple(str(row[0]) for row in topics),
-        "topic": tuple(row[1] for row in topics),
-        "consumer_id": tuple(str(row[0]) for row in consumers),
-        "consumer": tuple(row[1] for row in consumers),
-        "schedule_id": tuple(str(row[0]) for row in schedules),
-        "schedule": tuple(row[1] for row in schedules),
-        "rule": tuple(row[0] for row in rules),
         "type": ("placed",),
         "event_type": ("placed",),
         "action": ("NOTIFY",),
@@ -246,33 +298,30 @@ def known_identifiers(conn: Connection, namespace: str) -> Identifiers:
         "partition": ("0", "1"),
         "level": ("publish", "consume", "work", "admin"),
     }
-    names = [
-        *(row[1] for row in [*topics, *consumers, *schedules]),
-        *(row[0] for row in rules),
-        "placed",
-        "NOTIFY",
-        f"hr_{namespace}",
-    ]
-    numbers = [*ids, *(row[0] for row in [*consumers, *schedules]), *range(6)]
-    none = "00000000-0000-7000-8000-000000000000"
-    return Identifiers(by_column, (*names, namespace), tuple(numbers), tuple(row[0] for row in events) or (none,))
+    names = [name for column in ("topic", "consumer", "schedule", "rule", "relay", "hook") for name in found.get(column, ())]
+    numbers = [int(id_) for column in ("topic_id", "consumer_id", "schedule_id") for id_ in found.get(column, ())]
+    uuids = [*found.get("event_id", ()), *found.get("action_id", ())] or ["00000000-0000-7000-8000-000000000000"]
+    return Identifiers(
+        by_column, (*names, "placed", "NOTIFY", f"hr_{namespace}", namespace), (*numbers, *range(6)), tuple(uuids), secret
+    )
 
 
 def attack(dsn: str, other: Identifiers, calls: int, seed: int, *, own: Identifiers | None = None) -> AttackReport:
     """Issues `calls` random statements as the tenant of a DSN, in random transactions."""
-    attacker = _Attacker(random.Random(seed), other, own or other)
     target = Target("attacker", dsn)
+    attacker = _Attacker(random.Random(seed), other, own or other, str(conninfo_to_dict(dsn)["user"]))
     remaining = calls
     while remaining > 0:
         with connect(target) as conn:
             conn.execute(f"set statement_timeout = {STATEMENT_MS_MAX}")
+            conn.execute("select set_config('headrace.namespace', %s, false)", (attacker.own.by_column["namespace"][0],))
             attacker.walk_catalog(conn)
             for size in _sizes(attacker.random, min(remaining, 2_000)):
                 _run_transaction(conn, attacker, size)
                 remaining -= size
                 if conn.closed:
                     break
-    return AttackReport(calls, attacker.outcomes, attacker.succeeded)
+    return AttackReport(calls, attacker.outcomes, attacker.succeeded, +attacker.leaked)
 
 
 def _sizes(source: random.Random, total: int) -> Iterator[int]:
@@ -280,6 +329,12 @@ def _sizes(source: random.Random, total: int) -> Iterator[int]:
         size = min(source.randint(1, STATEMENTS_MAX), total)
         total -= size
         yield size
+
+
+def _execute(conn: Connection, statement: _Statement) -> str:
+    """Executes a statement, and returns its rows as text."""
+    cursor = send_typed(conn, statement.text, statement.parameters) if statement.parameters else conn.execute(statement.text)
+    return str(cursor.fetchall()) if cursor.description else ""
 
 
 def _run_transaction(conn: Connection, attacker: _Attacker, size: int) -> None:
@@ -292,14 +347,16 @@ def _run_transaction(conn: Connection, attacker: _Attacker, size: int) -> None:
             for statement in statements:
                 try:
                     with conn.transaction():
-                        conn.execute(statement.text)
+                        rows = _execute(conn, statement)
                 except psycopg.Error as error:
+                    attacker.leaked[statement.label] += attacker.is_secret(str(error))
                     attacker.outcomes[error.sqlstate or type(error).__name__] += 1
                     if conn.closed:
                         return
                 else:
                     attacker.outcomes["ok"] += 1
                     attacker.succeeded[statement.label] += 1
+                    attacker.leaked[statement.label] += attacker.is_secret(rows)
             if roll > 0.95:
                 conn.execute("select pg_sleep(%s)", (attacker.random.uniform(0, HOLD_S_MAX),))
     except psycopg.Error as error:
