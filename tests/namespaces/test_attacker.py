@@ -16,15 +16,17 @@ import pytest
 from headrace.db import Connection, Target
 from headrace.ingest import create_access_token, create_hook
 from headrace.namespaces import Level
+from headrace.outbox import publish
 from headrace.prove.attacker import AttackReport, attack, known_identifiers
 from headrace.rules import Rule, create_rule
-from tests.builders import start_python, wait_until
+from tests.builders import drain, start_python, wait_until
 from tests.namespaces.conftest import SignIn
 from tests.namespaces.test_isolation import snapshot
 
 AttackerLevel = Literal["none", "publish", "consume", "work", "admin"]
 LEVELS: list[AttackerLevel] = ["none", "publish", "consume", "work", "admin"]
 CALLS, CALLS_SLOW = 200, 10_000
+SECRET = "only b may read this"
 DEFINITIONS = [
     "select topic_id, namespace, topic, partitions, retention from headrace_internal.topic where namespace = 'b' order by 1",
     "select * from headrace_internal.namespace where namespace = 'b'",
@@ -37,6 +39,7 @@ DEFINITIONS = [
     "select * from headrace_internal.access_token where namespace = 'b' order by 1",
     "select * from headrace_internal.hook where namespace = 'b' order by 1",
     "select * from headrace_internal.idempotency_key order by 1",
+    "select action_id, error, traceback from headrace_internal.attempt where namespace = 'b' order by 1",
 ]
 
 
@@ -91,7 +94,24 @@ def shop(owner_conn: Connection) -> Connection:
     create_rule(owner_conn, Rule(name="notify", topic="orders", event_type="placed", action="NOTIFY"), namespace="b")
     create_access_token(owner_conn, "mailer", ["publish"], namespace="b")
     create_hook(owner_conn, "mailer", "orders", "github", ["env:B"], namespace="b")
+    keep_secret(owner_conn)
     return owner_conn
+
+
+def keep_secret(conn: Connection) -> None:
+    """An event of b and the error of one of its actions hold the secret. The action's cause is the event, as for the action of a rule."""
+    publish(conn, "orders", "noted", {"note": SECRET}, key="k", namespace="b")
+    drain(conn)
+    conn.execute(
+        """select headrace.send_actions('b', array_agg(jsonb_build_object('id', headrace_internal.action_id(l.event_id, 1),
+               'action', 'NOTED', 'cause', jsonb_build_object('event_id', l.event_id))))
+           from headrace_internal.log l where l.type = 'noted'"""
+    )
+    conn.execute(
+        """select headrace.fail_action(c.msg_id, c.read_ct, 5, 3600, 3600, %s, p_namespace => 'b')
+           from headrace.claim_actions('{NOTED}', 1, 30, p_namespace => 'b') c""",
+        (SECRET,),
+    )
 
 
 def fired(conn: Connection) -> list[tuple[str, int]]:
@@ -112,7 +132,7 @@ def run_attack(
     grants: dict[str, Level] = {} if level == "none" else {"a": level}
     attacker, worker = sign_in(**grants), sign_in(b="publish")
     definitions = [shop.execute(text).fetchall() for text in DEFINITIONS]
-    other, own = known_identifiers(shop, "b"), known_identifiers(shop, "a")
+    other, own = known_identifiers(shop, "b", secret=SECRET), known_identifiers(shop, "a")
     dsn = psycopg.conninfo.make_conninfo(database.dsn, user=attacker.info.user)
     others = shop.execute("select count(*) from headrace_internal.outbox").fetchone()
     assert others is not None
@@ -121,6 +141,7 @@ def run_attack(
         work.stop.set()
         wait_until(lambda: len([1 for _, count in fired(shop) if count]) >= len(work.ids), "b's rules fired", timeout_s=30)
     assert work.errors == []
+    assert not report.leaked, report
     assert fired(shop) == [(event_id, 1) for event_id in work.ids], "lost, forged, reordered or repeated"
     assert [shop.execute(text).fetchall() for text in DEFINITIONS] == definitions
     return report, work

@@ -67,12 +67,12 @@ class QueueState:
 
 
 def list_results(conn: Connection, action_ids: Sequence[UUID], *, namespace: str | None = None) -> list[Result]:
-    """How these actions ended, oldest result first; an action that has not ended has none. None: in any namespace."""
+    """How these actions ended, oldest result first; an action that has not ended has none. None: the session's namespace."""
     return fetch_rows(conn, Result, query("actions/results"), {"action_ids": list(action_ids), "namespace": namespace})
 
 
 def list_attempts(conn: Connection, action_ids: Sequence[UUID], *, namespace: str | None = None) -> list[Attempt]:
-    """The failed attempts of these actions, oldest first. None: in any namespace."""
+    """The failed attempts of these actions, oldest first. None: the session's namespace."""
     return fetch_rows(conn, Attempt, query("actions/attempts"), {"action_ids": list(action_ids), "namespace": namespace})
 
 

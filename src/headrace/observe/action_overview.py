@@ -56,7 +56,7 @@ def action_overview(conn: Connection, action_id: UUID, *, namespace: str | None 
             raise UnknownAction(f"there is no action {action_id}: it is not in the queue, and results are kept for 30 days")
         name = (queued.action if queued else results[-1].action) or ""
         dead_letter = _dead_letter(conn, action_id, namespace) if results and results[-1].outcome == "dead" else None
-        cause = _cause(conn, action_id, queued, dead_letter, results[-1] if results else None)
+        cause = _cause(conn, action_id, queued, dead_letter, results[-1] if results else None, namespace)
     return ActionOverview(
         action_id=action_id,
         action=name,
@@ -74,7 +74,12 @@ def _dead_letter(conn: Connection, action_id: UUID, namespace: str | None) -> De
 
 
 def _cause(
-    conn: Connection, action_id: UUID, queued: QueuedAction | None, dead_letter: DeadLetter | None, result: Result | None
+    conn: Connection,
+    action_id: UUID,
+    queued: QueuedAction | None,
+    dead_letter: DeadLetter | None,
+    result: Result | None,
+    namespace: str | None,
 ) -> Mapping[str, JSON]:
     if queued:
         return queued.cause or {}
@@ -85,7 +90,7 @@ def _cause(
         return {}
     # The action itself is gone: its firing or output is found by the event.
     with map_database_errors(), conn.cursor(row_factory=dict_row) as cursor:
-        parameters = {"action_id": action_id, "event_id": result.event_id}
+        parameters = {"action_id": action_id, "event_id": result.event_id, "namespace": namespace}
         row = cursor.execute(query("observe/action_cause"), parameters).fetchone()
     cause_row = {name: value for name, value in row.items() if value is not None} if row else {}
     return cause_row or {"event_id": str(result.event_id)}

@@ -202,7 +202,7 @@ def _actions(conn: Connection, firings: tuple[Firing, ...], namespace: str) -> t
     ids = [firing.action_id for firing in firings]
     if not ids:
         return ()
-    attempts, results = list_attempts(conn, ids), list_results(conn, ids)
+    attempts, results = list_attempts(conn, ids, namespace=namespace), list_results(conn, ids, namespace=namespace)
     dead = [result.action_id for result in results if result.outcome == "dead"]
     letters = list_dead_letters(conn, action_ids=dead, ended=True, limit=None, namespace=namespace) if dead else []
     histories = []

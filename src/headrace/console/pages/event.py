@@ -51,8 +51,8 @@ def _read(view: View, conn: Connection, event_id: UUID) -> list[HistoryPart]:
 
 def _read_part(view: View, conn: Connection, history: EventHistory) -> HistoryPart:
     sent = [output.output_id for output in history.outputs if output.becomes == "action"]
-    attempts: list[Attempt] = list_attempts(conn, sent) if sent else []
-    results: list[Result] = list_results(conn, sent) if sent else []
+    attempts: list[Attempt] = list_attempts(conn, sent, namespace=history.namespace) if sent else []
+    results: list[Result] = list_results(conn, sent, namespace=history.namespace) if sent else []
     payload, headers = _texts(conn, history)
     masked = cast(Json, view.mask(cast(JSON, payload)))
     sample = Sample(masked, history.type, history.key, headers if isinstance(headers, dict) else {}, history.emitted_at)

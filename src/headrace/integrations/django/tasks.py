@@ -104,7 +104,8 @@ class HeadraceBackend(BaseTaskBackend):
         )
         result = _task_result(task, record.id, self.alias, record.args, record.kwargs, enqueued_at=record.enqueued_at)
         conn = psycopg_connection(connections[self.database])
-        _add_history(result, list_attempts(conn, [record.id]), list_results(conn, [record.id]))
+        attempts = list_attempts(conn, [record.id], namespace=self.namespace)
+        _add_history(result, attempts, list_results(conn, [record.id], namespace=self.namespace))
         if record.finished_at is not None:
             _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=record.finished_at, _return_value=record.return_value)
         return result

@@ -50,7 +50,8 @@ create table headrace_internal.action_result (
     event_id   text,
     constraint action_result_outcome_known check (outcome in ('done', 'dead', 'discarded', 'cancelled'))
 );
-create index action_result_action on headrace_internal.action_result (action_id);
+-- By both: the sender of an action chooses its id, and another namespace may use the same.
+create index action_result_action on headrace_internal.action_result (action_id, namespace);
 
 -- Not brin: a range of pages keeps its oldest time when rows are deleted, so after a while every range would look old.
 create index action_result_age on headrace_internal.action_result (ended_at);
@@ -72,7 +73,7 @@ create table headrace_internal.attempt (
     attempts_max integer,
     constraint attempt_follows_known check (follows in ('retry', 'dead', 'discarded'))
 );
-create index attempt_action on headrace_internal.attempt (action_id);
+create index attempt_action on headrace_internal.attempt (action_id, namespace);
 create index attempt_age on headrace_internal.attempt (failed_at);
 
 -- The newest action sent with each unique key. A second one is not sent while the first is in the queue, or before unique_until.

@@ -22,11 +22,11 @@ begin
     execute format($sql$
         with gone as (
             delete from pgmq.%I q
-            where q.msg_id = any ($1) and ($2 or headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') <> 'in-flight')
+            where q.msg_id = any ($1) and ($2 or headrace_internal.action_state($3, q.vt, q.read_ct, q.message ->> 'id') <> 'in-flight')
             returning q.message, q.read_ct)
         select array_agg(g.message || jsonb_build_object('attempts', g.read_ct)) from gone g
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
-    into v_messages using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_in_flight;
+    into v_messages using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_in_flight, v_namespace;
     if v_messages is null then
         return 0;
     end if;

@@ -27,7 +27,7 @@ begin
             select case when q.vt <= headrace.clock() then 'due'
                 when q.vt > headrace.clock() + interval '25 years' then 'held'
                 when q.read_ct = 0 then 'delayed'
-                else headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') end) s (state)
+                else headrace_internal.action_state($1, q.vt, q.read_ct, q.message ->> 'id') end) s (state)
         $sql$, 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)),
         'q_' || headrace_internal.queue_of(v_namespace))
     using v_namespace, format('pgmq.%I', 'q_' || headrace_internal.dead_letter_queue(headrace_internal.queue_of(v_namespace)))::regclass;

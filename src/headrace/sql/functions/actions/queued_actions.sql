@@ -48,7 +48,7 @@ begin
                 select case when q.vt <= headrace.clock() then 'due'
                     when q.vt > headrace.clock() + interval '25 years' then 'held'
                     when q.read_ct = 0 then 'delayed'
-                    else headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') end) s (state)
+                    else headrace_internal.action_state($7, q.vt, q.read_ct, q.message ->> 'id') end) s (state)
             where %s
             order by q.msg_id
             limit $6
@@ -56,10 +56,10 @@ begin
         cross join lateral (select q.state) s (state)
         left join lateral (
             select a.attempts_max, a.error, a.failed_at from headrace_internal.attempt a
-            where a.action_id = headrace_internal.uuid_or_null(q.message ->> 'id') order by a.failed_at desc limit 1
+            where a.namespace = $7 and a.action_id = headrace_internal.uuid_or_null(q.message ->> 'id') order by a.failed_at desc limit 1
         ) a on true
         order by q.msg_id
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace), v_where)
-    using p_action, p_key, p_state, p_older_than, p_ids, p_limit;
+    using p_action, p_key, p_state, p_older_than, p_ids, p_limit, v_namespace;
 end
 $$;

@@ -18,9 +18,9 @@ declare
 begin
     execute format($sql$
         update pgmq.%I q set vt = headrace.clock()
-        where q.msg_id = any ($1) and headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') in ('delayed', 'retrying', 'held')
+        where q.msg_id = any ($1) and headrace_internal.action_state($2, q.vt, q.read_ct, q.message ->> 'id') in ('delayed', 'retrying', 'held')
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
-    using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace);
+    using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), v_namespace;
     get diagnostics v_count = row_count;
     perform headrace.wake_queue(v_namespace);
     return v_count;

@@ -22,9 +22,9 @@ begin
     end if;
     execute format($sql$
         update pgmq.%I q set message = q.message || jsonb_build_object('priority', $2)
-        where q.msg_id = any ($1) and headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') <> 'in-flight'
+        where q.msg_id = any ($1) and headrace_internal.action_state($3, q.vt, q.read_ct, q.message ->> 'id') <> 'in-flight'
         $sql$, 'q_' || headrace_internal.queue_of(v_namespace))
-    using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_priority;
+    using headrace_internal.selected_actions(p_ids, p_action, p_key, p_state, v_namespace), p_priority, v_namespace;
     get diagnostics v_count = row_count;
     return v_count;
 end

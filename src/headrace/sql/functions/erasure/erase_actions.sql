@@ -39,7 +39,7 @@ begin
         perform headrace_internal.count_erased(p_erasure.erasure_id, case when v_table.is_letter then 'dead letters of actions' else 'actions' end, v_rows);
     end loop;
     update headrace_internal.attempt a set error = '(erased)', traceback = null
-    where a.action_id = any (v_ids) and a.error <> '(erased)';
+    where a.namespace = p_erasure.namespace and a.action_id = any (v_ids) and a.error <> '(erased)';
     get diagnostics v_rows = row_count;
     perform headrace_internal.count_erased(p_erasure.erasure_id, 'attempts', v_rows);
     delete from headrace_internal.unique_action u where u.namespace = p_erasure.namespace and u.action_id = any (v_ids);

@@ -36,7 +36,7 @@ begin
     perform headrace_internal.count_erased(p_erasure.erasure_id, 'outbox', v_rows);
     perform headrace_internal.erase_consumption(p_erasure, p_topic_id, p_event_ids, p_is_output);
     perform headrace_internal.erase_actions(p_erasure, array(
-        select f.action_id from headrace_internal.firing f where f.event_id = any (p_event_ids)), p_event_ids, null, p_is_output);
+        select f.action_id from headrace_internal.firing f where f.topic_id = p_topic_id and f.event_id = any (p_event_ids)), p_event_ids, null, p_is_output);
     v_actions := array(
         select (o.output ->> 'output_id')::uuid from jsonb_array_elements(v_outputs) o (output) where o.output ->> 'becomes' = 'action');
     if v_actions <> '{}' then

@@ -32,13 +32,13 @@ begin
                 'in-flight', 0, 'retrying', 0) || coalesce((
                     select jsonb_object_agg(s.state, s.actions)
                     from (
-                        select headrace_internal.action_state(q.vt, q.read_ct, q.message ->> 'id') as state, count(*) as actions
+                        select headrace_internal.action_state(%2$L, q.vt, q.read_ct, q.message ->> 'id') as state, count(*) as actions
                         from (
                             select q.vt, q.read_ct, q.message from %1$s q
                             where q.vt > headrace.clock() and q.vt <= headrace.clock() + interval '25 years' and q.read_ct > 0
                             order by q.vt limit 1000) q
                         group by 1) s), '{}')
-            $sql$, v_queue);
+            $sql$, v_queue, v_namespace);
         if p_prepare then
             begin
                 execute 'execute headrace_metrics_queue_' || v_queue::oid into v_states;

@@ -2,5 +2,5 @@
 select a.action_id, a.action, a.attempt, a.error, a.traceback, a.follows, a.retry_at, a.duration_s, a.node_id, a.failed_at, a.attempts_max
 from headrace.attempt a
 where a.action_id = any (%(action_ids)s::uuid[])
-    and (%(namespace)s::text is null or a.namespace = %(namespace)s)
+    and a.namespace = headrace.current_namespace(%(namespace)s)
 order by a.failed_at;
