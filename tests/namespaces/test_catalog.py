@@ -88,7 +88,7 @@ def test_every_security_definer_function_pins_its_search_path(conn: Connection) 
 def test_what_a_level_calls_checks_the_level_or_names_nothing_internal(conn: Connection) -> None:
     """publish and copy_route ask first whether the caller has usage on the internal schema."""
     assert names(conn, UNCHECKED) == []
-    question = "has_schema_privilege('headrace_internal', 'usage')"
+    question = "pg_catalog.has_schema_privilege('headrace_internal', 'usage')"
     for function, first in (("publish", f"if {question} and "), ("copy_route", f"if not {question} or ")):
         row = conn.execute("select prosrc from pg_proc where proname = %s and not prosecdef", (function,)).fetchone()
         assert row is not None

@@ -1,6 +1,7 @@
 -- Gives a role exactly the privileges its grants call for, and revokes all others of ours. Nobody gets usage on headrace_internal.
 create or replace function headrace_internal.apply_grants(p_role regrole) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_statement text;

@@ -2,6 +2,7 @@
 -- create, alter or drop anything, and it cannot grant. What needs the owner's rights is done by functions that run as the owner.
 create or replace function headrace_internal.apply_node_grants(p_role regrole) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute format('grant usage on schema headrace, headrace_internal to %s', p_role);

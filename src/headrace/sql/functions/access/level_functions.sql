@@ -22,6 +22,6 @@ as $$
             register_name,handle_event_type,set_event_schema,alter_event_schema,drop_event_schema,report_findings,create_access_token,revoke_access_token,
             create_hook,alter_hook,drop_hook,erase_key,pending_erasures,erased_texts,end_erasure,end_vacuum}')
     ) l (level, names)
-    cross join unnest(l.names) f (name)
+    cross join pg_catalog.unnest(l.names) f (name)
     where headrace_internal.level_includes(p_level, l.level)
 $$;

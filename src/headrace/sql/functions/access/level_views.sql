@@ -16,6 +16,6 @@ as $$
         ('admin', 'select', '{access_token,hook,erasure}'),
         ('admin', 'insert, update, delete', '{rule,correlator,relay,schedule,event_type,action}')
     ) v (level, privileges, relations)
-    cross join unnest(v.relations) r (relation)
+    cross join pg_catalog.unnest(v.relations) r (relation)
     where headrace_internal.level_includes(p_level, v.level)
 $$;

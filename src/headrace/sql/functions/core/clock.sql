@@ -2,5 +2,5 @@
 create or replace function headrace.clock() returns timestamptz
 language sql stable parallel safe
 as $$
-    select statement_timestamp() + coalesce(nullif(current_setting('headrace.clock_shift', true), '')::interval, interval '0')
+    select pg_catalog.statement_timestamp() + coalesce(nullif(pg_catalog.current_setting('headrace.clock_shift', true), '')::interval, interval '0')
 $$;

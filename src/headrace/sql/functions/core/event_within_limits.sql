@@ -10,7 +10,7 @@ language plpgsql immutable parallel safe
 as $$
 declare
     v_text  text := p_payload::text;
-    v_bytes integer := octet_length(v_text);
+    v_bytes integer := pg_catalog.octet_length(v_text);
 begin
     if p_payload is null then
         raise exception 'payload is missing'
@@ -21,7 +21,7 @@ begin
             using errcode = 'HR301', hint = 'Store the large part elsewhere and publish a reference to it.';
     end if;
     -- A level takes a bracket and two bytes, so most texts are cleared without a walk.
-    if v_bytes > 256 and v_bytes - octet_length(replace(replace(v_text, '{', ''), '[', '')) > 128
+    if v_bytes > 256 and v_bytes - pg_catalog.octet_length(pg_catalog.replace(pg_catalog.replace(v_text, '{', ''), '[', '')) > 128
         and headrace.json_depth(p_payload, 129) > 128 then
         raise exception 'payload nests deeper than 128 levels'
             using errcode = 'HR302', hint = 'Flatten the payload, or publish the deep part as a string.';
@@ -31,19 +31,19 @@ begin
         raise exception 'payload has a number beyond 1.8e308, which JSON readers reject'
             using errcode = 'HR303', hint = 'Publish the number as a string.';
     end if;
-    if octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$' then
-        raise exception 'event type "%" is not a name', left(p_type, 200)
+    if pg_catalog.octet_length(p_type) > 200 or coalesce(p_type, '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]*( [A-Za-z0-9_.:/-]+)*$' then
+        raise exception 'event type "%" is not a name', pg_catalog.left(p_type, 200)
             using errcode = 'HR304', hint = 'Use 1 to 200 letters, digits, single spaces and _ . : / - and start with a letter or _.';
     end if;
-    if octet_length(p_key) not between 1 and 1024 then
-        raise exception 'key has % bytes, 1 to 1024 are allowed', octet_length(p_key)
+    if pg_catalog.octet_length(p_key) not between 1 and 1024 then
+        raise exception 'key has % bytes, 1 to 1024 are allowed', pg_catalog.octet_length(p_key)
             using errcode = 'HR305', hint = 'Leave the key out for an event without one; hash a long key.';
     end if;
-    if octet_length(p_producer) > 1024 then
-        raise exception 'producer has % bytes, at most 1024 are allowed', octet_length(p_producer)
+    if pg_catalog.octet_length(p_producer) > 1024 then
+        raise exception 'producer has % bytes, at most 1024 are allowed', pg_catalog.octet_length(p_producer)
             using errcode = 'HR300', hint = 'Shorten the name.';
     end if;
-    if p_headers <> '{}' and (jsonb_typeof(p_headers) <> 'object' or octet_length(p_headers::text) > 16384
+    if p_headers <> '{}' and (pg_catalog.jsonb_typeof(p_headers) <> 'object' or pg_catalog.octet_length(p_headers::text) > 16384
         or headrace.json_depth(p_headers, 129) > 128 or headrace.json_number_too_big(p_headers)) then
         raise exception 'headers must be a JSON object of at most 16384 bytes, with the payload''s limits on depth and numbers'
             using errcode = 'HR306', hint = 'Put data into the payload; headers carry context.';

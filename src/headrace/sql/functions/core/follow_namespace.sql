@@ -1,6 +1,7 @@
 -- Creates and drops the queues of a namespace together with it.
 create or replace function headrace_internal.follow_namespace() returns trigger
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_queue text;

@@ -3,7 +3,7 @@ create or replace function headrace.json_number_too_big(p_json jsonb) returns bo
 language sql immutable strict parallel safe
 as $$
     select exists (
-        select from jsonb_path_query(p_json, 'strict $.**') scalar
-        where jsonb_typeof(scalar) = 'number' and abs((scalar #>> '{}')::numeric) > 1.7976931348623158e308
+        select from pg_catalog.jsonb_path_query(p_json, 'strict $.**') scalar
+        where pg_catalog.jsonb_typeof(scalar) = 'number' and pg_catalog.abs((scalar #>> '{}'::text[])::numeric) > 1.7976931348623158e308
     )
 $$;

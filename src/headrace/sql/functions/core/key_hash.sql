@@ -3,5 +3,5 @@
 create or replace function headrace_internal.key_hash(p_key text) returns bigint
 language sql stable strict parallel safe
 as $$
-    select ('x' || left(encode(sha256(convert_to(p_key, 'UTF8')), 'hex'), 8))::bit(32)::bigint
+    select ('x' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_key, 'UTF8')), 'hex'), 8))::bit(32)::bigint
 $$;

@@ -4,6 +4,6 @@
 create or replace function headrace_internal.may_notify() returns boolean
 language sql stable
 as $$
-    select case current_setting('headrace.notify', true) when 'on' then true when 'off' then false
-        else current_setting('max_prepared_transactions') = '0' end
+    select case pg_catalog.current_setting('headrace.notify', true) when 'on' then true when 'off' then false
+        else pg_catalog.current_setting('max_prepared_transactions') = '0' end
 $$;

@@ -4,5 +4,5 @@
 create or replace function headrace_internal.outbox_slot(p_at timestamptz default statement_timestamp()) returns smallint
 language sql stable parallel safe
 as $$
-    select (date_part('epoch', p_at)::bigint / 4 % 4)::smallint
+    select (pg_catalog.date_part('epoch', p_at)::bigint / 4 % 4::bigint)::smallint
 $$;

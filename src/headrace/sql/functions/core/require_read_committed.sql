@@ -2,6 +2,7 @@
 -- by the snapshot of the transaction, which may be older than the lock, and the decision would ignore what was committed between.
 create or replace function headrace_internal.require_read_committed(p_function text) returns void
 language plpgsql stable
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then

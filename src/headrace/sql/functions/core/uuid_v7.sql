@@ -5,6 +5,7 @@
 -- seeds from the same source. The number of the process keeps sessions apart that a setseed() has given the same seed, and the
 -- fraction, 0.24 µs, the ids of one session. In hexadecimal digits: 12 of the milliseconds, of which the first is 0 until the year 2527,
 -- the version, 3 of the fraction, 16 of random(). See docs/adr/0054.
+-- Runs with the search_path of the session, as a pinned one would cost every event: see docs/adr/0080.
 do $do$
 begin
     if current_setting('server_version_num')::integer >= 170000 and current_setting('ssl_library') = '' then
@@ -20,8 +21,9 @@ begin
         create or replace function headrace.uuid_v7() returns uuid
         language sql volatile parallel safe
         as $$
-            select encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
-                placing substring(int8send((date_part('epoch', clock_timestamp()) * 1000)::bigint) from 3)
+            select pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(overlay(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+                placing substring(pg_catalog.int8send((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
+                    * 1000::double precision)::bigint) from 3)
                 from 1 for 6), 52, 1), 53, 1), 'hex')::uuid
         $$;
     end if;

@@ -2,6 +2,7 @@
 -- A row that another transaction deleted meanwhile is skipped, as on a table.
 create or replace function headrace_internal.write_view() returns trigger
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_row jsonb := headrace.write_definition(

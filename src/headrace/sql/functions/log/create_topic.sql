@@ -11,13 +11,13 @@ create or replace function headrace.create_topic(
 language plpgsql volatile
 as $$
 declare
-    v_path     text := current_setting('search_path');
-    v_is_set   boolean := (select s.source = 'session' from pg_settings s where s.name = 'search_path');
+    v_path     text := pg_catalog.current_setting('search_path');
+    v_is_set   boolean := (select s.source = 'session' from pg_catalog.pg_settings s where s.name = 'search_path');
     v_topic_id integer := headrace.create_topic_as_role(p_topic, p_partitions, p_retention, p_time_partition, p_namespace, p_clock);
 begin
-    if current_setting('search_path') <> v_path then
+    if pg_catalog.current_setting('search_path') <> v_path then
         if v_is_set then
-            perform set_config('search_path', v_path, false);
+            perform pg_catalog.set_config('search_path', v_path, false);
         else
             -- Without a trace: behind a pooler the session belongs to other clients too.
             reset search_path;

@@ -7,6 +7,7 @@
 create or replace function headrace.maintain_log()
 returns table (topic text, name text, events bigint, dropped boolean, kept_for text)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column

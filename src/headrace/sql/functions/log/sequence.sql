@@ -14,6 +14,7 @@
 create or replace function headrace.sequence(p_batch integer default 10000)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan

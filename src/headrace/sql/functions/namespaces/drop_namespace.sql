@@ -3,6 +3,7 @@
 -- which it waits at most 2 s.
 create or replace function headrace.drop_namespace(p_namespace text) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 declare

@@ -2,6 +2,7 @@
 -- Give an application's role one namespace, and make it the default of its sessions: alter role … set headrace.namespace = …
 create or replace function headrace.grant_namespace(p_role text, p_namespace text, p_level text) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace_internal.namespace_exists(p_namespace);

@@ -1,6 +1,7 @@
 -- Revokes a level in a namespace from a role; all levels if p_level is null.
 create or replace function headrace.revoke_namespace(p_role text, p_namespace text, p_level text default null) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from headrace_internal.namespace_grant g

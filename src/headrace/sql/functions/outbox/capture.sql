@@ -17,6 +17,7 @@ create or replace function headrace.capture(
     p_namespace   text default null
 ) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_topic_id  integer := headrace.topic_id(p_topic, p_namespace);

@@ -14,24 +14,24 @@ as $$
 declare
     v_slot smallint;
 begin
-    if not has_schema_privilege('headrace_internal', 'usage')
-        or not has_table_privilege('headrace_internal.outbox', 'insert')
+    if not pg_catalog.has_schema_privilege('headrace_internal', 'usage')
+        or not pg_catalog.has_table_privilege('headrace_internal.outbox', 'insert')
         -- A binary COPY takes texts in the client's encoding, whatever its option says; we write UTF-8.
-        or current_setting('client_encoding') <> 'UTF8' then
+        or pg_catalog.current_setting('client_encoding') <> 'UTF8' then
         return;
     end if;
     v_slot := headrace_internal.outbox_slot();
-    execute format('lock table headrace_internal.%I in row exclusive mode', 'outbox_' || v_slot);
+    execute pg_catalog.format('lock table headrace_internal.%I in row exclusive mode', 'outbox_' || v_slot::text);
     return query
-        select r.topic_id, (extract(epoch from headrace.clock() - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint, v_slot
+        select r.topic_id, (extract(epoch from headrace.clock() - timestamptz '2000-01-01 00:00:00+00') * 1000000::numeric)::bigint, v_slot
         from (
-            select t.topic_id, n.place, count(*) over () as topics,
-                t.asleep or current_setting('transaction_isolation') <> 'read committed' as wakes
-            from unnest(p_topics) with ordinality n (topic, place)
+            select t.topic_id, n.place, pg_catalog.count(*) over () as topics,
+                t.asleep or pg_catalog.current_setting('transaction_isolation') <> 'read committed' as wakes
+            from pg_catalog.unnest(p_topics) with ordinality n (topic, place)
             join headrace_internal.topic t
                 on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
                     and (not t.checks_payloads or t.schemas_digest = p_schemas_digest)) r
-        where r.topics = cardinality(p_topics) and (not r.wakes or headrace_internal.wake_sequencer())
+        where r.topics = pg_catalog.cardinality(p_topics) and (not r.wakes or headrace_internal.wake_sequencer())
         order by r.place;
 end
 $$;

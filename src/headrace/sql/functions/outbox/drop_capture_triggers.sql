@@ -1,6 +1,7 @@
 -- Drops the triggers of one capture, with the caller's rights on the table. headrace_internal.capture and headrace.release_capture call it.
 create or replace function headrace.drop_capture_triggers(p_table regclass, p_topic_id integer) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name name;

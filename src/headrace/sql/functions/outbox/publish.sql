@@ -6,7 +6,8 @@
 -- per transaction, and a publisher often has one event in it: so there are few of them. The id is made by the caller's statement, as
 -- the default of a parameter. Everything else takes the second statement, which costs nothing until it is reached.
 -- Runs with the caller's rights and hands over to headrace.publish_as_role where these do not suffice: with the owner's rights and
--- a pinned search_path, as the other functions have them, the owner's own publish would take 8 µs longer on PostgreSQL 15.
+-- a pinned search_path, as the other functions have them, the owner's own publish would take 8 µs longer on PostgreSQL 15. So every
+-- call names its schema, and operators have operands of exactly their types: see docs/adr/0080.
 create or replace function headrace.publish(
     p_topic      text,
     p_type       text,
@@ -22,9 +23,9 @@ create or replace function headrace.publish(
 language plpgsql volatile
 as $$
 begin
-    if has_schema_privilege('headrace_internal', 'usage') and p_headers is null and p_emitted_at is null and p_event_id is not null
+    if pg_catalog.has_schema_privilege('headrace_internal', 'usage') and p_headers is null and p_emitted_at is null and p_event_id is not null
             and p_payload is not null
-            and octet_length(concat(p_type, p_type, p_payload, p_key, p_producer)) <= 257 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
+            and pg_catalog.octet_length(pg_catalog.concat(p_type, p_type, p_payload, p_key, p_producer)) <= 257 and p_type ~ '^[A-Za-z_][A-Za-z0-9_.:/-]*$'
             and (p_key is null or p_key <> '') then
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, producer)
         select t.topic_id, p_event_id, p_type, p_key, p_payload, p_producer
@@ -33,7 +34,7 @@ begin
         if found then
             return p_event_id;
         end if;
-    elsif not has_schema_privilege('headrace_internal', 'usage') then
+    elsif not pg_catalog.has_schema_privilege('headrace_internal', 'usage') then
         return headrace.publish_as_role(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer,
             p_namespace, p_missing_ok);
     else

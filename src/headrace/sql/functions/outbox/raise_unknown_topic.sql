@@ -1,6 +1,7 @@
 -- Raises HR101 with the topics of the namespace; without p_list it names none, for a caller who must not see them.
 create or replace function headrace_internal.raise_unknown_topic(p_topic text, p_namespace text, p_list boolean default true) returns void
 language plpgsql stable
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace text := headrace.current_namespace(p_namespace);

@@ -3,6 +3,7 @@
 create or replace function headrace.release_capture(p_table regclass, p_topic text default null, p_namespace text default null)
 returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_only  integer := case when p_topic is not null then headrace.topic_id(p_topic, p_namespace) end;

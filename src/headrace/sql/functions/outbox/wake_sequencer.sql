@@ -9,9 +9,9 @@ create or replace function headrace_internal.wake_sequencer() returns boolean
 language plpgsql volatile
 as $$
 begin
-    if headrace_internal.may_notify() and pg_try_advisory_xact_lock(
-        hashtext('headrace_outbox'), (date_part('epoch', clock_timestamp()) * 100)::bigint::bit(32)::integer) then
-        perform pg_notify('headrace_outbox', '');
+    if headrace_internal.may_notify() and pg_catalog.pg_try_advisory_xact_lock(
+        pg_catalog.hashtext('headrace_outbox'), (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 100::double precision)::bigint::bit(32)::integer) then
+        perform pg_catalog.pg_notify('headrace_outbox', '');
     end if;
     return true;
 end

@@ -1,6 +1,7 @@
 -- Rejects dropping a topic that has schedules (HR203).
 create or replace function headrace_internal.topic_keeps_schedules() returns trigger
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_schedules text;

@@ -3,6 +3,7 @@
 -- Locks nothing. Index: event_schema_pkey.
 create or replace function headrace_internal.check_payload(p_namespace text, p_type text, p_payload jsonb) returns boolean
 language plpgsql stable
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_schema  record;
