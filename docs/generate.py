@@ -203,6 +203,32 @@ everything that you may import. Errors have [their own page](errors.md).
                 yield f"\n### {name}\n"
                 yield from [f"```python\n{signature}\n```"] if signature else []
                 yield from ["", description] if description else []
+                yield from _methods(name, value)
+
+
+def _methods(name: str, value: Any) -> Iterator[str]:
+    """The public methods and properties of a class, in the order of the source. Protocols and enumerations describe themselves."""
+    if not inspect.isclass(value) or issubclass(value, enum.Enum):
+        return
+    for method_name, member in _members(value):
+        if isinstance(member, property):
+            yield f"\n#### {name}.{method_name}\n\n{_paragraph(member)}"
+        else:
+            call = _signature(method_name, getattr(value, method_name)).replace("(self, ", "(").replace("(self)", "()")
+            call = call.replace("(\n    self,\n", "(\n")
+            yield f"\n#### {name}.{method_name}\n\n```python\n{call}\n```\n\n{_paragraph(member)}"
+
+
+def _members(owner: type) -> Iterator[tuple[str, Any]]:
+    """Members with a docstring, of the class itself first, then of its bases of ours."""
+    seen: set[str] = set()
+    for base in (base for base in owner.__mro__ if base.__module__.startswith("headrace")):
+        for name, member in vars(base).items():
+            function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+            is_documented = (inspect.isfunction(function) or isinstance(member, property)) and bool(function.__doc__)
+            if not name.startswith("_") and is_documented and name not in seen:
+                yield name, function
+            seen.add(name)
 
 
 def _rooms() -> list[str]:

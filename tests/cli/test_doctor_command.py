@@ -287,3 +287,13 @@ def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Conn
     assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
     conn.execute("update headrace_internal.schedule set replan_at = 'infinity'")
     assert "is invalid" in problems(database, "schedules")[0].message
+
+
+def test_lost_nodes_are_one_line_that_names_the_command(database: Target, conn: Connection) -> None:
+    conn.execute(
+        """insert into headrace_internal.node (node_id, name, namespace, version, heartbeat_at)
+        select gen_random_uuid(), 'web-' || n, 'default', '0.1.0', headrace.clock() - make_interval(mins => 2 + n) from generate_series(1, 18) n"""
+    )
+    [lost] = problems(database, "nodes", "warning")
+    assert "18 nodes are lost" in lost.message and "web-1, web-2, web-3, …" in lost.message
+    assert "headrace node forget --lost" in lost.advice

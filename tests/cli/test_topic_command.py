@@ -112,3 +112,13 @@ def test_commands_work_on_all_shards(server: Server) -> None:
     assert call("topic", "create", "orders", *dsn, "--json").json["created_on"] == ["one", "two"]
     assert [one["shard"] for one in call("topic", "list", *dsn, "--json").json] == ["one", "two"]
     assert "shard" in call("topic", "list", *dsn).out
+
+
+@pytest.mark.parametrize("name", ["My Topic!", "9lives", "x" * 101])
+def test_name_that_is_not_allowed_is_rejected_with_the_rule(cli: Cli, name: str) -> None:
+    answer = cli("topic", "create", name, "--json")
+    assert (answer.code, answer.error["error"]) == (5, "Invalid")
+    assert answer.error["message"] == (
+        "invalid topic name; a name begins with a lower-case letter, followed by lower-case letters, digits, '_', '.' or '-'; "
+        "at most 100 characters"
+    )

@@ -197,3 +197,8 @@ def test_validated_event_keeps_every_field() -> None:
     validated = validate_event(original)
     assert (validated.payload, validated.key, validated.headers, validated.id) == ('{"a":1}', "k", '{"h":true}', original.id)
     assert (validated.emitted_at, validated.producer) == (at, "p")
+
+
+def test_mapping_instead_of_an_event_is_rejected_with_the_form_to_write() -> None:
+    with pytest.raises(Invalid, match=r"takes events, not dict; write Event\(topic=…"):
+        validate_event({"topic": "orders", "type": "placed"})  # type: ignore[arg-type]

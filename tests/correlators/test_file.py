@@ -34,6 +34,20 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("text", ["30 days", "P30D", "4w 2 d"])
+def test_duration_is_written_as_in_patterns_or_by_iso_8601(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "correlators.yaml"
+    path.write_text(FILE.replace("P30D", text))
+    assert load_correlators(path)[0].forget_after == timedelta(days=30)
+
+
+def test_wrong_duration_is_rejected_with_the_units(tmp_path: Path) -> None:
+    path = tmp_path / "correlators.yaml"
+    path.write_text(FILE.replace("P30D", "30 moons"))
+    with pytest.raises(InvalidDefinitionFile, match=r"forget_after: unknown unit 'moons'; units are us, ms, s, min, h, d, w"):
+        load_correlators(path)
+
+
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
     path = tmp_path / "changed.yaml"

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headrace.cli.session import Session
 from headrace.core import HeadraceError, Invalid, redact
-from headrace.db import Connection, Target, configured_targets, connect, create_pool, parse_targets
+from headrace.db import Connection, Target, configured_targets, connect, create_pool, parse_targets, to_url
 from headrace.spark.credentials import Access
 
 SECRETS = ("s3cr", "t0p")
@@ -120,3 +120,17 @@ def test_invalid_address_says_what_to_write() -> None:
 def test_redaction_keeps_the_rest() -> None:
     text = "cannot reach postgresql+asyncpg://me:a b@c@host:1/db, host=h password='x\\' y' port=1 and password=z"
     assert redact(text) == "cannot reach postgresql+asyncpg://me:***@host:1/db, host=h password=*** port=1 and password=***"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "url"),
+    [
+        ("host=db user=me dbname=shop port=5433", "postgresql://me@db:5433/shop"),
+        ("postgresql://me:p%40ss@db/shop?sslmode=require", "postgresql://me:p%40ss@db/shop?sslmode=require"),
+        ("host=/run/pg user=me dbname='my shop'", "postgresql://me@/my%20shop?host=%2Frun%2Fpg"),
+        ("host=::1 dbname=shop", "postgresql://[::1]/shop"),
+    ],
+)
+def test_url_leads_to_the_same_database(dsn: str, url: str) -> None:
+    assert to_url(dsn) == url
+    assert conninfo_to_dict(to_url(dsn)) == conninfo_to_dict(dsn)

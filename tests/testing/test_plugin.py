@@ -60,6 +60,7 @@ TESTS = """
         assert action.payload == {"to": f"{number}@example.com"}
 
     def test_application_publishes_by_its_own_connection(headrace_dsn, headrace_kit):
+        assert headrace_dsn.startswith("postgresql://")
         with psycopg.connect(headrace_dsn) as conn:
             publish(conn, "orders", "placed", {"to": "x"})
         assert headrace_kit.run_until_idle_sync(app).actions == 1

@@ -22,7 +22,7 @@ from headrace.cli.output import Column, format_span, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import Address, Invalid, NotFound, UnknownNode
-from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target, cancel_tasks
 from headrace.ingest import IngestSettings
 from headrace.namespaces import grant_node, revoke_node
 from headrace.node import (
@@ -259,8 +259,16 @@ async def _run(app: Headrace, targets: list[Target], create_node: Callable[[], N
     consumers = ", ".join(f"{consumer.topic}/{consumer.name}" for consumer in app.consumers) or "none"
     handlers = ", ".join(app.action_handlers) or "none"
     places, state = ", ".join(map(str, targets)), "on" if sequencer else "off"
-    logger.info("node runs on %s; sequencer and rules %s; consumers: %s; handlers: %s", places, state, consumers, handlers)
-    await node.run()
+
+    async def announce() -> None:
+        await node.wait_started()
+        logger.info("node runs on %s; sequencer and rules %s; consumers: %s; handlers: %s", places, state, consumers, handlers)
+
+    announcement = asyncio.create_task(announce(), name="announcement")
+    try:
+        await node.run()
+    finally:
+        await cancel_tasks(announcement)
     counts = (node.sequenced, node.handled, node.fired, node.actions)
     logger.info("node stopped; %d events sequenced, %d handled, rules fired %d times, %d actions handled", *counts)
 

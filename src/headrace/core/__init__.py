@@ -4,7 +4,7 @@ from headrace.core import errors
 from headrace.core.addresses import Address
 from headrace.core.cloudevents import from_cloudevent, to_cloudevent
 from headrace.core.database_errors import map_database_errors, map_error
-from headrace.core.durations import DURATION_BUCKETS_S, DurationHistogram
+from headrace.core.duration import parse_duration, print_duration
 from headrace.core.errors import *  # noqa: F403
 from headrace.core.event_paths import EventPath, parse_event_path
 from headrace.core.events import (
@@ -16,6 +16,7 @@ from headrace.core.events import (
     validate_event,
     validate_fields,
 )
+from headrace.core.histogram import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
@@ -46,7 +47,9 @@ __all__ = [
     "from_cloudevent",
     "map_database_errors",
     "map_error",
+    "parse_duration",
     "parse_event_path",
+    "print_duration",
     "redact",
     "safe_json",
     "safe_line",

@@ -31,10 +31,31 @@ _BY_POSTGRESQL: dict[str, tuple[type[HeadraceError], str]] = {
     "22008": (Invalid, "write a time such as 2026-01-31T12:00:00Z, an interval such as '30 days'"),
     "22015": (Invalid, "write an interval such as '30 days'"),
     "23503": (NotFound, "what the constraint refers to does not exist; create it first"),
-    "23514": (Invalid, "the name of the constraint says what is allowed"),
+    "23514": (Invalid, "correct the value"),
     "54001": (PayloadTooDeep, "flatten the payload"),
     "57P01": (DatabaseUnavailable, "the server is shutting down; try again"),
 }
+
+_LOWER_CASE = (
+    "a name begins with a lower-case letter, followed by lower-case letters, digits, '_', '.' or '-'; at most {} characters"
+)
+_MIXED_CASE = "a name begins with a letter or '_', followed by letters, digits or any of '{}'; at most 200 characters"
+NAME_RULES = {
+    "namespace_name_rule": "a name begins with a lower-case letter, followed by lower-case letters, digits or '_'; at most 40 characters",
+    "topic_name_rule": _LOWER_CASE.format(100),
+    "consumer_name_rule": _LOWER_CASE.format(100),
+    "schedule_name_rule": _LOWER_CASE.format(100),
+    "access_token_name_rule": _LOWER_CASE.format(100),
+    "hook_name_rule": _LOWER_CASE.format(100),
+    "correlator_name_rule": _LOWER_CASE.format(80),
+    "relay_name_rule": _LOWER_CASE.format(80),
+    "rule_name_rule": _MIXED_CASE.format("_.:/- "),
+    "event_type_name_rule": _MIXED_CASE.format("_.:/- "),
+    "rule_event_type_rule": _MIXED_CASE.format("_.:/- "),
+    "action_name_rule": _MIXED_CASE.format("_.:/-"),
+    "rule_action_rule": _MIXED_CASE.format("_.:/-"),
+}
+"""What the rules for names allow, by the constraint that checks them."""
 
 
 def map_error(error: BaseException) -> HeadraceError | None:
@@ -52,6 +73,9 @@ def map_error(error: BaseException) -> HeadraceError | None:
     if sqlstate not in _BY_POSTGRESQL:
         return None
     error_class, advice = _BY_POSTGRESQL[sqlstate]
+    constraint = _constraint(origin)
+    if (rule := NAME_RULES.get(constraint)) is not None:
+        return Invalid(f"invalid {constraint.removesuffix('_rule').replace('_', ' ')}; {rule}")
     return error_class(f"{message}; {advice}")
 
 
@@ -64,6 +88,11 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if diag is not None:
         return diag.message_primary or str(error), diag.message_hint
     return str(getattr(error, "message", None) or error), getattr(error, "hint", None)
+
+
+def _constraint(error: BaseException) -> str:
+    diag = getattr(error, "diag", error)
+    return getattr(diag, "constraint_name", None) or ""
 
 
 class _ErrorMapping:

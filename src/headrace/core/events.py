@@ -105,6 +105,8 @@ def derive_event_id(source: str, id: str) -> UUID:
 
 def validate_event(event: Event) -> ValidatedEvent:
     """Checks an event against every rule and limit, before anything is written. Raises Invalid or UnknownTopic."""
+    if not isinstance(event, Event):
+        raise Invalid(f"publish_many takes events, not {type(event).__name__}; write Event(topic=…, type=…, payload=…)")
     return validate_fields(
         event.topic, event.type, event.payload, event.key, event.headers, event.id, event.emitted_at, event.producer
     )

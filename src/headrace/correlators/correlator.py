@@ -215,7 +215,7 @@ def _unknown(conn: Connection, name: str, namespace: str | None) -> UnknownCorre
 
 
 class CorrelatorKind(DefinitionKind[Correlator]):
-    """Correlators as a kind of definition; every shard has all of them. A file writes `forget_after` as P30D (ISO 8601)."""
+    """Correlators as a kind of definition; every shard has all of them. A file writes `forget_after` as `30 days` or P30D (ISO 8601)."""
 
     noun = "correlator"
     type = Correlator

@@ -23,6 +23,7 @@ from headrace.db.connections import (
     map_connection_errors,
     parse_targets,
 )
+from headrace.db.dsn import to_url
 from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
@@ -121,5 +122,6 @@ __all__ = [
     "retry_until_connected",
     "run_to_end",
     "schema_checksum",
+    "to_url",
     "uninstall",
 ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -23,6 +24,20 @@ def strip_driver(dsn: str) -> str:
     if match is None or match[1].lower() not in ("postgres", "postgresql"):
         return dsn.strip()
     return "postgresql://" + dsn.strip()[match.end() :]
+
+
+def to_url(dsn: str) -> str:
+    """The address as a URL, which every driver and ORM takes. A socket's folder and all other options are parameters of the URL."""
+    parts = read_dsn(dsn, "the URL")
+    user, password = (quote(parts.pop(part, ""), safe="") for part in ("user", "password"))
+    host = "" if parts.get("host", "").startswith("/") else parts.pop("host", "")
+    port, database = parts.pop("port", ""), quote(parts.pop("dbname", ""), safe="")
+    if "," in host or "," in port:
+        raise Invalid("an address with several hosts has no form that every driver reads; name one host")
+    account = (f"{user}:{password}" if password else user) + ("@" if user else "")
+    address = f"[{host}]" if ":" in host else host
+    options = f"?{urlencode(parts, quote_via=quote)}" if parts else ""
+    return f"postgresql://{account}{address}{f':{port}' if port else ''}/{database}{options}"
 
 
 def read_dsn(dsn: str, name: str) -> dict[str, str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_type_hints
+from datetime import timedelta
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 from psycopg import AsyncCursor, Cursor
 
+from headrace.core import parse_duration
 from headrace.db import Connection
 
 
@@ -32,6 +34,16 @@ class StoredDefinition(Generic[AnyDefinition]):
 
     definition: AnyDefinition
     source: str
+
+
+def _convert(value: object, hint: object) -> object:
+    """A value of a file as the field's type. A duration is written as in patterns, `30 days`, or by ISO 8601, `P30D`."""
+    if isinstance(value, str) and timedelta in (hint, *get_args(hint)) and not value.startswith(("P", "-P", "+P")):
+        try:
+            return timedelta(microseconds=parse_duration(value))
+        except ValueError as error:
+            raise msgspec.ValidationError(str(error)) from None
+    return msgspec.convert(value, hint)
 
 
 class DefinitionKind(ABC, Generic[AnyDefinition]):
@@ -60,7 +72,7 @@ class DefinitionKind(ABC, Generic[AnyDefinition]):
             value = entry[field.name]
             try:
                 reader = self.readers.get(field.name)
-                values[field.name] = reader(value) if reader else msgspec.convert(value, hints[field.name])
+                values[field.name] = reader(value) if reader else _convert(value, hints[field.name])
             except msgspec.ValidationError as error:
                 raise msgspec.ValidationError(f"{field.name}: {error}") from None
         return self.type(**values)

@@ -49,8 +49,10 @@ def headrace_database(headrace_server: DatabaseServer, headrace_template: str) -
 
 @pytest.fixture
 def headrace_dsn(headrace_database: Target) -> str:
-    """The address of the test's database."""
-    return headrace_database.dsn
+    """The address of the test's database, as a URL: postgresql://…"""
+    from headrace.db import to_url
+
+    return to_url(headrace_database.dsn)
 
 
 @pytest.fixture

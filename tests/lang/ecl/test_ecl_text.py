@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core import parse_duration, print_duration
 from headrace.core.errors import Invalid
 from headrace.lang.ecl import PatternError, parse, print_pattern
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.duration import parse_duration, print_duration
 from headrace.lang.ecl.limits import Limits
 from headrace.lang.ecl.parser import parse_predicate
 

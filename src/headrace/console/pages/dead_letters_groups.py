@@ -95,6 +95,12 @@ def _read_groups(view: View) -> list[Row]:
     return view.collect(lambda conn: fetch_dicts(conn, query("console/dead_letters_groups"), {"namespace": view.namespace}))
 
 
+def count_letters(view: View, conn: Connection) -> int:
+    """The dead letters of actions and events on one shard; each group is counted up to a bound."""
+    rows = fetch_dicts(conn, query("console/dead_letters_groups"), {"namespace": view.namespace})
+    return sum(_total(rows, kind).letters for kind in ("action", "event"))
+
+
 def _total(rows: Sequence[Row], kind: str) -> Count:
     own = [row for row in rows if row["kind"] == kind]
     return Count(sum(row["dead"] + row["marked"] for row in own), any(row["is_more"] for row in own))

@@ -10,6 +10,7 @@ from psycopg.conninfo import make_conninfo
 from headrace import log
 from headrace.actions import QueueState, queue_state
 from headrace.console.pages.consumers import consumer_url, lag_table, slowest_table
+from headrace.console.pages.dead_letters_groups import count_letters
 from headrace.console.pages.topics import busiest_table
 from headrace.console.routes import read
 from headrace.console.tables import Column, Row, Table
@@ -58,7 +59,7 @@ def show(view: View) -> Page:
     consumers = lag_table(view)
     findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding.level != "problem", finding.check))
     topics = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
-    queues = view.each_shard(lambda conn: _queue(conn, view.namespace))
+    queues = view.each_shard(lambda conn: _queue(view, conn))
     nodes = view.each_shard(lambda conn: list_nodes(conn, namespace=view.namespace))
     values = {
         "findings": findings,
@@ -117,22 +118,27 @@ def _grows(row: Row) -> bool:
     return len(trend) > 1 and trend[-1][1] > trend[0][1]
 
 
-def _queue(conn: Connection, namespace: str) -> QueueState | None:
+def _queue(view: View, conn: Connection) -> tuple[QueueState | None, int]:
+    """The state of the action queue, and the number of dead letters of actions and events, where the role may see them."""
     try:
         with conn.transaction():
-            return queue_state(conn, namespace=namespace)
+            return queue_state(conn, namespace=view.namespace), count_letters(view, conn)
     except Forbidden:
-        return None
+        return None, 0
 
 
 def _stats(
-    view: View, topics: Sequence[Row], consumers: Sequence[Row], queues: Sequence[QueueState | None], nodes: Sequence[NodeState]
+    view: View,
+    topics: Sequence[Row],
+    consumers: Sequence[Row],
+    queues: Sequence[tuple[QueueState | None, int]],
+    nodes: Sequence[NodeState],
 ) -> list[dict[str, object]]:
     """The numbers at the top: name, value, colour, page."""
     lag_s = max((row["lag_s"] for row in consumers), default=0.0)
     waiting = sum(row["waiting"] for row in topics)
-    known = [queue for queue in queues if queue is not None]
-    dead = sum(queue.dead for queue in known)
+    known = [queue for queue, _ in queues if queue is not None]
+    dead = sum(letters for _, letters in queues)
     stopped = sum(row["state"] == "stopped" for row in consumers)
     alive = sum(node.state == "alive" for node in nodes)
     lost = sum(node.state == "lost" for node in nodes)
@@ -152,7 +158,7 @@ def _stats(
             "kind": "bad" if stopped else "",
         },
         {"name": "Due actions", "number": sum(queue.due for queue in known), "url": view.url("/actions")},
-        {"name": "Dead actions", "number": dead, "url": view.url("/dead-letters"), "kind": "warn" if dead else ""},
+        {"name": "Dead letters", "number": dead, "url": view.url("/dead-letters"), "kind": "warn" if dead else ""},
         {"name": "Live nodes", "number": alive, "url": view.url("/nodes"), "kind": "" if alive else "bad"},
         {"name": "Lost nodes", "number": lost, "url": view.url("/nodes"), "kind": "bad" if lost else ""},
     ]

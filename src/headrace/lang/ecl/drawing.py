@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from headrace.lang.ecl.duration import print_duration
+from headrace.core import print_duration
 from headrace.lang.ecl.errors import DrawingError
 from headrace.lang.ecl.machine import EPSILON, TIMER, Machine, Transition
 from headrace.lang.ecl.network import Flat, Guard, Node

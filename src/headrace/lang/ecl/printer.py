@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from headrace.core import print_duration
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.duration import print_duration
 
 CONSTRUCTS = (
     *("accumulate", "select", "sequential", "parallel", "do", "unless", "fail", "push"),

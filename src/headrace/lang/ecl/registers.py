@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from headrace.core import print_duration
 from headrace.lang.condition import (
     Condition,
     Field,
@@ -33,7 +34,6 @@ from headrace.lang.condition import (
     value_text,
     with_slots,
 )
-from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
 
 TEXT_CHARS_MAX = 1_000

@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
 
+from headrace.core import print_duration
 from headrace.lang.ecl.alphabet import Alphabet, Decision, Example, leaves
-from headrace.lang.ecl.duration import print_duration
 from headrace.lang.ecl.events import Event, Output
 from headrace.lang.ecl.printer import print_name
 

@@ -8,9 +8,9 @@ from typing import cast
 
 from lark import Token, Tree
 
+from headrace.core import parse_duration, print_duration
 from headrace.lang.condition import ConditionError, canonical_text, fields_of, parse, parse_value, parse_with_names
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.duration import parse_duration, print_duration
 from headrace.lang.ecl.errors import PatternError
 from headrace.lang.ecl.limits import Limits
 from headrace.lang.ecl.register_names import COUNT_REACHED, RegisterNames

@@ -25,6 +25,9 @@ _MODULES: Final[Mapping[str, str]] = {
 }
 """The module of each kind. It has `open_target` and `check_options` with the signatures below, without the kind."""
 
+_EXTRAS: Final[Mapping[str, str]] = {"rabbitmq-stream": "rabbitmq"}
+"""The extra with the packages of a kind, where it is not named after the kind."""
+
 TARGET_KINDS: Final = tuple(_MODULES)
 
 
@@ -57,5 +60,5 @@ def _module(kind: str) -> TargetModule:
         if error.name == _MODULES[kind]:
             raise Invalid(f"this release of headrace has no target {kind!r} yet") from None
         raise PackageMissing(
-            f"the target {kind!r} needs the package {error.name}; install: pip install 'headrace[relay]'"
+            f"the target {kind!r} needs the package {error.name}; install: pip install 'headrace[{_EXTRAS.get(kind, kind)}]'"
         ) from None
