@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from headrace.db import AsyncConnection, Unit, query
+from headrace.db import AsyncConnection, Unit
 from headrace.definitions import DefinitionEngine
 from headrace.rules.compiler import compile_topic
 
