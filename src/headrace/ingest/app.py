@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
-from headrace.ingest.authentication import Authenticator, TokenRights, like_pattern
+from headrace.ingest.authentication import Authenticator, TokenRights, client_address, like_pattern
 from headrace.ingest.bodies import BodyReader
 from headrace.ingest.databases import Database, Databases
 from headrace.ingest.event_requests import BATCH, parse_request
@@ -76,7 +76,10 @@ class Ingest:
         topic = request.path_params["topic"]
         headers = Headers(request.scope)
         authorization = headers.get("authorization")
-        token = await self._authenticate(authorization)
+        address = _address(request)
+        token = await self._on_any_shard(
+            lambda database: self._authenticator.authenticate(authorization, database, address=address)
+        )
         # Before the body is read: whoever may not publish cannot make the server receive anything.
         token.require("publish", topic)
         limit = self._authenticator.limit(token)
@@ -91,7 +94,7 @@ class Ingest:
         database = self._databases.of_events(event_request.events)
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
-            token = await self._authenticator.authenticate(authorization, database)
+            token = await self._authenticator.authenticate(authorization, database, address=address)
         return _created(await publish_request(database, token, topic, event_request))
 
     async def read(self, request: Request) -> ASGIApp:
@@ -102,8 +105,10 @@ class Ingest:
                 400, f"there is no parameter {unknown[0]!r}; use {', '.join(sorted(READ_PARAMETERS))}", error="InvalidParameter"
             )
         database = self._databases.named(parameters.get("shard"))
-        authorization = headers.get("authorization")
-        token = await self._authenticator.authenticate(authorization, database)
+        authenticate = functools.partial(
+            self._authenticator.authenticate, headers.get("authorization"), database, address=_address(request)
+        )
+        token = await authenticate()
         token.require("read", topic)
         self._authenticator.limit(token).take(1)
         accept = (headers.get("accept") or "").lower()
@@ -112,7 +117,7 @@ class Ingest:
         if STREAM in accept:
 
             async def check_token() -> None:
-                (await self._authenticator.authenticate(authorization, database)).require("read", topic)
+                (await authenticate()).require("read", topic)
 
             # Errors of the first look still have a status of their own.
             return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token)
@@ -126,8 +131,8 @@ class Ingest:
     async def take_webhook(self, request: Request) -> Response:
         namespace = request.path_params.get("namespace", "default")
         name = request.path_params["hook"]
-        headers = Headers(request.scope)
-        hook = await self._on_any_shard(lambda database: self._hooks.find(database, namespace, name))
+        headers, address = Headers(request.scope), _address(request)
+        hook = await self._on_any_shard(lambda database: self._hooks.find(database, namespace, name, address=address))
         body = await self._bodies.read(request)
         event = verify_and_map(hook, headers, _parameters(request), body)
         # After the signature: strangers must not use up the hook's rate.
@@ -146,9 +151,6 @@ class Ingest:
     async def close(self) -> None:
         await self._authenticator.record_use()
         await self._databases.close()
-
-    async def _authenticate(self, authorization: str | None) -> TokenRights:
-        return await self._on_any_shard(lambda database: self._authenticator.authenticate(authorization, database))
 
     async def _on_any_shard(self, ask: Callable[[Database], Awaitable[T]]) -> T:
         """The answer of the first shard that is reachable: tokens and hooks are the same on all."""
@@ -189,6 +191,10 @@ def _with_problems(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]
 def _created(publication: Publication) -> Response:
     headers = {**NO_STORE, "idempotent-replayed": "true"} if publication.is_replayed else NO_STORE
     return Response(encode({"ids": [str(id) for id in publication.ids]}), 201, headers, media_type="application/json")
+
+
+def _address(request: Request) -> str:
+    return client_address(request.client.host if request.client else None)
 
 
 def _parameters(request: Request) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Authentication: the access token of a request, with the rights it gives.
 
 Owns: the cache of tokens and hooks, and the rate limits. Promises: a revoked or expired token is rejected after `cache_s` at the
-latest; texts that are no token cannot load the database; the last use of a token is recorded once a minute."""
+latest; texts that are no token cannot load the database, and their look-ups count against the address that sent them alone; the last
+use of a token is recorded once a minute."""
 
 from __future__ import annotations
 
@@ -13,23 +14,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from ipaddress import IPv6Network, ip_address
 from typing import Generic, TypeVar
 
 import psycopg
 from psycopg.rows import class_row
 
-from headrace.core import HeadraceError, map_database_errors
+from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.ingest.access_tokens import Right, token_digest
 from headrace.ingest.databases import Database
 from headrace.ingest.problems import Problem, too_many
-from headrace.ingest.rate_limit import RateLimit, RateLimits
 from headrace.ingest.settings import IngestSettings
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+T, V = TypeVar("T"), TypeVar("V")
 UNKNOWN_PER_S = 50.0
-"""Looks into the database for tokens and hooks that are not known to exist, per second."""
+"""Looks into the database for tokens and hooks that are not known to exist, per second and address of a client."""
 ENTRIES_MAX = 10_000
 TOUCH_S = 60.0
 
@@ -82,32 +83,77 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 class LookupCache(Generic[T]):
-    """Rows by key, kept for a few seconds. Rows that are not there are kept, too, and their look-ups are limited."""
+    """Rows by key, kept for a few seconds; concurrent look-ups of a key are one. Rows that are not there are kept, too, and looking for
+    them is limited by address. They are kept apart: however many there are, they do not displace what exists."""
 
-    def __init__(self, keep_s: float, unknown: RateLimit) -> None:
+    def __init__(self, keep_s: float, unknown: TokenBuckets) -> None:
+        """`unknown`: a bucket for each address, which several caches may share."""
         self._keep_s = keep_s
         self._unknown = unknown
-        self._entries: OrderedDict[object, tuple[float, T | None]] = OrderedDict()
+        self._known: OrderedDict[object, tuple[float, T]] = OrderedDict()
+        self._missing: OrderedDict[object, float] = OrderedDict()
+        self._running: dict[object, asyncio.Task[T | None]] = {}
 
-    async def get(self, key: object, look_up: Callable[[], Awaitable[T | None]]) -> T | None:
-        """The row of a key. Raises Problem (429) if too many unknown keys were asked for."""
-        entry = self._entries.get(key)
-        if entry is not None and time.monotonic() - entry[0] < self._keep_s:
-            return entry[1]
-        is_known = entry is not None and entry[1] is not None
-        if not is_known:
-            if wait_s := self._unknown.wait_s():
-                raise too_many("too many unknown access tokens or hooks were asked for; try again", wait_s)
-            self._unknown.take(1)
-        row = await look_up()
-        if is_known or row is not None:
-            # What exists does not count: new tokens may come in any number.
-            self._unknown.take(0 if is_known else -1)
-        self._entries[key] = (time.monotonic(), row)
-        self._entries.move_to_end(key)
-        if len(self._entries) > ENTRIES_MAX:
-            self._entries.popitem(last=False)
+    async def get(self, key: object, look_up: Callable[[], Awaitable[T | None]], *, address: str) -> T | None:
+        """The row of a key. Raises Problem (429) if the address asked for too many unknown keys."""
+        kept_since = time.monotonic() - self._keep_s
+        known = self._known.get(key)
+        if known is not None and known[0] > kept_since:
+            return known[1]
+        if self._missing.get(key, kept_since) > kept_since:
+            return None
+        task = self._running.get(key)
+        if task is None:
+            bucket = None if known is not None else self._bucket(address)
+            task = self._running[key] = asyncio.create_task(
+                self._look_up(key, look_up, bucket), name="look-up of a token or hook"
+            )
+            task.add_done_callback(lambda _task: self._running.pop(key, None))
+        # Shielded: whoever began it may go away, the others want the answer.
+        return await asyncio.shield(task)
+
+    def _bucket(self, address: str) -> TokenBucket:
+        bucket = self._unknown.of(address, UNKNOWN_PER_S)
+        if wait_s := bucket.wait_s():
+            raise too_many(
+                f"more than {UNKNOWN_PER_S:g} unknown access tokens or hooks per second were asked for from this address; "
+                f"try again in {wait_s:.1f} s",
+                wait_s,
+            )
+        bucket.take(1)
+        return bucket
+
+    async def _look_up(self, key: object, look_up: Callable[[], Awaitable[T | None]], bucket: TokenBucket | None) -> T | None:
+        is_missing = False
+        try:
+            row = await look_up()
+            is_missing = row is None
+        finally:
+            if bucket is not None and not is_missing:
+                # Only what is not there counts: new tokens may come in any number, and a database that is down is not their fault.
+                bucket.give_back(1)
+        if row is None:
+            self._known.pop(key, None)
+            _keep(self._missing, key, time.monotonic())
+        else:
+            _keep(self._known, key, (time.monotonic(), row))
         return row
+
+
+def _keep(entries: OrderedDict[object, V], key: object, value: V) -> None:
+    entries[key] = value
+    entries.move_to_end(key)
+    if len(entries) > ENTRIES_MAX:
+        entries.popitem(last=False)
+
+
+def client_address(host: str | None) -> str:
+    """What counts as one address: all of an IPv6 network of 64 bits, which one client usually has for itself."""
+    try:
+        address = ip_address((host or "").partition("%")[0])
+    except ValueError:
+        return host or ""
+    return str(address) if address.version == 4 else str(IPv6Network((int(address), 64), strict=False))
 
 
 class Authenticator:
@@ -115,15 +161,15 @@ class Authenticator:
 
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
-        self.unknown = RateLimit(UNKNOWN_PER_S)
+        self.unknown = TokenBuckets()
         self._tokens: LookupCache[TokenRights] = LookupCache(settings.cache_s, self.unknown)
-        self._limits = RateLimits()
+        self._buckets = TokenBuckets()
         self._used: dict[Database, set[int]] = {}
         self._touched_at = time.monotonic()
         self._touching: asyncio.Task[None] | None = None
 
-    async def authenticate(self, authorization: str | None, database: Database) -> TokenRights:
-        """The token of a request. Raises Problem (401)."""
+    async def authenticate(self, authorization: str | None, database: Database, *, address: str) -> TokenRights:
+        """The token of a request from an address. Raises Problem (401, 429)."""
         scheme, _, text = (authorization or "").partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
@@ -135,7 +181,7 @@ class Authenticator:
         async def look_up() -> TokenRights | None:
             return await _find_token(database, digest)
 
-        token = await self._tokens.get((database.target.name, digest), look_up)
+        token = await self._tokens.get((database.target.name, digest), look_up, address=address)
         if token is None or token.revoked_at is not None:
             raise _unauthorized("there is no such access token, or it was revoked; ask for a new one: headrace token create")
         if token.expires_at is not None and token.expires_at <= datetime.now(UTC):
@@ -148,12 +194,12 @@ class Authenticator:
             self._touching = asyncio.create_task(self.record_use(), name="last use of access tokens")
         return token
 
-    def limit(self, token: TokenRights) -> RateLimit:
+    def limit(self, token: TokenRights) -> TokenBucket:
         """The rate limit of a token. Raises Problem (429) if it has nothing left."""
         return self.check(("token", token.namespace, token.token_id), token.rate_per_s or self._settings.rate_per_s)
 
-    def check(self, client: object, rate_per_s: float) -> RateLimit:
-        limit = self._limits.of(client, rate_per_s)
+    def check(self, client: object, rate_per_s: float) -> TokenBucket:
+        limit = self._buckets.of(client, rate_per_s)
         if wait_s := limit.wait_s():
             raise too_many(
                 f"more than {rate_per_s:g} events per second came; nothing was published, try again in {wait_s:.1f} s", wait_s
