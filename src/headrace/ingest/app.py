@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TypeAlias, TypeVar
 
 from starlette.applications import Starlette
@@ -16,16 +16,18 @@ from starlette.types import ASGIApp
 
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
-from headrace.ingest.authentication import Authenticator, TokenRights, client_address, like_pattern
+from headrace.ingest.authentication import Authenticator, TokenRights
 from headrace.ingest.bodies import BodyReader
 from headrace.ingest.databases import Database, Databases
 from headrace.ingest.event_requests import BATCH, parse_request
 from headrace.ingest.event_stream import EventStream
 from headrace.ingest.headers import Headers
 from headrace.ingest.hook_requests import Hooks, verify_and_map
+from headrace.ingest.log_tail import EventQuery, Start
+from headrace.ingest.lookup_cache import client_address
 from headrace.ingest.problems import Problem, problem_of
 from headrace.ingest.publishing import Publication, publish_events, publish_request
-from headrace.ingest.reading import EventQuery, LogReader, Start, page_cloudevents, page_json
+from headrace.ingest.reading import LogReader, page_cloudevents, page_json
 from headrace.ingest.settings import IngestSettings
 
 T = TypeVar("T")
@@ -70,7 +72,7 @@ class Ingest:
         self._authenticator = Authenticator(settings)
         self._hooks = Hooks(settings.cache_s, self._authenticator.unknown)
         self._bodies = BodyReader(settings)
-        self._readers = {database: LogReader(database, settings.readers_max) for database in self._databases.all}
+        self._readers = {database: LogReader(database, settings.cache_s) for database in self._databases.all}
 
     async def publish(self, request: Request) -> Response:
         topic = request.path_params["topic"]
@@ -114,15 +116,17 @@ class Ingest:
         accept = (headers.get("accept") or "").lower()
         wanted = self._event_query(token, topic, parameters, headers.get("last-event-id"))
         reader = self._readers[database]
-        if STREAM in accept:
-
-            async def check_token() -> None:
-                (await authenticate()).require("read", topic)
-
-            # Errors of the first look still have a status of their own.
-            return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token)
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
-        page = await reader.read(wanted, wait_s=wait_s)
+        with ExitStack() as place:
+            place.enter_context(self._authenticator.reader_place(token))
+            if STREAM in accept:
+
+                async def check_token() -> None:
+                    (await authenticate()).require("read", topic)
+
+                # Errors of the first look still have a status of their own.
+                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, place.pop_all())
+            page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:
             return Response(page_cloudevents(page, topic), headers=headers_out, media_type=BATCH)
@@ -150,6 +154,8 @@ class Ingest:
 
     async def close(self) -> None:
         await self._authenticator.record_use()
+        for reader in self._readers.values():
+            await reader.close()
         await self._databases.close()
 
     async def _on_any_shard(self, ask: Callable[[Database], Awaitable[T]]) -> T:
@@ -171,8 +177,8 @@ class Ingest:
             topic=topic,
             after=_start(last_event_id or parameters.get("after", "earliest")),
             limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
-            types=tuple(like_pattern(type) for type in types.split(",")[:100]) if types else None,
-            granted_types=token.type_patterns,
+            types=tuple(types.split(",")[:100]) if types else None,
+            granted_types=None if token.event_types is None else tuple(token.event_types),
             key=parameters.get("key"),
         )
 

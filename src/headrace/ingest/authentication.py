@@ -1,6 +1,6 @@
 """Authentication: the access token of a request, with the rights it gives.
 
-Owns: the cache of tokens and hooks, and the rate limits. Promises: a revoked or expired token is rejected after `cache_s` at the
+Owns: the rights of tokens, their rate limits and their readers' places. Promises: a revoked or expired token is rejected after `cache_s` at the
 latest; texts that are no token cannot load the database, and their look-ups count against the address that sent them alone; the last
 use of a token is recorded once a minute."""
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from ipaddress import IPv6Network, ip_address
-from typing import Generic, TypeVar
 
 import psycopg
 from psycopg.rows import class_row
@@ -23,15 +21,12 @@ from psycopg.rows import class_row
 from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.ingest.access_tokens import Right, token_digest
 from headrace.ingest.databases import Database
-from headrace.ingest.problems import Problem, too_many
+from headrace.ingest.lookup_cache import LookupCache
+from headrace.ingest.problems import Problem, too_many, unavailable
 from headrace.ingest.settings import IngestSettings
 
 logger = logging.getLogger(__name__)
 
-T, V = TypeVar("T"), TypeVar("V")
-UNKNOWN_PER_S = 50.0
-"""Looks into the database for tokens and hooks that are not known to exist, per second and address of a client."""
-ENTRIES_MAX = 10_000
 TOUCH_S = 60.0
 
 
@@ -55,105 +50,20 @@ class TokenRights:
             raise Problem(
                 403, f"the access token {self.name} does not give the right {right}; use another one", error="Forbidden"
             )
-        if self.topics is not None and not any(_fits(topic, pattern) for pattern in self.topics):
+        if self.topics is not None and not any(fits(topic, pattern) for pattern in self.topics):
             raise Problem(403, f"the access token {self.name} is not for the topic {topic!r}; use another one", error="Forbidden")
 
     def require_type(self, type: str) -> None:
         """Raises Problem (403) unless the token is for the event type."""
-        if self.event_types is not None and not any(_fits(type, pattern) for pattern in self.event_types):
+        if self.event_types is not None and not any(fits(type, pattern) for pattern in self.event_types):
             raise Problem(
                 403, f"the access token {self.name} is not for events of type {type!r}; use another one", error="Forbidden"
             )
 
-    @cached_property
-    def type_patterns(self) -> tuple[str, ...] | None:
-        """The event types as patterns of SQL."""
-        return None if self.event_types is None else tuple(map(like_pattern, self.event_types))
 
-
-def like_pattern(pattern: str) -> str:
-    """A name, or a beginning that ends in *, as a pattern of SQL's LIKE."""
-    prefix = pattern[:-1] if pattern.endswith("*") else pattern
-    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return escaped + "%" if pattern.endswith("*") else escaped
-
-
-def _fits(name: str, pattern: str) -> bool:
+def fits(name: str, pattern: str) -> bool:
+    """Does a name fit a pattern: the name itself, or a beginning that ends in *?"""
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-class LookupCache(Generic[T]):
-    """Rows by key, kept for a few seconds; concurrent look-ups of a key are one. Rows that are not there are kept, too, and looking for
-    them is limited by address. They are kept apart: however many there are, they do not displace what exists."""
-
-    def __init__(self, keep_s: float, unknown: TokenBuckets) -> None:
-        """`unknown`: a bucket for each address, which several caches may share."""
-        self._keep_s = keep_s
-        self._unknown = unknown
-        self._known: OrderedDict[object, tuple[float, T]] = OrderedDict()
-        self._missing: OrderedDict[object, float] = OrderedDict()
-        self._running: dict[object, asyncio.Task[T | None]] = {}
-
-    async def get(self, key: object, look_up: Callable[[], Awaitable[T | None]], *, address: str) -> T | None:
-        """The row of a key. Raises Problem (429) if the address asked for too many unknown keys."""
-        kept_since = time.monotonic() - self._keep_s
-        known = self._known.get(key)
-        if known is not None and known[0] > kept_since:
-            return known[1]
-        if self._missing.get(key, kept_since) > kept_since:
-            return None
-        task = self._running.get(key)
-        if task is None:
-            bucket = None if known is not None else self._bucket(address)
-            task = self._running[key] = asyncio.create_task(
-                self._look_up(key, look_up, bucket), name="look-up of a token or hook"
-            )
-            task.add_done_callback(lambda _task: self._running.pop(key, None))
-        # Shielded: whoever began it may go away, the others want the answer.
-        return await asyncio.shield(task)
-
-    def _bucket(self, address: str) -> TokenBucket:
-        bucket = self._unknown.of(address, UNKNOWN_PER_S)
-        if wait_s := bucket.wait_s():
-            raise too_many(
-                f"more than {UNKNOWN_PER_S:g} unknown access tokens or hooks per second were asked for from this address; "
-                f"try again in {wait_s:.1f} s",
-                wait_s,
-            )
-        bucket.take(1)
-        return bucket
-
-    async def _look_up(self, key: object, look_up: Callable[[], Awaitable[T | None]], bucket: TokenBucket | None) -> T | None:
-        is_missing = False
-        try:
-            row = await look_up()
-            is_missing = row is None
-        finally:
-            if bucket is not None and not is_missing:
-                # Only what is not there counts: new tokens may come in any number, and a database that is down is not their fault.
-                bucket.give_back(1)
-        if row is None:
-            self._known.pop(key, None)
-            _keep(self._missing, key, time.monotonic())
-        else:
-            _keep(self._known, key, (time.monotonic(), row))
-        return row
-
-
-def _keep(entries: OrderedDict[object, V], key: object, value: V) -> None:
-    entries[key] = value
-    entries.move_to_end(key)
-    if len(entries) > ENTRIES_MAX:
-        entries.popitem(last=False)
-
-
-def client_address(host: str | None) -> str:
-    """What counts as one address: all of an IPv6 network of 64 bits, which one client usually has for itself."""
-    try:
-        address = ip_address((host or "").partition("%")[0])
-    except ValueError:
-        return host or ""
-    return str(address) if address.version == 4 else str(IPv6Network((int(address), 64), strict=False))
 
 
 class Authenticator:
@@ -164,6 +74,7 @@ class Authenticator:
         self.unknown = TokenBuckets()
         self._tokens: LookupCache[TokenRights] = LookupCache(settings.cache_s, self.unknown)
         self._buckets = TokenBuckets()
+        self._readers: Counter[tuple[str, int]] = Counter()
         self._used: dict[Database, set[int]] = {}
         self._touched_at = time.monotonic()
         self._touching: asyncio.Task[None] | None = None
@@ -205,6 +116,26 @@ class Authenticator:
                 f"more than {rate_per_s:g} events per second came; nothing was published, try again in {wait_s:.1f} s", wait_s
             )
         return limit
+
+    @contextmanager
+    def reader_place(self, token: TokenRights) -> Iterator[None]:
+        """A place for a long poll or an event stream. Raises Problem: 429 if the token has too many open, 503 if all have."""
+        holder, most = (token.namespace, token.token_id), self._settings.readers_per_token_max
+        if self._readers[holder] >= most:
+            raise too_many(
+                f"the access token {token.name} has {most} long polls and event streams open, which is the most; close one and try "
+                "again, or raise readers_per_token_max of the server",
+                1,
+            )
+        if self._readers.total() >= self._settings.readers_max:
+            raise unavailable(f"{self._readers.total()} readers wait already; try again, or raise readers_max")
+        self._readers[holder] += 1
+        try:
+            yield
+        finally:
+            self._readers[holder] -= 1
+            if not self._readers[holder]:
+                del self._readers[holder]
 
     async def record_use(self) -> None:
         """Records the last use of the tokens that were used since the last time."""
