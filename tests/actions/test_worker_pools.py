@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.actions import Action, ActionHandlers, Policy, build_worker_pools
-from headrace.actions.handlers import AdaptiveBatchSize, TokenBucket
+from headrace.actions.handlers import AdaptiveBatchSize
+from headrace.core import TokenBucket
 from headrace.db import Connection
 from tests.actions.conftest import Bench, send, waiting
 
@@ -38,28 +39,28 @@ def test_batch_size_doubles_after_fast_batches_and_halves_after_slow_ones() -> N
 
 def test_bucket_gives_no_more_than_the_rate_in_any_second() -> None:
     now = [0.0]
-    bucket = TokenBucket(10, lambda: now[0])
+    bucket = TokenBucket(10, clock=lambda: now[0])
     counts = []
     for tenth in range(101):
         now[0] = tenth / 10
-        counts.append(bucket.take(100))
+        counts.append(bucket.take_up_to(100))
     assert counts[0] == 10 and sum(counts) in (109, 110)
     assert max(sum(counts[at : at + 10]) for at in range(1, 91)) <= 11
 
 
 def test_bucket_below_one_per_second_tells_how_long_to_wait() -> None:
     now = [0.0]
-    bucket = TokenBucket(0.5, lambda: now[0])
-    assert (bucket.take(5), bucket.take(5), bucket.wait_s()) == (1, 0, 2.0)
+    bucket = TokenBucket(0.5, clock=lambda: now[0])
+    assert (bucket.take_up_to(5), bucket.take_up_to(5), bucket.wait_s()) == (1, 0, 2.0)
     now[0] = 2.0
-    assert bucket.take(5) == 1
+    assert bucket.take_up_to(5) == 1
 
 
 def test_unused_tokens_can_be_given_back() -> None:
-    bucket = TokenBucket(10, lambda: 0.0)
-    assert bucket.take(10) == 10
+    bucket = TokenBucket(10, clock=lambda: 0.0)
+    assert bucket.take_up_to(10) == 10
     bucket.give_back(7)
-    assert bucket.take(10) == 7
+    assert bucket.take_up_to(10) == 7
 
 
 @pytest.mark.lane("pg18")

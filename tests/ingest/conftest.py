@@ -48,6 +48,8 @@ class Client:
 
     port: int
     token: str | None = field(default=None, repr=False)
+    address: str = "127.0.0.1"
+    """Where the client is: an address of the loopback network."""
     _conn: http.client.HTTPConnection | None = None
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -59,7 +61,7 @@ class Client:
         if self.token:
             names.setdefault("authorization", f"Bearer {self.token}")
         if self._conn is None:
-            self._conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            self._conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30, source_address=(self.address, 0))
         try:
             self._conn.request(method, path, body, names)
             response = self._conn.getresponse()

@@ -180,6 +180,28 @@ def is_connected(port: int, peer: int) -> bool:
     return any(row[1].endswith(f":{port:04X}") and row[2].endswith(f":{peer:04X}") and row[3] == "01" for row in rows[1:])
 
 
+def test_unknown_tokens_are_limited_by_address_and_leave_valid_ones_alone(server: Server) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        # One unknown token per address, and room for two in the cache.
+        patch.setattr("headrace.ingest.lookup_cache.UNKNOWN_PER_S", 0.001)
+        patch.setattr("headrace.ingest.lookup_cache.ENTRIES_MAX", 2)
+        with serving_place(server, IngestSettings(address=LOOPBACK, cache_s=0.0)) as place:
+            used, fresh = place.client("publish", name="used"), place.client("publish", name="fresh")
+
+            def ask(token: str | None, address: str) -> int:
+                client = Client(place.port, token, address)
+                try:
+                    return client.post("/topics/orders/events?type=a", {}).status
+                finally:
+                    client.close()
+
+            assert ask(used.token, "127.0.0.1") == 201
+            assert [ask(f"hrt_{n}", "127.0.0.1") for n in range(3)] == [401, 429, 429]
+            assert [ask(f"hrt_{n}", f"127.0.0.{n}") for n in range(10, 14)] == [401] * 4, "each address has its own bucket"
+            assert ask(used.token, "127.0.0.1") == 201, "a token that was valid before needs none of it"
+            assert ask(fresh.token, "127.0.0.2") == 201, "nor does a new one from elsewhere"
+
+
 BAD_REQUESTS: list[Callable[[Client, int], Answer]] = [
     lambda client, n: client.post("/topics/orders/events?type=a", b"{", content_type="application/json"),
     lambda client, n: client.post("/topics/none/events?type=a", {}),

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.db import Connection
-from headrace.ingest import revoke_access_token
+from headrace.db import Connection, Server, connect
+from headrace.ingest import IngestSettings, revoke_access_token
 from headrace.ingest.reading import EventPage, EventQuery, LogReader
 from headrace.outbox import publish
 from tests.builders import drain, wait_until
-from tests.ingest.conftest import Client, Place
+from tests.ingest.conftest import LOOPBACK, Client, Place, serving_place
 
 
 def fill(conn: Connection, topic: str, *types: str, key: str | None = None) -> None:
@@ -141,31 +141,57 @@ def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, 
     assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
 
 
-def test_no_reader_misses_what_wakes_it(place: Place, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_reader_misses_what_was_appended_while_the_tail_was_read(
+    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Readers share queries: whoever is woken by an event must not get the answer of a query that began before it."""
-    read, began = LogReader._read, threading.Event()
+    read, began, may_end = LogReader._read, threading.Event(), threading.Event()
 
     async def read_slowly(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
         page = await read(self, wanted, topic_id)
         began.set()
-        await asyncio.sleep(0.5)
+        await asyncio.to_thread(may_end.wait, 20)
         return page
 
-    monkeypatch.setattr(LogReader, "_read", read_slowly)
     first, second = place.client("read"), place.client("read")
-    path = f"/topics/{topic}/events?after=0&wait_s=20"
     with ThreadPoolExecutor(2) as pool:
-        early = pool.submit(first.get, path)
-        assert began.wait(10)
-        time.sleep(0.8)  # Its query has ended, and it waits.
-        began.clear()
-        late = pool.submit(second.get, path)
-        assert began.wait(10)
-        # The query of the second reader has seen the log without the event, and has not been answered yet.
+        stream = Stream(first, f"/topics/{topic}/events")
+        monkeypatch.setattr(LogReader, "_read", read_slowly)
         fill(place.conn, topic, "a")
-        start = time.monotonic()
-        pages = [task.result(timeout=30).json for task in (early, late)]
-    assert [page["next"] for page in pages] == [1, 1] and time.monotonic() - start < 10
+        assert began.wait(10)
+        # The query for the first event has seen the log without the second, and has not been answered yet.
+        fill(place.conn, topic, "b")
+        late = pool.submit(second.get, f"/topics/{topic}/events?after=1&wait_s=20")
+        may_end.set()
+        events = iter(stream)
+        assert [next(events)["type"], next(events)["type"]] == ["a", "b"]
+        assert [event["type"] for event in late.result(timeout=30).json["events"]] == ["b"]
+        stream.close()
+
+
+def test_streams_of_a_topic_read_what_is_new_once_whatever_they_filter(
+    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reads = LogReader._read, []
+
+    async def count_read(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
+        reads.append(wanted)
+        return await read(self, wanted, topic_id)
+
+    client, filters = place.client("read"), ["", "types=a", "types=a,b", "types=b*,a*", "limit=1", "limit=2", "key=k"]
+    streams = [Stream(client, f"/topics/{topic}/events?{text}") for text in filters]
+    events = [iter(stream) for stream in streams]
+    publish(place.conn, topic, "a", 1, key="k")
+    drain(place.conn)
+    assert [next(each)["position"] for each in events] == [1] * len(filters)
+    monkeypatch.setattr(LogReader, "_read", count_read)
+    for position in (2, 3):
+        publish(place.conn, topic, "a", position, key="k")
+        drain(place.conn)
+        assert [next(each)["position"] for each in events] == [position] * len(filters)
+    assert len(reads) == 2
+    for stream in streams:
+        stream.close()
 
 
 def test_long_poll_ends_without_an_event(place: Place, topic: str) -> None:
@@ -231,14 +257,41 @@ def test_stream_ends_with_its_token(place: Place, topic: str, monkeypatch: pytes
     stream.close()
 
 
-def test_readers_beyond_the_limit_are_503_and_those_who_left_do_not_count(place: Place, topic: str) -> None:
-    client = place.client("read")
-    streams = [Stream(client, f"/topics/{topic}/events") for _ in range(20)]
-    for stream in streams:
-        stream.close()
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
-    wait_until(lambda: place.conn.execute(waiting).fetchone() == (0,), "the end of all reads")
-    assert client.get(f"/topics/{topic}/events").status == 200
+def test_readers_beyond_the_places_of_their_token_are_429_and_those_who_left_do_not_count(server: Server) -> None:
+    settings = IngestSettings(address=LOOPBACK, readers_per_token_max=2, readers_max=3)
+    with serving_place(server, settings) as place:
+        client, other, third = (place.client("read") for _ in range(3))
+        path = "/topics/orders/events"
+        streams = [Stream(client, path) for _ in range(2)]
+        refused = client.get(path)
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert "2 long polls and event streams" in refused.json["detail"]
+        streams.append(Stream(other, path))
+        assert streams[-1].response.status == 200, "another token has its own places"
+        assert third.get(path).status == 503, "all places are taken"
+        for stream in streams:
+            stream.close()
+        wait_until(lambda: client.get(path).status == 200, "free places")
+
+
+def test_readers_that_hang_keep_no_connection_from_publishers(server: Server) -> None:
+    with serving_place(server) as place, connect(place.database) as blocker, ThreadPoolExecutor(8) as pool:
+        # Reading the head of a log now waits for a lock that the test holds.
+        place.conn.execute("alter function headrace.log_head rename to real_log_head")
+        place.conn.execute(
+            """create function headrace.log_head(p_topic_id integer) returns table ("position" bigint, appended_at timestamptz)
+               language plpgsql as $$ begin perform pg_advisory_lock_shared(26), pg_advisory_unlock_shared(26);
+               return query select * from headrace.real_log_head(p_topic_id); end $$"""
+        )
+        client = place.client()
+        blocker.execute("select pg_advisory_lock(26)")
+        answers = [pool.submit(place.client("read").get, f"/topics/orders/events?limit={n}") for n in range(1, 8)]
+        waiting = "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()"
+        wait_until(lambda: place.conn.execute(waiting).fetchone()[0] >= 2, "readers that hang")  # type: ignore[index]
+        assert client.post("/topics/orders/events?type=a", {}).status == 201
+        blocker.execute("select pg_advisory_unlock(26)")
+        # A reader that waited for the lock too long gets 503.
+        assert {answer.result(30).status for answer in answers} <= {200, 503}
 
 
 def test_stream_of_an_unknown_topic_or_position_is_a_problem(place: Place) -> None:

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.log import read_log, sequence
+from headrace.log import create_topic, read_log, sequence
+from headrace.namespaces import create_namespace
 from tests.builders import drain, fill, numbers, publish, shift_clock, topic, trim_outbox
 
 
@@ -256,3 +257,35 @@ def test_clock_that_goes_back_before_the_topic_loses_no_event(conn: Connection) 
     assert drain(conn) == 1
     shift_clock(conn, "")
     assert numbers(conn) == [1]
+
+
+def publish_to_topics(conn: Connection, **counts: int) -> None:
+    """Each namespace publishes one event to each of its topics, whose number is given."""
+    for namespace, topics in counts.items():
+        create_namespace(conn, namespace)
+        for number in range(topics):
+            create_topic(conn, f"t{number}", namespace=namespace)
+    conn.execute("select headrace.publish(topic, 'placed', '1', p_namespace => namespace) from headrace_internal.topic")
+
+
+def sequence_counts(conn: Connection) -> dict[str, int]:
+    """One step: of how many topics of each namespace it moved events."""
+    topic_ids = [topic.topic_id for topic in sequence(conn)]
+    statement = "select namespace, count(*) from headrace_internal.topic where topic_id = any (%s) group by 1"
+    return dict(conn.execute(statement, (topic_ids,)).fetchall())
+
+
+@pytest.mark.lane("pg18")
+def test_namespace_with_one_waiting_topic_is_served_in_each_step(conn: Connection) -> None:
+    others = {f"b{number}": 1 for number in range(25)}
+    publish_to_topics(conn, a=130, **others)
+    counts = sequence_counts(conn)
+    assert 1 <= counts.pop("a") <= 75
+    assert counts == others
+
+
+def test_slow_step_ends_after_one_topic_of_each_namespace(conn: Connection) -> None:
+    publish_to_topics(conn, a=12, b=1)
+    conn.execute("create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.21); return new; end'")
+    conn.execute("create trigger slow before insert on headrace_internal.log for each row execute function slow()")
+    assert sequence_counts(conn) == {"a": 1, "b": 1}

@@ -4,7 +4,6 @@ All handlers of an action run in one transaction."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -190,30 +189,3 @@ class AdaptiveBatchSize:
             self.size = max(1, self.size // 2)
         elif seconds < FAST_S and actions >= self.size:
             self.size = min(self._most, self.size * 2)
-
-
-class TokenBucket:
-    """Limits a rate. Tokens arrive evenly; the bucket holds at most those of one second."""
-
-    def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_s = per_s
-        self._clock = clock
-        self._tokens = max(1.0, per_s)
-        self._refilled_at = clock()
-
-    def take(self, most: int) -> int:
-        """Takes the whole tokens in the bucket, at most `most`; returns how many."""
-        now = self._clock()
-        self._tokens = min(max(1.0, self._per_s), self._tokens + (now - self._refilled_at) * self._per_s)
-        self._refilled_at = now
-        count = min(most, int(self._tokens))
-        self._tokens -= count
-        return count
-
-    def give_back(self, tokens: int) -> None:
-        """Returns unused tokens to the bucket."""
-        self._tokens += tokens
-
-    def wait_s(self) -> float:
-        """Seconds until there is a whole token."""
-        return max(0.0, 1 - self._tokens) / self._per_s

@@ -18,10 +18,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from headrace.actions.action import Claim
-from headrace.actions.handlers import AdaptiveBatchSize, TokenBucket, WorkerPool, call_action_handlers
+from headrace.actions.handlers import AdaptiveBatchSize, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
 from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, run_after_commit
-from headrace.core import DurationHistogram, LeaseLost
+from headrace.core import DurationHistogram, LeaseLost, TokenBucket
 from headrace.db import (
     TRANSIENT_ERRORS,
     LoopSteps,
@@ -180,7 +180,7 @@ class ActionWorker:
                 raise
 
     async def _claim(self) -> list[Claim]:
-        most = self._rate.take(self._batch_size.size) if self._rate else self._batch_size.size
+        most = self._rate.take_up_to(self._batch_size.size) if self._rate else self._batch_size.size
         if most == 0:
             return []
         # If many retries are due, fresh and retried actions take turns.

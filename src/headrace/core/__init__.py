@@ -23,6 +23,7 @@ from headrace.core.limits import HEADERS_BYTES_MAX
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 from headrace.core.safe_text import safe_json, safe_line, safe_lines
+from headrace.core.token_bucket import TokenBucket, TokenBuckets
 
 __all__ = [
     "DURATION_BUCKETS_S",
@@ -40,6 +41,8 @@ __all__ = [
     "Payload",
     "RawJSON",
     "Retry",
+    "TokenBucket",
+    "TokenBuckets",
     "ValidatedEvent",
     "decode",
     "derive_event_id",

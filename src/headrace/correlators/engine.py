@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from functools import partial
 
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.db import Pool, Subscription, Unit, query
+from headrace.db import AsyncConnection, Pool, Subscription, query
 from headrace.definitions import DefinitionEngine
 
 AT_ONCE = 2
@@ -28,38 +27,28 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     noun = "correlator"
     consumer_type = WatchedCorrelator
     watched_query = "correlators/watched_correlators"
+    pending_query = "correlators/pending_correlators"
 
     def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
-        super().__init__(pool, written, appended, stop)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        super().__init__(pool, written, appended, stop, at_once=AT_ONCE)
         self._stepper = Stepper()
         self.outputs = 0
         """How many tokens were pushed here."""
         self.outputs_by_correlator: Counter[tuple[str, str]] = Counter()
         """By namespace and correlator."""
 
-    async def compile_once(self) -> int:
-        async with self._pool.connection() as conn:
-            pending = await (await conn.execute(query("correlators/pending_correlators"))).fetchall()
-        compiled = sum(
-            [
-                await self._compile_unit(
-                    Unit("correlator compilation", namespace, correlator),
-                    partial(compile_correlator, correlator_id=correlator_id),
-                )
-                for correlator_id, namespace, correlator in pending
-            ]
-        )
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
+        return await compile_correlator(conn, correlator_id=pending_id)
+
+    async def show_status(self, *, after_compiling: bool) -> None:
         async with self._pool.connection() as conn:
             await conn.execute("select headrace_internal.show_correlator_status()")
-        return compiled
 
     async def turn(self, watched: WatchedCorrelator) -> float:
         """One batch, or else the due timers; returns how many seconds the loop may wait."""
-        async with self._turns:
-            if await self.step_once(watched) or await self.tick_once(watched):
-                return 0
-            return await self._wait_s(watched)
+        if await self.step_once(watched) or await self.tick_once(watched):
+            return 0
+        return await self._wait_s(watched)
 
     async def step_once(self, watched: WatchedCorrelator, *, most: int | None = None) -> BatchResult | None:
         """One batch of events; None when nothing is due here."""

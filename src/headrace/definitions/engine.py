@@ -2,17 +2,20 @@
 
 Owns: which loops run, and when they rest. Promises: a definition, written by whatever means, is compiled at once and has a loop
 within a second; a loop never sleeps through a notification; the loop of a dropped definition ends; a definition that fails, to
-compile or to run, is recorded and tried again with growing pauses, and the others go on."""
+compile or to run, is recorded and tried again with growing pauses, and the others go on; namespaces take turns, to compile and to
+run, so that many or slow definitions of one delay another by one turn at most."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 import psycopg
@@ -31,6 +34,7 @@ from headrace.db import (
     query,
     record_failure,
 )
+from headrace.definitions.turns import NamespaceTurns, rounds_by_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +44,9 @@ ever, and one statement finds those that have something to do."""
 WATCH_S = 5.0
 """How often the list of active definitions is read, if none was written."""
 
+ROUNDS_S = 0.1
+"""After this time the compiler looks again at what is pending, at the end of a round."""
+
 
 class InternalConsumer(Protocol):
     """A reserved consumer of the log. `str()` is its name in logs."""
@@ -47,6 +54,9 @@ class InternalConsumer(Protocol):
     @property
     def unit(self) -> Unit:
         """What its failures are recorded under."""
+
+    @property
+    def namespace(self) -> str: ...
 
     @property
     def topic_id(self) -> int: ...
@@ -69,9 +79,15 @@ class DefinitionEngine(ABC, Generic[Consumer]):
     consumer_type: type[Consumer]
     watched_query: str
     """The name of the query that lists the consumers of all active definitions."""
+    pending_query: str
+    """The name of the query that lists what is to be compiled: id, namespace and name."""
 
-    def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
+    def __init__(
+        self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event, *, at_once: int | None = None
+    ) -> None:
+        """`at_once`: how many consumers run concurrently; by default as many as the pool has connections."""
         self._pool = pool
+        self._turns = NamespaceTurns(at_once or pool.max_size)
         self._written = written
         self._appended = appended
         self._stop = stop
@@ -86,14 +102,49 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         """How many batches and compilations have failed."""
 
     @abstractmethod
-    async def compile_once(self) -> int:
-        """Compiles pending versions, each definition by `_compile_unit`, and returns how many there were."""
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
+        """Compiles what a row of the pending query names; returns how many versions it had."""
 
-    async def _compile_unit(self, unit: Unit, compile_pending: Callable[[AsyncConnection], Awaitable[int]]) -> int:
+    @abstractmethod
+    async def show_status(self, *, after_compiling: bool) -> None:
+        """Shows the status of compiled versions in the rows that users see: after each round, and when nothing is pending."""
+
+    async def compile_once(self) -> int:
+        """Tries to compile everything that is pending, once; returns how many versions were compiled."""
+        compiled = 0
+        tried: set[int] = set()
+        while not self._stop.is_set():
+            pending = [row for row in await self._pending() if row[0] not in tried]
+            compiled += await self._compile_rounds(pending, tried)
+            await self.show_status(after_compiling=bool(pending))
+            if not pending:
+                break
+            self._compiled.set()
+            self._wake_all()
+        return compiled
+
+    async def _compile_rounds(self, pending: list[tuple[int, str, str]], tried: set[int]) -> int:
+        """Compiles in rounds of one definition per namespace, for a moment: what another namespace writes meanwhile must not wait for
+        all the rest."""
+        compiled = 0
+        started = time.monotonic()
+        for round_ in rounds_by_namespace(pending, itemgetter(1)):
+            for pending_id, namespace, name in round_:
+                tried.add(pending_id)
+                compiled += await self._compile_unit(Unit(f"{self.noun} compilation", namespace, name), pending_id)
+            if time.monotonic() - started > ROUNDS_S:
+                break
+        return compiled
+
+    async def _pending(self) -> list[tuple[int, str, str]]:
+        async with self._pool.connection() as conn:
+            return await (await conn.execute(query(self.pending_query))).fetchall()
+
+    async def _compile_unit(self, unit: Unit, pending_id: int) -> int:
         """Compiles one definition; returns how many versions it had. If it fails, that is recorded, and it pauses."""
         try:
             async with self._pool.connection() as conn:
-                compiled = await compile_pending(conn)
+                compiled = await self.compile_pending(conn, pending_id)
         except Exception as error:
             if is_unreachable(error):
                 raise
@@ -147,10 +198,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
     async def _compile(self) -> None:
         steps = LoopSteps(f"{self.noun} compiler", self._stop, pool=self._pool)
         while not self._stop.is_set():
-            if await steps.run(self.compile_once):
-                self._compiled.set()
-                self._wake_all()
-            elif await self._written.wait(IDLE_S):
+            if not await steps.run(self.compile_once) and await self._written.wait(IDLE_S):
                 # Another node may have compiled it.
                 self._compiled.set()
 
@@ -215,8 +263,12 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         while not self._stop.is_set() and (consumer := self._active.get(consumer_id)) is not None:
             # Before the turn: a notification that comes during it may have come too late for it.
             wake_up.clear()
-            rest_s = await steps.run(partial(self.turn, consumer))
+            rest_s = await steps.run(partial(self._take_turn, consumer))
             if rest_s:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(wake_up.wait(), None if math.isinf(rest_s) else rest_s)
         del self._wake_ups[consumer_id]
+
+    async def _take_turn(self, consumer: Consumer) -> float:
+        async with self._turns.turn(consumer.namespace):
+            return await self.turn(consumer)

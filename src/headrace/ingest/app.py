@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TypeAlias, TypeVar
 
 from starlette.applications import Starlette
@@ -16,16 +16,18 @@ from starlette.types import ASGIApp
 
 from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
-from headrace.ingest.authentication import Authenticator, TokenRights, like_pattern
+from headrace.ingest.authentication import Authenticator, TokenRights
 from headrace.ingest.bodies import BodyReader
 from headrace.ingest.databases import Database, Databases
 from headrace.ingest.event_requests import BATCH, parse_request
 from headrace.ingest.event_stream import EventStream
 from headrace.ingest.headers import Headers
 from headrace.ingest.hook_requests import Hooks, verify_and_map
+from headrace.ingest.log_tail import EventQuery, Start
+from headrace.ingest.lookup_cache import client_address
 from headrace.ingest.problems import Problem, problem_of
 from headrace.ingest.publishing import Publication, publish_events, publish_request
-from headrace.ingest.reading import EventQuery, LogReader, Start, page_cloudevents, page_json
+from headrace.ingest.reading import LogReader, page_cloudevents, page_json
 from headrace.ingest.settings import IngestSettings
 
 T = TypeVar("T")
@@ -70,13 +72,16 @@ class Ingest:
         self._authenticator = Authenticator(settings)
         self._hooks = Hooks(settings.cache_s, self._authenticator.unknown)
         self._bodies = BodyReader(settings)
-        self._readers = {database: LogReader(database, settings.readers_max) for database in self._databases.all}
+        self._readers = {database: LogReader(database, settings.cache_s) for database in self._databases.all}
 
     async def publish(self, request: Request) -> Response:
         topic = request.path_params["topic"]
         headers = Headers(request.scope)
         authorization = headers.get("authorization")
-        token = await self._authenticate(authorization)
+        address = _address(request)
+        token = await self._on_any_shard(
+            lambda database: self._authenticator.authenticate(authorization, database, address=address)
+        )
         # Before the body is read: whoever may not publish cannot make the server receive anything.
         token.require("publish", topic)
         limit = self._authenticator.limit(token)
@@ -91,7 +96,7 @@ class Ingest:
         database = self._databases.of_events(event_request.events)
         if len(self._databases.all) > 1:
             # The token's number differs from shard to shard, and so do its keys.
-            token = await self._authenticator.authenticate(authorization, database)
+            token = await self._authenticator.authenticate(authorization, database, address=address)
         return _created(await publish_request(database, token, topic, event_request))
 
     async def read(self, request: Request) -> ASGIApp:
@@ -102,22 +107,26 @@ class Ingest:
                 400, f"there is no parameter {unknown[0]!r}; use {', '.join(sorted(READ_PARAMETERS))}", error="InvalidParameter"
             )
         database = self._databases.named(parameters.get("shard"))
-        authorization = headers.get("authorization")
-        token = await self._authenticator.authenticate(authorization, database)
+        authenticate = functools.partial(
+            self._authenticator.authenticate, headers.get("authorization"), database, address=_address(request)
+        )
+        token = await authenticate()
         token.require("read", topic)
         self._authenticator.limit(token).take(1)
         accept = (headers.get("accept") or "").lower()
         wanted = self._event_query(token, topic, parameters, headers.get("last-event-id"))
         reader = self._readers[database]
-        if STREAM in accept:
-
-            async def check_token() -> None:
-                (await self._authenticator.authenticate(authorization, database)).require("read", topic)
-
-            # Errors of the first look still have a status of their own.
-            return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token)
         wait_s = _number(parameters, "wait_s", 0, 0, self._settings.wait_s_max)
-        page = await reader.read(wanted, wait_s=wait_s)
+        with ExitStack() as place:
+            place.enter_context(self._authenticator.reader_place(token))
+            if STREAM in accept:
+
+                async def check_token() -> None:
+                    (await authenticate()).require("read", topic)
+
+                # Errors of the first look still have a status of their own.
+                return EventStream(reader, wanted, await reader.read(wanted, wait_s=0), check_token, place.pop_all())
+            page = await reader.read(wanted, wait_s=wait_s)
         headers_out = {**NO_STORE, "headrace-next": str(page.next)}
         if BATCH in accept:
             return Response(page_cloudevents(page, topic), headers=headers_out, media_type=BATCH)
@@ -126,8 +135,8 @@ class Ingest:
     async def take_webhook(self, request: Request) -> Response:
         namespace = request.path_params.get("namespace", "default")
         name = request.path_params["hook"]
-        headers = Headers(request.scope)
-        hook = await self._on_any_shard(lambda database: self._hooks.find(database, namespace, name))
+        headers, address = Headers(request.scope), _address(request)
+        hook = await self._on_any_shard(lambda database: self._hooks.find(database, namespace, name, address=address))
         body = await self._bodies.read(request)
         event = verify_and_map(hook, headers, _parameters(request), body)
         # After the signature: strangers must not use up the hook's rate.
@@ -145,10 +154,9 @@ class Ingest:
 
     async def close(self) -> None:
         await self._authenticator.record_use()
+        for reader in self._readers.values():
+            await reader.close()
         await self._databases.close()
-
-    async def _authenticate(self, authorization: str | None) -> TokenRights:
-        return await self._on_any_shard(lambda database: self._authenticator.authenticate(authorization, database))
 
     async def _on_any_shard(self, ask: Callable[[Database], Awaitable[T]]) -> T:
         """The answer of the first shard that is reachable: tokens and hooks are the same on all."""
@@ -169,8 +177,8 @@ class Ingest:
             topic=topic,
             after=_start(last_event_id or parameters.get("after", "earliest")),
             limit=int(_number(parameters, "limit", 100, 1, self._settings.read_limit_max)),
-            types=tuple(like_pattern(type) for type in types.split(",")[:100]) if types else None,
-            granted_types=token.type_patterns,
+            types=tuple(types.split(",")[:100]) if types else None,
+            granted_types=None if token.event_types is None else tuple(token.event_types),
             key=parameters.get("key"),
         )
 
@@ -189,6 +197,10 @@ def _with_problems(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]
 def _created(publication: Publication) -> Response:
     headers = {**NO_STORE, "idempotent-replayed": "true"} if publication.is_replayed else NO_STORE
     return Response(encode({"ids": [str(id) for id in publication.ids]}), 201, headers, media_type="application/json")
+
+
+def _address(request: Request) -> str:
+    return client_address(request.client.host if request.client else None)
 
 
 def _parameters(request: Request) -> dict[str, str]:

@@ -1,36 +1,32 @@
 """Authentication: the access token of a request, with the rights it gives.
 
-Owns: the cache of tokens and hooks, and the rate limits. Promises: a revoked or expired token is rejected after `cache_s` at the
-latest; texts that are no token cannot load the database; the last use of a token is recorded once a minute."""
+Owns: the rights of tokens, their rate limits and their readers' places. Promises: a revoked or expired token is rejected after `cache_s` at the
+latest; texts that are no token cannot load the database, and their look-ups count against the address that sent them alone; the last
+use of a token is recorded once a minute."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Generic, TypeVar
 
 import psycopg
 from psycopg.rows import class_row
 
-from headrace.core import HeadraceError, map_database_errors
+from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.ingest.access_tokens import Right, token_digest
 from headrace.ingest.databases import Database
-from headrace.ingest.problems import Problem, too_many
-from headrace.ingest.rate_limit import RateLimit, RateLimits
+from headrace.ingest.lookup_cache import LookupCache
+from headrace.ingest.problems import Problem, too_many, unavailable
 from headrace.ingest.settings import IngestSettings
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-UNKNOWN_PER_S = 50.0
-"""Looks into the database for tokens and hooks that are not known to exist, per second."""
-ENTRIES_MAX = 10_000
 TOUCH_S = 60.0
 
 
@@ -54,60 +50,20 @@ class TokenRights:
             raise Problem(
                 403, f"the access token {self.name} does not give the right {right}; use another one", error="Forbidden"
             )
-        if self.topics is not None and not any(_fits(topic, pattern) for pattern in self.topics):
+        if self.topics is not None and not any(fits(topic, pattern) for pattern in self.topics):
             raise Problem(403, f"the access token {self.name} is not for the topic {topic!r}; use another one", error="Forbidden")
 
     def require_type(self, type: str) -> None:
         """Raises Problem (403) unless the token is for the event type."""
-        if self.event_types is not None and not any(_fits(type, pattern) for pattern in self.event_types):
+        if self.event_types is not None and not any(fits(type, pattern) for pattern in self.event_types):
             raise Problem(
                 403, f"the access token {self.name} is not for events of type {type!r}; use another one", error="Forbidden"
             )
 
-    @cached_property
-    def type_patterns(self) -> tuple[str, ...] | None:
-        """The event types as patterns of SQL."""
-        return None if self.event_types is None else tuple(map(like_pattern, self.event_types))
 
-
-def like_pattern(pattern: str) -> str:
-    """A name, or a beginning that ends in *, as a pattern of SQL's LIKE."""
-    prefix = pattern[:-1] if pattern.endswith("*") else pattern
-    escaped = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return escaped + "%" if pattern.endswith("*") else escaped
-
-
-def _fits(name: str, pattern: str) -> bool:
+def fits(name: str, pattern: str) -> bool:
+    """Does a name fit a pattern: the name itself, or a beginning that ends in *?"""
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-class LookupCache(Generic[T]):
-    """Rows by key, kept for a few seconds. Rows that are not there are kept, too, and their look-ups are limited."""
-
-    def __init__(self, keep_s: float, unknown: RateLimit) -> None:
-        self._keep_s = keep_s
-        self._unknown = unknown
-        self._entries: OrderedDict[object, tuple[float, T | None]] = OrderedDict()
-
-    async def get(self, key: object, look_up: Callable[[], Awaitable[T | None]]) -> T | None:
-        """The row of a key. Raises Problem (429) if too many unknown keys were asked for."""
-        entry = self._entries.get(key)
-        if entry is not None and time.monotonic() - entry[0] < self._keep_s:
-            return entry[1]
-        is_known = entry is not None and entry[1] is not None
-        if not is_known:
-            if wait_s := self._unknown.wait_s():
-                raise too_many("too many unknown access tokens or hooks were asked for; try again", wait_s)
-            self._unknown.take(1)
-        row = await look_up()
-        if is_known or row is not None:
-            # What exists does not count: new tokens may come in any number.
-            self._unknown.take(0 if is_known else -1)
-        self._entries[key] = (time.monotonic(), row)
-        self._entries.move_to_end(key)
-        if len(self._entries) > ENTRIES_MAX:
-            self._entries.popitem(last=False)
-        return row
 
 
 class Authenticator:
@@ -115,15 +71,16 @@ class Authenticator:
 
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
-        self.unknown = RateLimit(UNKNOWN_PER_S)
+        self.unknown = TokenBuckets()
         self._tokens: LookupCache[TokenRights] = LookupCache(settings.cache_s, self.unknown)
-        self._limits = RateLimits()
+        self._buckets = TokenBuckets()
+        self._readers: Counter[tuple[str, int]] = Counter()
         self._used: dict[Database, set[int]] = {}
         self._touched_at = time.monotonic()
         self._touching: asyncio.Task[None] | None = None
 
-    async def authenticate(self, authorization: str | None, database: Database) -> TokenRights:
-        """The token of a request. Raises Problem (401)."""
+    async def authenticate(self, authorization: str | None, database: Database, *, address: str) -> TokenRights:
+        """The token of a request from an address. Raises Problem (401, 429)."""
         scheme, _, text = (authorization or "").partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
@@ -135,7 +92,7 @@ class Authenticator:
         async def look_up() -> TokenRights | None:
             return await _find_token(database, digest)
 
-        token = await self._tokens.get((database.target.name, digest), look_up)
+        token = await self._tokens.get((database.target.name, digest), look_up, address=address)
         if token is None or token.revoked_at is not None:
             raise _unauthorized("there is no such access token, or it was revoked; ask for a new one: headrace token create")
         if token.expires_at is not None and token.expires_at <= datetime.now(UTC):
@@ -148,17 +105,37 @@ class Authenticator:
             self._touching = asyncio.create_task(self.record_use(), name="last use of access tokens")
         return token
 
-    def limit(self, token: TokenRights) -> RateLimit:
+    def limit(self, token: TokenRights) -> TokenBucket:
         """The rate limit of a token. Raises Problem (429) if it has nothing left."""
         return self.check(("token", token.namespace, token.token_id), token.rate_per_s or self._settings.rate_per_s)
 
-    def check(self, client: object, rate_per_s: float) -> RateLimit:
-        limit = self._limits.of(client, rate_per_s)
+    def check(self, client: object, rate_per_s: float) -> TokenBucket:
+        limit = self._buckets.of(client, rate_per_s)
         if wait_s := limit.wait_s():
             raise too_many(
                 f"more than {rate_per_s:g} events per second came; nothing was published, try again in {wait_s:.1f} s", wait_s
             )
         return limit
+
+    @contextmanager
+    def reader_place(self, token: TokenRights) -> Iterator[None]:
+        """A place for a long poll or an event stream. Raises Problem: 429 if the token has too many open, 503 if all have."""
+        holder, most = (token.namespace, token.token_id), self._settings.readers_per_token_max
+        if self._readers[holder] >= most:
+            raise too_many(
+                f"the access token {token.name} has {most} long polls and event streams open, which is the most; close one and try "
+                "again, or raise readers_per_token_max of the server",
+                1,
+            )
+        if self._readers.total() >= self._settings.readers_max:
+            raise unavailable(f"{self._readers.total()} readers wait already; try again, or raise readers_max")
+        self._readers[holder] += 1
+        try:
+            yield
+        finally:
+            self._readers[holder] -= 1
+            if not self._readers[holder]:
+                del self._readers[holder]
 
     async def record_use(self) -> None:
         """Records the last use of the tokens that were used since the last time."""

@@ -43,36 +43,61 @@ class NotificationCount(Subscription):
         self.count += 1
 
 
-class Database:
-    """One shard."""
+class ConnectionLine:
+    """A pool, and the bounded line of requests that wait for a connection of it."""
 
-    def __init__(self, target: Target, settings: IngestSettings) -> None:
-        self.target = target
-        self._settings = settings
+    def __init__(self, target: Target, size: int, waiting_max: int) -> None:
         limits = {"statement_timeout": f"{STATEMENT_S}s", "lock_timeout": f"{LOCK_S}s"}
-        self._pool = create_loop_pool(target, size=settings.connections, settings=limits)
-        self.listener = Listener(target)
-        self.notifications = self.listener.add(NotificationCount(LOG_CHANNEL))
-        self._lock = asyncio.Lock()
-        self._listening: asyncio.Task[None] | None = None
+        self.pool = create_loop_pool(target, size=size, settings=limits)
+        self._waiting_max = waiting_max
         self._waiting = 0
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in autocommit mode. Raises DatabaseUnavailable, or Problem if too many requests wait."""
-        if self._listening is None:
-            await self._open()
-        if self._waiting >= self._settings.waiting_max:
+        if self._waiting >= self._waiting_max:
             raise unavailable(f"{self._waiting} requests wait for the database already; nothing was done, try again")
         self._waiting += 1
         try:
-            conn = await self._pool.getconn(timeout=WAIT_S)
+            conn = await self.pool.getconn(timeout=WAIT_S)
         finally:
             self._waiting -= 1
         try:
             yield conn
         finally:
-            await self._pool.putconn(conn)
+            await self.pool.putconn(conn)
+
+
+class Database:
+    """One shard. Publishing and reading have connections of their own: neither waits for the other."""
+
+    def __init__(self, target: Target, settings: IngestSettings) -> None:
+        self.target = target
+        self._publishing = ConnectionLine(target, settings.connections, settings.waiting_max)
+        self._reading = ConnectionLine(target, settings.reader_connections, settings.waiting_max)
+        self.listener = Listener(target)
+        self.notifications = self.listener.add(NotificationCount(LOG_CHANNEL))
+        self._lock = asyncio.Lock()
+        self._listening: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in autocommit mode, to publish and to look up. Raises DatabaseUnavailable, or Problem if too many requests wait."""
+        if self._listening is None:
+            await self._open()
+        async with self._publishing.connection() as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def reader_connection(self) -> AsyncIterator[AsyncConnection]:
+        """The same, to read logs."""
+        if self._listening is None:
+            await self._open()
+        if self._reading.pool.closed:
+            # Only now: many servers are never read from.
+            async with self._lock:
+                await self._reading.pool.open()
+        async with self._reading.connection() as conn:
+            yield conn
 
     async def _open(self) -> None:
         async with self._lock:
@@ -82,14 +107,15 @@ class Database:
                 await check_node_database(self.target)
             except psycopg.OperationalError as error:
                 raise DatabaseUnavailable(f"database {self.target}: {error_line(error)}; try again") from error
-            await self._pool.open()
+            await self._publishing.pool.open()
             self._listening = asyncio.create_task(self.listener.run(), name=f"listener of {self.target}")
 
     async def close(self) -> None:
         if self._listening is not None:
             await cancel_tasks(self._listening)
             self._listening = None
-            await self._pool.close()
+            await self._publishing.pool.close()
+            await self._reading.pool.close()
 
 
 class Databases:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.db import cancel_tasks
+from headrace.ingest.log_tail import EventPage, EventQuery
 from headrace.ingest.problems import Problem, problem_of
-from headrace.ingest.reading import EventPage, EventQuery, LogReader, problem_event
+from headrace.ingest.reading import LogReader, problem_event
 
 HEARTBEAT_S = 15.0
 """A comment is sent after this time without an event: proxies close connections that say nothing."""
@@ -30,20 +32,28 @@ class EventStream:
     """An ASGI response that sends events until the client goes away, or its token is no longer valid."""
 
     def __init__(
-        self, reader: LogReader, wanted: EventQuery, first: EventPage, check_token: Callable[[], Awaitable[object]]
+        self,
+        reader: LogReader,
+        wanted: EventQuery,
+        first: EventPage,
+        check_token: Callable[[], Awaitable[object]],
+        place: AbstractContextManager[object],
     ) -> None:
+        """`place` is released when the stream has ended."""
         self._reader = reader
         self._wanted = wanted
         self._first = first
         self._check_token = check_token
+        self._place = place
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send_events(send), name="event stream")
-        leaving = asyncio.create_task(_wait_for_end(receive), name="end of an event stream")
-        try:
-            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel_tasks(sending, leaving)
+        with self._place:
+            sending = asyncio.create_task(self._send_events(send), name="event stream")
+            leaving = asyncio.create_task(_wait_for_end(receive), name="end of an event stream")
+            try:
+                await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await cancel_tasks(sending, leaving)
 
     async def _send_events(self, send: Send) -> None:
         try:
@@ -74,7 +84,7 @@ def _pieces(page: EventPage) -> Iterator[bytes]:
     """The events of a page, small ones together; a sign of life for an empty one."""
     piece = b"" if page.events else b"id: %d\n: alive\n\n" % page.next
     for event in page.events:
-        piece += b"id: %d\ndata: %b\n\n" % (event.position, event.to_json())
+        piece += b"id: %d\ndata: %b\n\n" % (event.position, event.json)
         if len(piece) >= PIECE_BYTES:
             yield piece
             piece = b""

@@ -13,14 +13,13 @@ from urllib.parse import parse_qs
 import msgspec
 from psycopg.rows import class_row
 
-from headrace.core import Event, Invalid, InvalidPayload, derive_event_id, map_database_errors
-from headrace.ingest.authentication import LookupCache
+from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors
 from headrace.ingest.databases import Database
 from headrace.ingest.headers import Headers
 from headrace.ingest.hooks import Hook
+from headrace.ingest.lookup_cache import LookupCache
 from headrace.ingest.mapping import Mapping, Webhook, parse_mapping
 from headrace.ingest.problems import Problem, unavailable
-from headrace.ingest.rate_limit import RateLimit
 from headrace.ingest.secret_references import read_secret
 from headrace.ingest.signatures import verify
 
@@ -41,17 +40,17 @@ class ReadyHook:
 class Hooks:
     """Knows the hooks of recent requests."""
 
-    def __init__(self, keep_s: float, unknown: RateLimit) -> None:
+    def __init__(self, keep_s: float, unknown: TokenBuckets) -> None:
         self._hooks: LookupCache[ReadyHook] = LookupCache(keep_s, unknown)
 
-    async def find(self, database: Database, namespace: str, name: str) -> ReadyHook:
-        """Raises Problem: 404 if there is no such hook, 503 if none of its secrets is there."""
+    async def find(self, database: Database, namespace: str, name: str, *, address: str) -> ReadyHook:
+        """Raises Problem: 404 if there is no such hook, 429 if the address asked for too many such, 503 if none of its secrets is there."""
 
         async def look_up() -> ReadyHook | None:
             hook = await _find_hook(database, namespace, name)
             return None if hook is None else ReadyHook(hook, parse_mapping(hook.scheme, hook.mapping), _read_secrets(hook))
 
-        ready = await self._hooks.get((database.target.name, namespace, name), look_up)
+        ready = await self._hooks.get((database.target.name, namespace, name), look_up, address=address)
         if ready is None or not ready.hook.active:
             raise Problem(404, "there is no such hook, or it is switched off; see: headrace hook list", error="UnknownHook")
         if not ready.secrets:

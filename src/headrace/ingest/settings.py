@@ -16,7 +16,9 @@ class IngestSettings:
     address: Address | None = None
     """Where a node listens. An application that you mount yourself ignores it."""
     connections: int = 4
-    """Connections to each database."""
+    """Connections to each database for publishing."""
+    reader_connections: int = 2
+    """Further ones for long polls and event streams, opened with the first."""
     waiting_max: int = 500
     """Requests that wait for a connection; further ones get 503."""
     body_bytes_max: int = 4 * MEBIBYTE
@@ -34,5 +36,7 @@ class IngestSettings:
     """The longest wait of a long poll."""
     readers_max: int = 1000
     """Long polls and event streams at a time; further ones get 503."""
+    readers_per_token_max: int = 100
+    """Those of one access token; further ones get 429."""
     cache_s: float = 5.0
     """For how long a token or hook is used again without a look into the database: a revoked token works no longer than this."""

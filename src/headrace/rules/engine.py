@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 from psycopg.rows import class_row
 
-from headrace.db import Unit, query
+from headrace.db import AsyncConnection, Unit
 from headrace.definitions import DefinitionEngine
 from headrace.rules.compiler import compile_topic
 
@@ -55,20 +54,18 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
     noun = "rule"
     consumer_type = WatchedTopic
     watched_query = "rules/watched_topics"
+    pending_query = "rules/pending_topics"
     firings = 0
     """How many rules have fired here."""
 
-    async def compile_once(self) -> int:
-        async with self._pool.connection() as conn:
-            topics = await (await conn.execute(query("rules/pending_topics"))).fetchall()
-            if not topics:
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
+        return await compile_topic(conn, topic_id=pending_id)
+
+    async def show_status(self, *, after_compiling: bool) -> None:
+        # A topic that was compiled has shown its own versions.
+        if not after_compiling:
+            async with self._pool.connection() as conn:
                 await conn.execute("select headrace_internal.show_status()")
-        return sum(
-            [
-                await self._compile_unit(Unit("rule compilation", namespace, topic), partial(compile_topic, topic_id=topic_id))
-                for topic_id, namespace, topic in topics
-            ]
-        )
 
     async def turn(self, topic: WatchedTopic) -> float:
         """Evaluates one batch, if one is due; returns for how many seconds the topic may rest."""

@@ -1,5 +1,5 @@
 -- Moves the outbox rows of topics into their logs, each topic in a subtransaction of its own: one that fails is recorded in
--- headrace_internal.failure and does not stop the others. Topics that other sequencers hold, or whose retry is not due yet, are left out.
+-- headrace_internal.failure and does not stop the others. The topics come in the order of the array. Those that other sequencers hold, or whose retry is not due yet, are left out.
 -- Locks: the topic rows (no key update, skip locked); it starts no further topic after 5 s. Index: failure_pkey; see
 -- headrace_internal.sequence_topic.
 create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer)
@@ -16,7 +16,8 @@ begin
         select t as topic_row, t.topic_id, t.namespace, t.topic, f.name is not null as has_failed
         from headrace_internal.topic t
         left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
-        where t.topic_id = any (p_topic_ids) and (f.retry_at is null or f.retry_at <= headrace.clock()) order by t.topic_id
+        where t.topic_id = any (p_topic_ids) and (f.retry_at is null or f.retry_at <= headrace.clock())
+        order by array_position(p_topic_ids, t.topic_id)
         for no key update of t skip locked
     loop
         exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';

@@ -1,0 +1,104 @@
+"""Look-ups of tokens, hooks and topics, from a short-lived cache.
+
+Promises: strangers who ask for what is not there neither load the database nor stand in the way of anybody at another address, nor
+of what is known to exist."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Generic, TypeVar
+
+from headrace.core import TokenBucket, TokenBuckets
+from headrace.ingest.problems import too_many
+
+T, V = TypeVar("T"), TypeVar("V")
+UNKNOWN_PER_S = 50.0
+"""Looks into the database for tokens and hooks that are not known to exist, per second and address of a client."""
+ENTRIES_MAX = 10_000
+
+
+def client_address(host: str | None) -> str:
+    """What counts as one address: all of an IPv6 network of 64 bits, which one client usually has for itself."""
+    try:
+        address = ip_address((host or "").partition("%")[0])
+    except ValueError:
+        return host or ""
+    if isinstance(address, IPv4Address) or address.ipv4_mapped is not None:
+        return str(address)
+    return str(IPv6Network((int(address), 64), strict=False))
+
+
+class LookupCache(Generic[T]):
+    """Rows by key, kept for a few seconds; concurrent look-ups of a key are one. Rows that are not there are kept, too, and looking for
+    them is limited by address. They are kept apart: however many there are, they do not displace what exists."""
+
+    def __init__(self, keep_s: float, unknown: TokenBuckets | None = None) -> None:
+        """`unknown`: a bucket for each address, which several caches may share. Without it nothing is limited."""
+        self._keep_s = keep_s
+        self._unknown = unknown
+        self._known: OrderedDict[object, tuple[float, T]] = OrderedDict()
+        self._missing: OrderedDict[object, float] = OrderedDict()
+        self._running: dict[object, asyncio.Task[T | None]] = {}
+
+    async def get(self, key: object, look_up: Callable[[], Awaitable[T | None]], *, address: str = "") -> T | None:
+        """The row of a key. Raises Problem (429) if the address asked for too many unknown keys."""
+        kept_since = time.monotonic() - self._keep_s
+        known = self._known.get(key)
+        if known is not None and known[0] > kept_since:
+            return known[1]
+        if self._missing.get(key, kept_since) > kept_since:
+            return None
+        task = self._running.get(key)
+        if task is None:
+            bucket = self._bucket(address) if known is None and self._unknown is not None else None
+            task = self._running[key] = asyncio.create_task(
+                self._look_up(key, look_up, bucket), name="look-up of a token or hook"
+            )
+            task.add_done_callback(partial(self._end, key))
+        # Shielded: whoever began it may go away, the others want the answer.
+        return await asyncio.shield(task)
+
+    def _end(self, key: object, task: asyncio.Task[T | None]) -> None:
+        del self._running[key]
+        # Nobody may be left to see the error.
+        _ = task.cancelled() or task.exception()
+
+    def _bucket(self, address: str) -> TokenBucket:
+        assert self._unknown is not None
+        bucket = self._unknown.of(address, UNKNOWN_PER_S)
+        if wait_s := bucket.wait_s():
+            raise too_many(
+                f"more than {UNKNOWN_PER_S:g} unknown access tokens or hooks per second were asked for from this address; "
+                f"try again in {wait_s:.1f} s",
+                wait_s,
+            )
+        bucket.take(1)
+        return bucket
+
+    async def _look_up(self, key: object, look_up: Callable[[], Awaitable[T | None]], bucket: TokenBucket | None) -> T | None:
+        is_missing = False
+        try:
+            row = await look_up()
+            is_missing = row is None
+        finally:
+            if bucket is not None and not is_missing:
+                # Only what is not there counts: new tokens may come in any number, and a database that is down is not their fault.
+                bucket.give_back(1)
+        if row is None:
+            self._known.pop(key, None)
+            _keep(self._missing, key, time.monotonic())
+        else:
+            _keep(self._known, key, (time.monotonic(), row))
+        return row
+
+
+def _keep(entries: OrderedDict[object, V], key: object, value: V) -> None:
+    entries[key] = value
+    entries.move_to_end(key)
+    if len(entries) > ENTRIES_MAX:
+        entries.popitem(last=False)
