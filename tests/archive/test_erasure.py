@@ -145,6 +145,7 @@ async def busy(conn: Connection, database: Target, tmp_path: Path) -> Connection
         "select count(*) = 2 from headrace.log l join headrace.topic t using (topic_id) where t.topic = 'returns'",
     ]
     await run_node(failing_app(), target, conn, *done)
+    conn.execute("update headrace_internal.dead_letter set edited_payload = payload where payload::text ~ %s", (SECRET,))
     send_action(conn, "greet", {"email": SECRET}, key="ada-1", unique_key=SECRET)
     publish(conn, "ada")
     return conn

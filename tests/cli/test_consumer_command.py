@@ -117,6 +117,22 @@ def test_stopped_partition_is_shown_and_resumed(cli: Cli, conn: Connection) -> N
     assert cli("consumer", "list", "--json").json[0]["state"] == "idle: no node runs it"
 
 
+def test_stuck_event_is_skipped_into_the_dead_letters(cli: Cli, conn: Connection) -> None:
+    topic(conn)
+    fill(conn, 3)
+    id = consumer(conn)
+    assert cli("consumer", "skip", "orders", "billing", "--yes").code == 4, "nothing is stuck"
+    conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError: no')", (id,))
+    assert cli("consumer", "skip", "orders", "billing", given="n\n").code == 1
+    skipped = cli("consumer", "skip", "orders", "billing", "--yes", "--json").json
+    assert (skipped["letter"], skipped["partition"], skipped["type"]) == ("orders/billing/1", 0, "placed")
+    assert cli("dead-letter", "show", "orders/billing/1", "--json").json["reason"] == "an operator skipped it"
+    assert position(conn) == 1
+    assert cli("consumer", "seek", "orders", "billing", "3", "--partition", "0", "--yes").code == 0
+    assert position(conn) == 2
+    assert cli("consumer", "seek", "orders", "billing", "3", "--partition", "5", "--yes").code == 5
+
+
 def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connection) -> None:
     topic(conn)
     fill(conn, 5)
@@ -130,6 +146,11 @@ def test_dead_letters_are_listed_redriven_and_discarded(cli: Cli, conn: Connecti
     assert (group["of"], group["error"], group["dead"]) == ("events of orders/billing", "ValueError: no", 2)
     shown = cli("dead-letter", "show", "orders/billing/2", "--json").json
     assert (shown["topic"], shown["consumer"], shown["type"], shown["headers"]) == ("orders", "billing", "placed", {})
+    assert cli("dead-letter", "edit", "orders/billing/1", '{"total": 1.50}').code == 0
+    edited = cli("dead-letter", "show", "orders/billing/1", "--json").json
+    assert (edited["payload"], edited["edited"]) == ({"total": 1.5}, True)
+    assert cli("dead-letter", "edit", "orders/billing/77", "1").code == 3
+    assert cli("dead-letter", "edit", "orders/billing", "1").code == 2
     assert cli("dead-letter", "redrive", "orders/billing/1", "--json").json["redriven"] == 1
     assert cli("dead-letter", "redrive", "orders/billing/77").code == 3
     assert cli("dead-letter", "discard", "orders/billing", "--json").code == 2

@@ -16,4 +16,5 @@ async def test_testing_guide(conn: Connection, database: Target) -> None:
         await names["test_in_a_transaction"](kit.dsn)
         assert kit.events("orders") == []
         await names["test_large_order_is_reviewed"](kit)
+        await names["test_order_is_shipped"](kit)
         await names["test_failed_review_is_retried_and_then_buried"](kit)

@@ -15,8 +15,8 @@ FUNCTIONS: dict[str, str] = {
     " wake_sequencer outbox_slot payload_fits publish_once find_hook",
     "consume": """
 log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance advance_partitions fail hold_back
-claim_redrive end_redrive redrive discard seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
-readable_relays readable_schedules queue_state cursor_lag report_relay metrics queued_actions action_dead_letters
+claim_redrive end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
+readable_relays readable_schedules queue_state cursor_lag evaluate unmatched_reason report_relay metrics queued_actions action_dead_letters
 group_dead_letters count_dead_letters read_dead_letters error_group register_node register_consumers deregister_node heartbeat
 """,
     "work": """
@@ -49,7 +49,7 @@ INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
 INTERNAL = (
     "caller_is_owner level_includes readable_event_types readable_actions readable_rules readable_correlators readable_relays readable_schedules "
-    "error_group wake_sequencer outbox_slot payload_fits"
+    "error_group unmatched_reason wake_sequencer outbox_slot payload_fits"
 )
 INCLUDES: dict[Level, list[str]] = {
     "publish": ["publish"],

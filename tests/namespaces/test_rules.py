@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from headrace.consume import drop_consumer
-from headrace.core import ReservedConsumer
-from headrace.db import Connection, Target
+from headrace.core import ReservedConsumer, UnknownRule
+from headrace.db import Connection, Target, map_database_errors
 from headrace.log import drop_topic
 from headrace.outbox import publish
 from headrace.rules import RuleEngine
@@ -45,6 +45,19 @@ async def test_inline_rule_fires_for_a_role_that_may_only_publish(
     ]
     for relation in ("rule", "rule_version", "firing", "rule_state", "event_history"):
         assert stranger.execute(f"select from headrace.{relation}").fetchall() == [], relation
+
+
+async def test_evaluate_answers_who_may_read_the_rule_and_nobody_else(sign_in: SignIn, reactor: RuleEngine) -> None:
+    admin, reader, publisher, stranger = sign_in(a="admin"), sign_in(a="consume"), sign_in(a="publish"), sign_in(b="admin")
+    admin.execute(RULE, {"timing": "after"})
+    await compile_all(reactor)
+    assert reader.execute("""select headrace.evaluate('after', '{"n": 9}')""").fetchone() == (True,)
+    assert reader.execute("""select headrace.evaluate('after', '{"n": "x"}')""").fetchone() == (None,)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        publisher.execute("select headrace.evaluate('after', '{}')")
+    for rule in ("after", "nobody"):
+        with pytest.raises(UnknownRule, match=f'there is no rule "{rule}" in namespace "a"'), map_database_errors():
+            stranger.execute("select headrace.evaluate(%s, '{}', p_namespace => 'a')", (rule,))
 
 
 async def test_functions_made_for_rules_are_as_closed_as_the_others(

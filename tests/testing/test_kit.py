@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+import asyncpg
 import psycopg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from headrace.actions import Action
 from headrace.consume import Batch, Failure
 from headrace.core import Invalid, LoggedEvent, NotIdle
 from headrace.correlators import ActionOutput, Correlator, create_correlator
-from headrace.db import AsyncConnection, Connection, Target
+from headrace.db import AsyncConnection, Connection, Server, Target
 from headrace.log import create_topic
 from headrace.node import Headrace
 from headrace.outbox import publish, publish_async
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
-from headrace.testing import Kit, make_action, make_event
+from headrace.testing import Kit, TransactionKit, make_action, make_event
+from tests.builders import own_database
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -213,6 +217,59 @@ async def test_action_without_a_handler_stays_queued_and_is_buried_as_on_a_node(
     kit.advance(seconds=11)
     assert (await kit.run_until_idle(Headrace())).buried == 1
     assert [letter.reason for letter in kit.dead_letters()] == ["no_handler"]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_application_with_an_engine_of_its_own_is_tested_on_the_tests_database_only(
+    kit: Kit, server: Server, driver: str
+) -> None:
+    """Its sessions would else consume the events of the engine's database, and commit there."""
+    new_session = async_sessionmaker()
+    app = Headrace(session=new_session)
+
+    @app.consumer("orders")
+    async def bill(event: LoggedEvent, session: AsyncSession) -> None:
+        await session.execute(text("insert into done values ('bill')"))
+
+    @app.handler("REVIEW")
+    async def review(action: Action, session: AsyncSession) -> None:
+        await session.execute(text("insert into done values ('review')"))
+
+    kit.publish("orders", "placed")
+    kit.send_action("REVIEW")
+    with own_database(server, template="headrace_template") as real, Kit(real) as real_kit:
+        create_topic(real_kit.conn, "orders", partitions=2)
+        real_kit.conn.execute("create table done (what text)")
+        real_kit.publish("orders", "placed")
+        engine = create_async_engine(real.dsn.replace("postgresql://", f"postgresql+{driver}://"))
+        new_session.configure(bind=engine)
+        for run in (kit.register, kit.run_until_idle):
+            with pytest.raises(Invalid, match=r"another database.*docs/howto/testing\.md"):
+                await run(app)
+        assert done(real_kit) == []
+        assert real_kit.conn.execute("select count(*) from headrace.consumer").fetchall() == [(0,)]
+        await engine.dispose()
+    engine = create_async_engine(kit.dsn.replace("postgresql://", f"postgresql+{driver}://"))
+    new_session.configure(bind=engine)
+    assert (await kit.run_until_idle(app)).failures == 0
+    assert sorted(done(kit)) == ["bill", "review"]
+    with psycopg.connect(kit.dsn) as own:
+        own.execute("select 1")
+        with pytest.raises(Invalid, match="see nothing of the test's transaction"):
+            await TransactionKit(own).run_until_idle(app)
+    await engine.dispose()
+
+
+async def test_handler_with_a_connection_of_asyncpg_gets_one_to_the_tests_database(kit: Kit) -> None:
+    app = Headrace()
+
+    @app.consumer("orders")
+    async def bill(event: LoggedEvent, tx: asyncpg.Connection[asyncpg.Record]) -> None:
+        await tx.execute("insert into done values ('bill')")
+
+    kit.publish("orders", "placed")
+    assert (await kit.run_until_idle(app)).failures == 0
+    assert done(kit) == ["bill"]
 
 
 async def test_factories_make_what_a_handler_gets() -> None:

@@ -79,6 +79,8 @@ class DeadLetter:
     buried_at: datetime
     redriven_at: datetime | None
     """When an action went back to the queue."""
+    original_payload: JSON = None
+    """What `payload` was before an edit."""
     envelope: JSON = None
     """The original action."""
     partition: int | None = None
@@ -155,11 +157,15 @@ def group_dead_letters(conn: Connection, *, namespace: str | None = None) -> lis
 
 
 def edit_dead_letter(conn: Connection, letter_id: str, payload: Payload, *, namespace: str | None = None) -> None:
-    """Changes the payload that a redrive of an action sends. The original payload is kept."""
+    """Changes the payload that a redrive delivers. The original payload is kept, and the log with the event never changes."""
     letter = DeadLetterId.parse(letter_id)
-    if letter.number is None:
-        raise Invalid("an event is in the log and never changes; only the dead letter of an action can be edited")
-    fetch_value(conn, "select headrace.edit_dead_letter(%s, %s::jsonb, %s)", (letter.number, encode(payload), namespace))
+    if letter.number is not None:
+        fetch_value(conn, "select headrace.edit_dead_letter(%s, %s::jsonb, %s)", (letter.number, encode(payload), namespace))
+        return
+    if letter.position is None:
+        raise Invalid(f"{letter_id} names a consumer; add the position: {letter_id}/POSITION")
+    place = (letter.topic, letter.consumer, letter.position)
+    fetch_value(conn, "select headrace.edit_dead_event(%s, %s, %s, %s::jsonb, %s)", (*place, encode(payload), namespace))
 
 
 def redrive(
@@ -189,7 +195,8 @@ def discard(
 ) -> int:
     """Gives dead letters up; returns how many. Without ids: all actions, or those of a name or of a kind of error.
 
-    Actions are deleted for good; with `redriven`, the originals kept by a redrive. Events stay on record, and their keys go on."""
+    Actions are deleted for good; with `redriven`, the originals kept by a redrive. Events stay on record, and the events
+    that wait behind them are handled."""
     parameters: dict[str, object] = {"action": action, "error": error, "redriven": redriven, "namespace": namespace}
     return _change(conn, ids, _DISCARD_ACTIONS, _DISCARD_EVENTS, parameters)
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Annotated, Literal
 
 import msgspec
-from typer import Argument, Option, Typer
+from typer import Argument, BadParameter, Option, Typer
 
 from headrace import consume
 from headrace.cli.options import DryRun, OptionalTopic, TopicName, Yes
@@ -23,6 +23,7 @@ group = Typer(help="Consumers: named readers of a topic, each with its cursors."
 
 Name = Annotated[str, Argument(metavar="CONSUMER", help="Name of the consumer.", show_default=False)]
 OptionalName = Annotated[str | None, Argument(metavar="CONSUMER", help="Only this consumer.", show_default=False)]
+OnePartition = Annotated[int | None, Option("--partition", min=0, help="Only this partition.", show_default=False)]
 Start = Literal["earliest", "latest"]
 OrderedBy = Literal["partition", "topic"]
 OnFailure = Literal["retry", "stop", "dead-letter"]
@@ -143,17 +144,19 @@ def seek_(
     topic: TopicName,
     name: Name,
     to: Annotated[str, Argument(metavar="TO", help="earliest, latest, the next position, or a time.", show_default=False)],
+    partition: OnePartition = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Move the cursors of a consumer, after showing how many events that is.
+    """Move the cursors of a consumer, or that of one partition, after showing how many events that is.
 
     Moving back handles events again; moving forward skips events. It waits until running handlers have finished. Only this
     consumer is affected: `headrace replay` publishes past events again, as new events for everybody.
 
-    Examples: headrace consumer seek orders billing 2026-01-31T12:00:00Z · headrace consumer seek orders billing latest --yes
+    Examples: headrace consumer seek orders billing 2026-01-31T12:00:00Z · headrace consumer seek orders billing latest --yes ·
+    headrace consumer seek orders billing 4711 --partition 3
     """
-    seek = partial(consume.seek_consumer, topic=topic, consumer=name, target=to, namespace=session.namespace)
+    seek = partial(consume.seek_consumer, topic=topic, consumer=name, target=to, partition=partition, namespace=session.namespace)
     preview = session.collect(partial(seek, preview=True))
     if dry_run or not session.json:
         _print_seek(session, preview, moved=False)
@@ -183,6 +186,31 @@ def _print_seek(session: Session, moves: list[tuple[Target, consume.Seek]], *, m
     meaning: Column = ("", lambda move: "handled again" if move.events > 0 else "skipped" if move.events < 0 else "unchanged")
     session.show([PARTITION, "from_position", "to_position", events, meaning], moves)
     console().print(f"{again} events will be handled again, {skipped} skipped")
+
+
+@command(group, "skip")
+def skip(session: Session, topic: TopicName, name: Name, partition: OnePartition = None, yes: Yes = False) -> None:
+    """Skip the event at which a partition is stuck: it becomes a dead letter, and the partition goes on.
+
+    A partition is stuck while it has stopped, or waits for a retry. Name it if several are. Edit and redrive the dead letter
+    later, or discard it.
+
+    Example: headrace consumer skip orders billing --partition 3
+    """
+    _require_one_shard(session)
+    place = f"partition {partition}" if partition is not None else "the stuck partition"
+    session.confirm(f"Move the event at which {place} of {name} is stuck to the dead letters?", yes=yes)
+    [skipped] = session.on_every_shard(
+        lambda conn: consume.skip_event(conn, topic, name, partition=partition, namespace=session.namespace)
+    )
+    letter = f"{topic}/{name}/{skipped.position}"
+    facts = {"topic": topic, "consumer": name, "letter": letter} | msgspec.to_builtins(skipped)
+    session.done(f"event {skipped.position} ({skipped.type}) skipped; see: headrace dead-letter show {letter}", facts)
+
+
+def _require_one_shard(session: Session) -> None:
+    if len(session.targets) > 1:
+        raise BadParameter("partitions of each shard are stuck by themselves; choose one shard with --dsn")
 
 
 @command(group, "resume")

@@ -26,7 +26,19 @@ OfError = Annotated[str | None, Option("--error", help="Only actions with this k
 All = Annotated[bool, Option("--all", help="All of the action queue.")]
 
 ACTION_FIELDS = ("key", "payload", "edited", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
-EVENT_FIELDS = ("key", "payload", "headers", "state", "reason", "error", "error_group", "traceback", "attempts", "buried_at")
+EVENT_FIELDS = (
+    "key",
+    "payload",
+    "edited",
+    "headers",
+    "state",
+    "reason",
+    "error",
+    "error_group",
+    "traceback",
+    "attempts",
+    "buried_at",
+)
 
 
 @command(group, "list")
@@ -107,12 +119,14 @@ def edit(
     letter: Letter,
     payload: Annotated[str, Argument(metavar="PAYLOAD", help="JSON.", show_default=False)],
 ) -> None:
-    """Change the payload that a redrive of an action will send. The original payload is kept.
+    """Change the payload that a redrive will deliver. The original payload is kept, and the log with the event never changes.
 
-    Example: headrace dead-letter edit 17 '{"to": "ada@example.com"}'
+    Examples: headrace dead-letter edit 17 '{"to": "ada@example.com"}' · headrace dead-letter edit orders/billing/4711 '{"total": 5}'
     """
-    if _kinds(session, [letter]) == {"event"}:
-        raise BadParameter("an event is in the log and never changes; only the dead letter of an action can be edited")
+    if _kinds(session, [letter]) == {"event"} and actions.DeadLetterId.parse(letter).position is None:
+        raise BadParameter(f"{letter} names a consumer; add the position: {letter}/POSITION")
+    if len(session.targets) > 1:
+        raise BadParameter("each shard has events at this position; choose one shard with --dsn")
     session.on_every_shard(lambda conn: actions.edit_dead_letter(conn, letter, raw_json(payload), namespace=session.namespace))
     session.done(f"dead letter {letter} changed; redrive it: headrace dead-letter redrive {letter}", {"letter": letter})
 
@@ -150,7 +164,7 @@ def discard_(
 ) -> None:
     """Give up dead letters: by LETTER, or actions by name, by kind of error, or all.
 
-    Actions are deleted for good. Events of consumers stay on record, and later events of their keys are handled. To give up an
+    Actions are deleted for good. Events of consumers stay on record, and the events that wait behind them are handled. To give up an
     action that is still in the queue, use `headrace action cancel`.
 
     Examples: headrace dead-letter discard orders/billing/4711 · headrace dead-letter discard 17 --yes · headrace dead-letter discard --all --redriven

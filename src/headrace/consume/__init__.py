@@ -13,6 +13,7 @@ from headrace.consume.consumer import (
     Failure,
     Handler,
     Seek,
+    SkippedEvent,
     consumer_lag,
     create_consumer,
     drop_consumer,
@@ -21,6 +22,7 @@ from headrace.consume.consumer import (
     resume_consumer,
     seek_consumer,
     seek_position,
+    skip_event,
 )
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
@@ -51,6 +53,7 @@ __all__ = [
     "Numbers",
     "PsycopgConnection",
     "Seek",
+    "SkippedEvent",
     "Sources",
     "call_handlers",
     "check_session_option",
@@ -70,4 +73,5 @@ __all__ = [
     "seek_consumer",
     "seek_position",
     "session_kind",
+    "skip_event",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
+from uuid import UUID
 
 from headrace.consume.conditions import COMPILE, MAY_COMPILE, compile_parameters
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
@@ -174,6 +175,17 @@ class Seek:
     events: int
 
 
+@dataclass(frozen=True)
+class SkippedEvent:
+    """The event that was passed at a stuck partition; it is a dead letter now."""
+
+    partition: int
+    position: int
+    event_id: UUID
+    type: str
+    key: str | None
+
+
 CREATE_CONSUMER = """select headrace.create_consumer(
     %s, %s, p_start => %s, p_ordered_by => %s, p_attempts_max => %s, p_backoff_s => %s, p_backoff_max_s => %s,
     p_when_exhausted => %s, p_key_order => %s, p_namespace => %s, p_where => %s)"""
@@ -222,11 +234,29 @@ def resume_consumer(conn: Connection, topic: str, consumer: str, *, namespace: s
 
 
 def seek_consumer(
-    conn: Connection, topic: str, consumer: str, target: str, *, preview: bool = False, namespace: str | None = None
+    conn: Connection,
+    topic: str,
+    consumer: str,
+    target: str,
+    *,
+    partition: int | None = None,
+    preview: bool = False,
+    namespace: str | None = None,
 ) -> list[Seek]:
-    """Moves a consumer to 'earliest', 'latest', a position (the next one handled) or a time; `preview` moves nothing."""
-    statement = "select partition, from_position, to_position, events from headrace.seek(%s, %s, %s, %s, %s)"
-    return fetch_rows(conn, Seek, statement, (topic, consumer, target, preview, namespace))
+    """Moves a consumer, or one of its partitions, to 'earliest', 'latest', a position (the next one handled) or a time; `preview`
+    moves nothing."""
+    statement = "select partition, from_position, to_position, events from headrace.seek(%s, %s, %s, %s, %s, %s)"
+    return fetch_rows(conn, Seek, statement, (topic, consumer, target, preview, namespace, partition))
+
+
+def skip_event(
+    conn: Connection, topic: str, consumer: str, *, partition: int | None = None, namespace: str | None = None
+) -> SkippedEvent:
+    """Moves the event at which a partition is stuck to the dead letters, and lets the partition go on. Raises Conflict if no
+    partition is stuck, or if several are and none is named."""
+    statement = "select partition, position, event_id, type, key from headrace.skip_event(%s, %s, %s, %s)"
+    [skipped] = fetch_rows(conn, SkippedEvent, statement, (topic, consumer, partition, namespace))
+    return skipped
 
 
 def seek_position(conn: Connection, topic: str, target: str, *, namespace: str | None = None) -> int:

@@ -69,10 +69,10 @@ class Sources:
             if identity != expected:
                 where = f"another database ({identity[0]!r})" if identity else "a database without headrace"
                 raise Invalid(
-                    f"session: the application's engine leads to {where}, but the node runs on {self._target}; handlers and "
-                    "cursors must share a transaction. Use the node's address for the engine, a mapping from the name of each "
-                    "shard to its sessionmaker, or the class AsyncSession or Session, whose sessions use the node's own "
-                    "connections"
+                    f"session: the application's engine leads to {where}, but its handlers run on {self._target}; handlers and "
+                    "cursors must share a transaction. Give the engine the same address (in a test, bind the sessionmaker to the "
+                    "test's database: docs/howto/testing.md), a mapping from the name of each shard to its sessionmaker, or the "
+                    "class AsyncSession or Session, whose sessions use the node's own connections"
                 )
 
     async def _identity(self, source: TransactionSource) -> tuple[Any, ...] | None:

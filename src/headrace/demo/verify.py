@@ -121,7 +121,7 @@ def verify(conn: Connection, published: PublishedCounts, rolled_back: Sequence[U
 def verify_rules(conn: Connection, published: PublishedCounts, expected: ExpectedFirings) -> list[Check]:
     """Rules and handlers, against the counts from the flights."""
     totals = {total.rule: total for total in rule_totals(conn)}
-    outcome = conn.execute(query("demo/outcome_totals")).fetchone() or (0, 0, 0)
+    outcome = conn.execute(query("demo/outcome_totals"), {"topic": TOPIC}).fetchone() or (0, 0, 0)
     state = queue_state(conn)
     return [
         Check("rule long delay fired", expected.long_delay, totals["long delay"].firings),

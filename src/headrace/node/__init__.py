@@ -7,9 +7,11 @@ from headrace.node.loops import new_loop, run_loop
 from headrace.node.node import Node
 from headrace.node.registry import Identity, NodeState, Registry, forget_nodes, list_nodes
 from headrace.node.running import Health, RunningNode, require_migrated
+from headrace.node.sessions import HandlerSessions
 
 __all__ = [
     "NO_HANDLER_GRACE_S",
+    "HandlerSessions",
     "Headrace",
     "Health",
     "HttpSettings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.consume import HandlerGroup, Sources, session_kind
 from headrace.db import Pool, Target
@@ -21,10 +21,14 @@ class HandlerSessions:
         consumers = [HandlerGroup(handlers=(consumer.handler,), session=consumer.session) for consumer in app.consumers]
         self._groups: list[HandlerGroup] = [*consumers, *app.action_handlers.values()]
 
+    @property
+    def own_sources(self) -> list[Any]:
+        """The engines and pools that handlers of the application use in place of the node's own connections."""
+        return list({id(group.source): group.source for group in self._groups if group.source is not None}.values())
+
     async def check(self) -> None:
         """Raises Invalid if an engine or pool of the application leads to another database than the node's."""
-        by_identity = {id(group.source): group.source for group in self._groups}
-        await self.consumer_sources.check(by_identity.values())
+        await self.consumer_sources.check(self.own_sources)
 
     async def close(self) -> None:
         await self.consumer_sources.close()

@@ -16,7 +16,7 @@ from psycopg.rows import class_row
 
 from headrace.core import encode
 from headrace.db import AsyncConnection, query
-from headrace.lang.condition import ConditionError, parameterize, parse
+from headrace.lang.condition import ConditionError, parameterize, parse, to_postgres
 from headrace.rules.programs import SHARED_MIN, ActiveVersion, Parameters, Program, inline_program, match_program
 
 logger = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ def compile_version(version: PendingVersion) -> dict[str, str | int | float | No
     return {
         "version_id": version.version_id,
         "canonical": condition.text,
+        "filter": to_postgres(condition),
         "shape": parameterized.shape,
         "keys": access.keys,
         "variant": access.variant,

@@ -103,6 +103,8 @@ def _handlers_kept(pgconn: psycopg.pq.abc.PGconn) -> Iterator[None]:
 class OneConnectionPool:
     """A pool that always gives the same connection, also while it is in use: steps follow each other."""
 
+    max_size = 1
+
     def __init__(self, conn: AsyncConnection) -> None:
         self._conn = conn
 

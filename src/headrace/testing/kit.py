@@ -212,7 +212,12 @@ class Kit(BaseKit):
     @asynccontextmanager
     async def _steps(self, app: Headrace) -> AsyncIterator[ApplicationSteps]:
         with async_view(self.conn.pgconn, in_transaction=False) as view:
-            yield ApplicationSteps(app, self.conn, OneConnectionPool.of(view), self._handled, in_transaction=False)
+            pool = OneConnectionPool.of(view)
+            steps = ApplicationSteps(app, self.conn, self.target, pool, self._handled, in_transaction=False)
+            try:
+                yield steps
+            finally:
+                await steps.close()
 
     def _shift_clock(self, conn: Connection, shift: timedelta) -> None:
         # The function itself, not the setting headrace.clock_shift: that would reach only sessions of the kit, and events that
@@ -246,7 +251,8 @@ class TransactionKit(BaseKit):
         pgconn = open_transaction(self._owner)
         with sync_view(pgconn) as conn, async_view(pgconn, in_transaction=True) as view:
             async with view.transaction():
-                yield ApplicationSteps(app, conn, OneConnectionPool.of(view), self._handled, in_transaction=True)
+                target, pool = Target("test", conn.info.dsn), OneConnectionPool.of(view)
+                yield ApplicationSteps(app, conn, target, pool, self._handled, in_transaction=True)
         # The objects of an ORM session may have been changed by handlers.
         if hasattr(self._owner, "expire_all"):
             self._owner.expire_all()

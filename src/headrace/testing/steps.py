@@ -15,11 +15,11 @@ from uuid import UUID
 
 from headrace.actions import Action, ActionWorker, Claim, LeaseExtender, Queue, build_worker_pools
 from headrace.consume import ConsumerRunner, HandlerConnection
-from headrace.core import NotIdle
+from headrace.core import Invalid, NotIdle
 from headrace.correlators import CorrelatorEngine
 from headrace.db import Connection, Pool, Subscription, Target, fetch_value, query
 from headrace.log import sequence
-from headrace.node import Headrace, Identity, Registry
+from headrace.node import HandlerSessions, Headrace, Identity, Registry
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
 
@@ -68,6 +68,8 @@ class ApplicationSteps:
     app: Headrace
     conn: Connection
     """For the sequencer. The same session as `pool` has."""
+    target: Target
+    """The database of the test, for handlers with connections of their own."""
     pool: Pool
     handled: dict[UUID, Action]
     in_transaction: bool
@@ -79,21 +81,38 @@ class ApplicationSteps:
         identity = Identity(name="headrace test kit")
         pool, namespace = self.pool, self.app.namespace
         self._registry = Registry(self.app, identity, pool)
-        self._ticker = Ticker(pool, subscription, stop, Target("test", self.conn.info.dsn))
+        self._sessions = sessions = HandlerSessions(self.app, self.target, consumers_pool=pool, actions_pool=pool)
+        self._ticker = Ticker(pool, subscription, stop, self.target)
         self._rules = RuleEngine(pool, subscription, subscription, stop)
         self._correlators = CorrelatorEngine(pool, subscription, subscription, stop)
-        self._consumers = [ConsumerRunner(consumer, pool, subscription, stop) for consumer in self.app.consumers]
+        sources = sessions.consumer_sources
+        self._consumers = [ConsumerRunner(one, pool, subscription, stop, sources=sources) for one in self.app.consumers]
         self._queue = RecordingQueue(pool, self.handled, namespace=namespace, node_id=identity.node_id)
         # Without rates: those are limits of time, and the test's time stands still.
         groups = [replace(group, rate_per_s=None) for group in build_worker_pools(self.app.action_handlers.values())]
         leases = LeaseExtender(self._queue)
-        self._workers = [ActionWorker(group, self._queue, pool, leases, subscription, stop) for group in groups]
+        self._workers = [
+            ActionWorker(group, self._queue, pool, leases, subscription, stop, sources=sessions.action_sources)
+            for group in groups
+        ]
 
     async def register(self) -> None:
-        """Registers the application as a node does: its consumers, and the rules for its event types."""
+        """Registers the application as a node does: its consumers, and the rules for its event types. Raises Invalid if its
+        handlers would work on another database, or outside of the test's transaction."""
+        if self.in_transaction and self._sessions.own_sources:
+            raise Invalid(
+                "session: the application's handlers use connections of their own (an engine, a pool or asyncpg), which see nothing "
+                "of the test's transaction and would commit beside it; use the fixture headrace_kit and bind the sessionmaker to "
+                "its database (docs/howto/testing.md), or give the class AsyncSession or Session as session="
+            )
+        await self._sessions.check()
         await self._registry.register()
         for consumer in self._consumers:
             await consumer.register()
+
+    async def close(self) -> None:
+        """Closes the connections that handlers have had beside the test's own."""
+        await self._sessions.close()
 
     async def run_until_idle(self, timeout_s: float) -> RunCounts:
         """Runs rounds of all steps until a round finds nothing to do. Raises NotIdle after `timeout_s`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from headrace import actions
@@ -23,7 +21,6 @@ def show_letter(view: View) -> Page:
 
 def _letter_page(view: View, preview: str | None) -> Page:
     target, letter = find_letter(view, view.path["letter"])
-    original = letter.envelope.get("payload") if isinstance(letter.envelope, Mapping) else letter.payload
     text, masked = payload_text(letter.payload), view.mask(letter.payload)
     group = Group(
         letter.kind, letter.source, letter.name or "" if letter.kind == "action" else "", letter.reason, letter.error_group or ""
@@ -50,7 +47,7 @@ def _letter_page(view: View, preview: str | None) -> Page:
         "is_masked": is_masked,
         "payload": masked,
         "text": view.form.get("payload", text),
-        "edits": diff_lines(payload_text(view.mask(original)), payload_text(masked)) if letter.edited else [],
+        "edits": diff_lines(payload_text(view.mask(letter.original_payload)), payload_text(masked)) if letter.edited else [],
         "preview": _preview(text, preview) if preview is not None else None,
         "is_discarding": view.query.get("discard") == "1",
     }

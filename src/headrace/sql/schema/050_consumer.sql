@@ -72,6 +72,8 @@ create table headrace_internal.dead_letter (
     type        text        not null,
     key         text,
     payload     jsonb       not null,
+    -- What a redrive gives to the handler in its place.
+    edited_payload jsonb,
     headers     jsonb       not null,
     state       text        not null,
     reason      text        not null,

@@ -83,6 +83,8 @@ create table headrace_internal.rule_version (
     error      text,
     -- The condition as it was parsed.
     canonical  text,
+    -- The same as SQL, printed from our own tree: for headrace.evaluate and the reasons of headrace.event_unmatched.
+    filter     text,
     since_position bigint,
     until_position bigint,
     since_at   timestamptz,

@@ -1,7 +1,7 @@
--- All dead letters: events of consumers and actions of queues.
+-- All dead letters: events of consumers and actions of queues, with the payload that a redrive delivers.
 create or replace view headrace.dead_letters with (security_barrier) as
 select t.namespace, 'event' as kind, d.dead_letter_id, t.topic || '/' || c.consumer as source, d.event_id as id, d.type as name, d.key,
-    d.payload, d.state, d.reason, d.error, d.attempts, d.buried_at
+    coalesce(d.edited_payload, d.payload) as payload, d.state, d.reason, d.error, d.attempts, d.buried_at
 from headrace_internal.dead_letter d
 join headrace_internal.consumer c on c.consumer_id = d.consumer_id
 join headrace_internal.topic t on t.topic_id = c.topic_id

@@ -40,8 +40,8 @@ begin
         using p_name, p_reason, p_group, p_after, p_limit;
     else
         return query
-        select d.position, p_source || '/' || d.position, d.event_id, d.type, d.key, d.payload, false, d.state, d.reason, d.error, d.attempts,
-            d.buried_at
+        select d.position, p_source || '/' || d.position, d.event_id, d.type, d.key, coalesce(d.edited_payload, d.payload),
+            d.edited_payload is not null, d.state, d.reason, d.error, d.attempts, d.buried_at
         from headrace_internal.dead_letter d
         where d.consumer_id = (
                 select c.consumer_id from headrace_internal.topic t join headrace_internal.consumer c on c.topic_id = t.topic_id

@@ -2,7 +2,7 @@
 -- redrive was asked for; discarded by the handler (p_discard), and they follow too; or dead again together with the events that wait
 -- behind it. The error is recorded
 -- after the handler's transaction was rolled back, so a letter that another node has ended meanwhile is left alone.
--- Locks: the letter, for update, and the letters behind it. Index: dead_letter_held.
+-- Locks: the letter, for update, and the letters behind it. Index: dead_letter_held. Calls: headrace_internal.release_behind.
 create or replace function headrace.end_redrive(
     p_dead_letter_id bigint, p_error text, p_traceback text default null, p_discard boolean default false,
     p_caller headrace_internal.caller default current_user
@@ -21,11 +21,8 @@ begin
             reason = case when p_discard then 'handler discarded it' else d.reason end,
             error = coalesce(left(p_error, 2000), d.error), traceback = coalesce(left(p_traceback, 20000), d.traceback)
         where d.dead_letter_id = p_dead_letter_id and (not p_discard or d.state = 'redrive');
-        update headrace_internal.dead_letter b set state = 'redrive'
-        from headrace_internal.dead_letter d
-        where d.dead_letter_id = p_dead_letter_id and b.consumer_id = d.consumer_id and b.key = d.key and b.state = 'behind'
-            and not exists (select from headrace_internal.dead_letter e
-                where e.consumer_id = d.consumer_id and e.key = d.key and e.state = 'dead' and e.position < b.position);
+        perform headrace_internal.release_behind(d.consumer_id, array[d.key])
+        from headrace_internal.dead_letter d where d.dead_letter_id = p_dead_letter_id;
         return;
     end if;
     update headrace_internal.dead_letter d

@@ -5,7 +5,7 @@
 -- 'stopped' the partition waits for `headrace consumer resume`;
 -- 'discarded'  the handler gave the event up: it is kept among the ended dead letters, and the cursor has passed it.
 -- The handler may choose for a single event: p_verdict 'bury', 'discard' or 'retry', whatever the policy says; 'refuse', after which no
--- attempt is left; or p_after_s, the pause before the next attempt.
+-- attempt is left; or p_after_s, the pause before the next attempt. 'skip' is headrace.skip_event's: no attempt was made.
 -- Locks: the cursor row. Index: log_position. Call it in the transaction that holds the claim, after a rollback to a savepoint before
 -- the handler: so no other worker repeats the batch before the failure is recorded. If that transaction is gone, call it in one of
 -- its own. Null, and nothing changes, if the cursor has moved meanwhile (p_position differs): another node has handled the batch.
@@ -65,8 +65,8 @@ begin
     select p_consumer_id, p_partition, v_event.position, v_event.event_id, v_event.type, v_event.key, v_event.payload, v_event.headers,
         case p_verdict when 'discard' then 'discarded' else 'dead' end,
         case p_verdict when 'discard' then 'handler discarded it' when 'bury' then 'handler buried it' when 'refuse' then 'target refused it'
-            else 'handler failed' end,
-        left(p_error, 2000), left(p_traceback, 20000), v_attempts, case p_verdict when 'discard' then headrace.clock() end
+            when 'skip' then 'an operator skipped it' else 'handler failed' end,
+        left(p_error, 2000), left(p_traceback, 20000), v_attempts - (p_verdict is not distinct from 'skip')::integer, case p_verdict when 'discard' then headrace.clock() end
     where v_event.position is not null
     on conflict on constraint dead_letter_once do update
     set state = excluded.state, reason = excluded.reason, error = excluded.error, traceback = excluded.traceback,

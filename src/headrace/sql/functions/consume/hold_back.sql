@@ -1,7 +1,7 @@
 -- Moves events of a claimed batch to the dead letters ('behind') whose key has an earlier dead letter, so that the key keeps its
 -- order; returns how many. Only for consumers with key_order 'hold', and only events for which the consumer's condition is true.
--- Locks: earlier letters of these keys in other partitions, key share: the end of their redrive waits for this batch, so that it finds
--- what was held back here. In the same partition the cursor does that. Index: dead_letter_held, log_partition.
+-- Locks: earlier letters of these keys, key share: the end of their redrive, or a discard, waits for this batch, so that it finds what was
+-- held back here. Index: dead_letter_held, log_partition.
 -- It names the topic's own branch, see headrace_internal.next_position.
 create or replace function headrace.hold_back(
     p_consumer_id integer, p_partition integer, p_position bigint, p_upto bigint, p_caller headrace_internal.caller default current_user
@@ -29,7 +29,7 @@ begin
         'log_' || v_consumer.topic_id, case when v_consumer.is_unconditional then 'true' else coalesce(v_consumer.filter, 'false') end);
     execute format(
         'select from headrace_internal.dead_letter d '
-        'where d.consumer_id = $1 and d.state in (''dead'', ''behind'', ''redrive'') and d.partition <> $2 '
+        'where d.consumer_id = $1 and d.state in (''dead'', ''behind'', ''redrive'') '
         'and d.key in (select l.key from %s) order by d.position for key share of d', v_events)
     using p_consumer_id, p_partition, p_position, p_upto;
     execute format(

@@ -10,6 +10,8 @@ declare
 begin
     update headrace_internal.dead_letter d
     set payload = headrace_internal.erased_payload(d.payload, p_erasure.fields, p_is_output),
+        edited_payload = case when d.edited_payload is not null
+            then headrace_internal.erased_payload(d.edited_payload, p_erasure.fields, p_is_output) end,
         headers = headrace_internal.erased_headers(d.headers, p_erasure.fields, p_erasure.erasure_id),
         key = headrace_internal.erased_key(d.key, p_erasure.new_key, p_is_output),
         error = case when d.error is not null then '(erased)' end, traceback = null,

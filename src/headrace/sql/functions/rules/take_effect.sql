@@ -1,6 +1,6 @@
 -- Activates compiled versions after a position, in the transaction that began the compilation. The version that was active ends
 -- there in any case: an invalid version is not evaluated, and neither is the text that it replaced.
--- p_compiled: an array of {version_id, error, canonical, shape, keys, variant, bound, bound_text, integers, numerics, texts, moments}.
+-- p_compiled: an array of {version_id, error, canonical, filter, shape, keys, variant, bound, bound_text, integers, numerics, texts, moments}.
 -- Indexes: rule_version_pkey, rule_version_unique, rule_match_pkey.
 -- The rules are an array where it matters: its length is known to the planner, which then uses the indexes, so that the price of a
 -- rule does not grow with the number of rules.
@@ -13,11 +13,11 @@ declare
     v_rule_ids integer[];
 begin
     create temporary table compiled on commit drop as
-    select c.version_id, c.error, c.canonical, c.shape, c.keys, c.variant, c.bound, c.bound_text, c.integers, c.numerics, c.texts, c.moments,
+    select c.version_id, c.error, c.canonical, c.filter, c.shape, c.keys, c.variant, c.bound, c.bound_text, c.integers, c.numerics, c.texts, c.moments,
         v.rule_id, v.event_type, v.timing,
         -- Of several versions of a rule the last one counts.
         v.active and c.error is null and v.version_id = max(v.version_id) over (partition by v.rule_id) as starts
-    from jsonb_to_recordset(p_compiled) c (version_id bigint, error text, canonical text, shape text, keys text[],
+    from jsonb_to_recordset(p_compiled) c (version_id bigint, error text, canonical text, filter text, shape text, keys text[],
         variant integer, bound double precision, bound_text text, integers bigint[], numerics numeric[], texts text[], moments timestamptz[])
     join headrace_internal.rule_version v on v.version_id = c.version_id;
 
@@ -29,7 +29,7 @@ begin
     where v.topic_id = p_topic_id and v.rule_id = any (v_rule_ids)
         and v.since_position is not null and v.until_position is null;
     update headrace_internal.rule_version v
-    set status = case when c.error is null then 'valid' else 'invalid' end, error = c.error, canonical = c.canonical,
+    set status = case when c.error is null then 'valid' else 'invalid' end, error = c.error, canonical = c.canonical, filter = c.filter,
         since_position = case when c.starts then p_position + 1 end, since_at = case when c.starts then headrace.clock() end
     from compiled c where v.version_id = c.version_id;
 

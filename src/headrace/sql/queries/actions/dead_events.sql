@@ -1,7 +1,8 @@
 -- Dead letters of consumers, by position: of a namespace, a topic, a consumer, or one position; where asked also those that
 -- are redriven or discarded.
 select 'event' as kind, concat_ws('/', t.topic, c.consumer, d.position) as id, t.namespace, t.topic || '/' || c.consumer as source,
-    d.event_id as original_id, d.type as name, d.key, d.payload, false as edited, d.state,
+    d.event_id as original_id, d.type as name, d.key, coalesce(d.edited_payload, d.payload) as payload,
+    d.edited_payload is not null as edited, d.payload as original_payload, d.state,
     d.reason, d.error, d.error_group, d.traceback, d.attempts, d.buried_at,
     null::timestamptz as redriven_at, null::jsonb as envelope, d.partition, d.position, d.headers
 from headrace.dead_letter d
