@@ -183,7 +183,8 @@ class ConsumerRunner:
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                group.create_task(self._work())
+                steps = self._steps("events")
+                group.create_task(steps.keep_running(partial(self._work, steps)))
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
@@ -196,9 +197,8 @@ class ConsumerRunner:
         if self._consumer.where is not None:
             await compile_if_allowed(self._pool, self._consumer_id, self._consumer.where)
 
-    async def _work(self) -> None:
+    async def _work(self, steps: LoopSteps) -> None:
         is_notified = False
-        steps = self._steps("events")
         while not self._stop.is_set():
             wakes = self._wakes
             batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
