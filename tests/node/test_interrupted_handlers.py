@@ -12,7 +12,7 @@ from headrace.actions import Action, list_dead_letters, send_action
 from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.node import Headrace
+from headrace.node import Headrace, Node
 from headrace.observe import examine
 from tests.builders import fill, topic
 
@@ -105,3 +105,30 @@ async def test_worker_that_was_ended_is_seen_by_log_health_and_doctor_and_starts
         is_down = False
         await until(lambda: done == [1] and node.health().is_healthy)
     assert "actions end: actions failed: RuntimeError: the loop was cancelled" in caplog.text
+
+
+async def test_node_ends_after_the_grace_time_although_a_handler_ignores_it_and_gives_its_actions_back(
+    conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.node.node.CANCEL_S", 0.1)
+    app, is_called, is_stubborn = Headrace(), asyncio.Event(), True
+
+    @app.handler("ignore")
+    async def ignore(action: Action, tx: AsyncConnection) -> None:
+        is_called.set()
+        while is_stubborn:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    send_action(conn, "ignore", 1)
+    node = Node(app, [database], grace_s=0.1)
+    running = asyncio.create_task(node.run())
+    await asyncio.wait_for(is_called.wait(), 30)
+    node.stop()
+    await asyncio.wait_for(asyncio.shield(running), 30)
+    assert node.is_overdue
+    assert conn.execute("select vt <= headrace.clock() from pgmq.q_hr_default").fetchall() == [(True,)]
+    assert conn.execute("select state from headrace.node_state").fetchall() == [("stopped",)]
+    is_stubborn = False

@@ -147,7 +147,7 @@ class ActionWorker:
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""
-        await self._release_leftovers()
+        await self.release_leftovers()
         claims = await self._next(prefetch) if prefetch else await self._claim()
         if not claims:
             return False
@@ -171,7 +171,7 @@ class ActionWorker:
             claims = []
         return claims or await self._claim()
 
-    async def _release_leftovers(self) -> None:
+    async def release_leftovers(self) -> None:
         """Returns claims to the queue that a lost connection left behind."""
         for count_attempt in self._to_release:
             # Emptied before the release, because other workers of the pool may get here while this one waits.

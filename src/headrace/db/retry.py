@@ -303,15 +303,16 @@ async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> 
     return result  # type: ignore[return-value]
 
 
-async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_tasks(*tasks: asyncio.Task[Any], within_s: float = float("inf")) -> None:
     """Cancels tasks and waits until they have ended, even if the caller is cancelled meanwhile; then it raises that cancellation.
+    After `within_s` it waits no longer: a handler may ignore every cancellation.
 
     Once is not enough: asyncio.wait_for of Python 3.11, which psycopg uses, loses a cancellation that comes with a result."""
-    await run_to_end(_cancel(set(tasks)))
+    await run_to_end(_cancel(set(tasks), time.monotonic() + within_s))
 
 
-async def _cancel(running: set[asyncio.Task[Any]]) -> None:
-    while running:
+async def _cancel(running: set[asyncio.Task[Any]], until: float) -> None:
+    while running and time.monotonic() < until:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_S)
