@@ -258,6 +258,39 @@ async def test_rules_that_are_running_leave_nothing_behind(conn: Connection, dat
     assert tables_with(conn, SECRET) == []
 
 
+async def test_output_event_that_is_being_sequenced_is_erased(conn: Connection, database: Target) -> None:
+    for name in ("orders", "returns", "habits"):
+        create_topic(conn, name)
+    conn.execute("""insert into headrace.correlator (correlator, topic, key, pattern, outputs) values
+        ('twice', 'orders', 'key', 'repeat {push(seen) {sequential {placed, placed}}}',
+         '{"seen": {"event": "customer.returned", "topic": "returns"}}'),
+        ('often', 'returns', 'key', 'repeat {push(kept) {customer.returned}}', '{"kept": {"event": "customer.kept", "topic": "habits"}}')""")
+    await run_node(Headrace(), database, conn, "select count(*) = 2 from headrace.correlator where status = 'valid'")
+    publish(conn, "ada")
+    publish(conn, "ada")
+    drain(conn)
+    is_done = "select count(*) = 2 from headrace.correlation"
+    with psycopg.connect(database.dsn) as holder:
+        # The output of the output stays in the outbox: another session holds its topic, as a sequencer does.
+        holder.execute("select from headrace_internal.topic where topic = 'habits' for no key update")
+        await run_node(Headrace(), database, conn, is_done)
+    with psycopg.connect(database.dsn) as sequencer:
+        moved = sequencer.execute("select events from headrace.sequence()").fetchall()
+        assert moved == [(1,)], "the output of the output is now in the log, uncommitted"
+        erasing = asyncio.create_task(asyncio.to_thread(erase_key, database, "orders", "ada-1", vacuum=False))
+        is_waiting = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        waits = lambda: erasing.done() or conn.execute(is_waiting).fetchone() == (True,)  # noqa: E731
+        try:
+            await asyncio.to_thread(wait_until, waits, "the erasure waits for the sequencer")
+        finally:
+            sequencer.commit()
+    assert (await erasing).row_counts["log"] == 4
+    left = conn.execute(
+        "select t.topic, l.key, l.payload from headrace.log l join headrace.topic t using (topic_id) where t.topic <> 'orders'"
+    )
+    assert sorted(left) == [("habits", None, {}), ("returns", None, {})]
+
+
 def bytes_on_disk(conn: Connection, text: str) -> int:
     """How often the text is in the files of this database's tables."""
     conn.execute("checkpoint")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.consume import Batch, Consumer, Failure, consumer_lag
+from headrace.consume import Batch, Consumer, ConsumerRunner, Failure, consumer_lag
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Connection
+from headrace.db import AsyncConnection, Connection, Subscription, Target, create_pool
 from headrace.log import alter_topic
 from tests.builders import drain, fill, publish, shift_clock, topic
 from tests.consume.conftest import Start, run_dry
@@ -239,3 +239,22 @@ async def test_lag_is_given_in_events_and_seconds(conn: Connection, start: Start
     assert 90 <= behind.lag_s < 120
     await run_dry(runner)
     assert [(row.lag_events, row.lag_s) for row in consumer_lag(conn)] == [(0, 0.0)]
+
+
+async def test_stop_signal_commits_the_events_that_are_handled(conn: Connection, database: Target) -> None:
+    topic(conn)
+    fill(conn, 30)
+    stop, handled = asyncio.Event(), list[object]()
+
+    async def handle(event: LoggedEvent, tx: AsyncConnection) -> None:
+        handled.append(event.payload)
+        if len(handled) == 5:
+            stop.set()
+
+    pool = create_pool(database, size=2)
+    await pool.open()
+    runner = ConsumerRunner(Consumer(topic="orders", name="c", handler=handle), pool, Subscription("headrace_log"), stop)
+    await runner.run()
+    await pool.close()
+    assert (len(handled), runner.handled) == (5, 5)
+    assert sum(row.lag_events for row in consumer_lag(conn)) == 25

@@ -5,6 +5,7 @@ The publisher numbers its events and retries by event id until the commit is ack
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from headrace.consume import Batch
+from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Target
 from headrace.node import Headrace, Node
@@ -51,6 +52,23 @@ def hold(dsn: str, _name: str) -> None:
         signal.pause()
 
 
+def faulty(dsn: str, signal_name: str) -> None:
+    """A node whose handler sends its own process a signal at event 21; another consumer is well."""
+    app = Headrace()
+
+    @app.consumer("orders", name="faulty", failure=Failure.dead_letter(attempts=2, backoff_s=0.01), timeout_s=0.5)
+    async def fault(event: LoggedEvent, tx: AsyncConnection) -> None:
+        if event.payload == 21:
+            os.kill(os.getpid(), signal.Signals[signal_name])
+        await tx.execute("insert into effect values (%s)", (event.payload,))
+
+    @app.consumer("calm", name="calm")
+    async def keep_calm(event: LoggedEvent, tx: AsyncConnection) -> None:
+        await tx.execute("insert into calm values (%s)", (event.payload,))
+
+    asyncio.run(Node(app, [Target("main", dsn)]).run())
+
+
 def node(dsn: str, name: str) -> None:
     app = Headrace()
 
@@ -70,4 +88,4 @@ def node(dsn: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    {"publisher": publisher, "node": node, "hold": hold}[sys.argv[1]](sys.argv[2], sys.argv[3])
+    {"publisher": publisher, "node": node, "hold": hold, "faulty": faulty}[sys.argv[1]](sys.argv[2], sys.argv[3])

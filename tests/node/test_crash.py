@@ -10,13 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from headrace.actions import list_dead_letters
+from headrace.consume import consumer_lag
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.log import read_log
-from tests.builders import start_python, topic, wait_until
+from tests.builders import fill, start_python, topic, wait_until
 from tests.conftest import temporary_folder
 
 pytestmark = [pytest.mark.lane("pg18"), pytest.mark.timeout(240)]
@@ -190,3 +193,46 @@ def test_open_transaction_does_not_stop_other_events(
         sent = {"a": acknowledged(publisher), "slow": [-1]}
         settle(orders)
         check(orders, sent)
+
+
+def poison(conn: Connection) -> None:
+    """30 events for a consumer that faults at number 21, and 30 for one that does not."""
+    conn.execute("create table effect (n int); create table calm (n int)")
+    for name in ("orders", "calm"):
+        topic(conn, name)
+        fill(conn, 30, topic=name)
+
+
+def numbers(conn: Connection, table: str) -> list[object]:
+    return [n for (n,) in conn.execute(f"select n from {table} order by n").fetchall()]
+
+
+def test_event_that_kills_its_process_becomes_a_dead_letter_and_harms_no_other(conn: Connection, database: Target) -> None:
+    poison(conn)
+    with processes(database) as running:
+        # Once with others, and twice alone: the attempts of its policy.
+        for crash in range(3):
+            assert running.start("faulty", "SIGKILL").wait(60) == -signal.SIGKILL
+            assert numbers(conn, "effect") == ([] if crash == 0 else [*range(1, 21)])
+        running.start("faulty", "SIGKILL")
+        wait_until(lambda: count(conn, "effect") == 29 and count(conn, "calm") == 30, "handling of all other events")
+        assert running.started[-1].poll() is None
+    [letter] = list_dead_letters(conn)
+    assert (letter.attempts, letter.payload) == (2, 21) and "SessionLost" in str(letter.error)
+    assert numbers(conn, "effect") == [n for n in range(1, 31) if n != 21]
+    conn.execute("select headrace.redrive('orders', 'faulty')")
+    with processes(database) as running:
+        assert running.start("faulty", "SIGKILL").wait(60) == -signal.SIGKILL
+        running.start("faulty", "SIGKILL")
+        wait_until(lambda: [letter.attempts for letter in list_dead_letters(conn)] == [3], "the redrive counts as failed")
+
+
+def test_hung_process_loses_its_partitions_after_the_limit_of_its_session(conn: Connection, database: Target) -> None:
+    poison(conn)
+    with processes(database) as running:
+        hung = running.start("faulty", "SIGSTOP")
+        wait_until(lambda: Path(f"/proc/{hung.pid}/stat").read_text().split()[2] == "T", "the process hangs")
+        assert [lag.session_limit_s for lag in consumer_lag(conn, consumer="faulty")] == [5.5]
+        running.start("faulty", "SIGCONT")  # Does nothing to a process that runs.
+        wait_until(lambda: count(conn, "effect") == 30, "another node takes over")
+    assert numbers(conn, "effect") == [*range(1, 31)]

@@ -168,6 +168,12 @@ class LeaseExtender:
             )
         return extended
 
+    async def release(self) -> None:
+        """Returns the claims that are still held to the queue. Their handlers were called, so the attempt counts."""
+        claims = [claim for _, claims in self._held.values() for claim in claims]
+        if claims:
+            await self._queue.release(claims, count_attempt=True)
+
 
 async def ack(
     conn: AsyncConnection | HandlerConnection,

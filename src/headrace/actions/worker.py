@@ -108,12 +108,12 @@ class ActionWorker:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._worker_pool.workers):
-                group.create_task(self._work())
+                steps = self._steps("actions")
+                group.create_task(steps.keep_running(partial(self._work, steps)))
 
-    async def _work(self) -> None:
+    async def _work(self, steps: LoopSteps) -> None:
         idle = 0
         prefetch = Prefetch()
-        steps = self._steps("actions")
         try:
             while not self._stop.is_set():
                 if await steps.run(partial(self.handle_once, prefetch)):
@@ -147,7 +147,7 @@ class ActionWorker:
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""
-        await self._release_leftovers()
+        await self.release_leftovers()
         claims = await self._next(prefetch) if prefetch else await self._claim()
         if not claims:
             return False
@@ -155,7 +155,12 @@ class ActionWorker:
         if prefetch and is_full and not self._rate and not self._worker_pool.ordered:
             prefetch.start(self._claim())
         with self._leases.holding(claims):
-            await self._handle(claims)
+            try:
+                await self._handle(claims)
+            except asyncio.CancelledError:
+                # Without this they would wait for the end of their lease. What is acked already is not held any more.
+                self._to_release[True] += claims
+                raise
         return True
 
     async def _next(self, prefetch: Prefetch) -> list[Claim]:
@@ -166,7 +171,7 @@ class ActionWorker:
             claims = []
         return claims or await self._claim()
 
-    async def _release_leftovers(self) -> None:
+    async def release_leftovers(self) -> None:
         """Returns claims to the queue that a lost connection left behind."""
         for count_attempt in self._to_release:
             # Emptied before the release, because other workers of the pool may get here while this one waits.

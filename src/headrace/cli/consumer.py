@@ -67,7 +67,7 @@ def lag_(session: Session, topic: OptionalTopic = None, consumer: OptionalName =
     lags = session.collect(lambda conn: _lags(session, conn, topic, consumer))
     if consumer and not lags:
         raise UnknownConsumer(f"topic {topic!r} has no consumer {consumer!r}; see: headrace consumer list")
-    place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s"]
+    place: list[Column] = ["topic", "consumer", PARTITION, "position", "lag_events", "lag_s", "session_limit_s"]
     session.show([*place, STATE, "attempts", "retry_at", ("error", lambda lag: first_line(lag.error))], lags)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
@@ -271,6 +272,10 @@ async def _run(app: Headrace, targets: list[Target], create_node: Callable[[], N
         await cancel_tasks(announcement)
     counts = (node.sequenced, node.handled, node.fired, node.actions)
     logger.info("node stopped; %d events sequenced, %d handled, rules fired %d times, %d actions handled", *counts)
+    if node.is_overdue:
+        # A thread of a handler that runs on would keep the process alive; its transaction is rolled back already.
+        logging.shutdown()
+        os._exit(1)
 
 
 @command(group, "grant", common=("dsn", "json"))

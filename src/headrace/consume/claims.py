@@ -39,6 +39,7 @@ class ClaimedBatch:
         """More events may be due than were claimed."""
         self.is_held = False
         """Events are due, but other workers hold their partitions."""
+        self._cut_at: int | None = None
         held: list[int] = []
         end = len(rows)
         while end > 0:
@@ -57,6 +58,15 @@ class ClaimedBatch:
             held += details["held"] or []
         self.held: Set[int] = frozenset(held)
         """Positions of events that are dead letters or wait behind one of their key."""
+
+    def cut_before(self, position: int) -> None:
+        """Leaves the events from this position on for another batch."""
+        self._cut_at = position
+        self.is_partial = True
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cut_at is not None
 
     @property
     def size(self) -> int:
@@ -77,6 +87,8 @@ class ClaimedBatch:
 
     def ends(self) -> dict[int, int]:
         """Where the cursor of each partition goes if all events are handled."""
+        if self._cut_at is not None:
+            return self.ends_before(self._cut_at)
         return {claim.partition: claim.end or claim.upto for claim in self.claims}
 
     def ends_before(self, position: int) -> dict[int, int]:

@@ -25,6 +25,8 @@ Handler: TypeAlias = (
 connection, or what its annotation or `Headrace(session=…)` asks for."""
 
 
+SESSION_LIMIT_S, TIMEOUT_MARGIN_S = 60.0, 5.0
+"""How long the session of a handler without `timeout_s` may be idle, and how much longer than `timeout_s` with it."""
 SINGLE_MAX = 100
 """Most events per transaction for a handler of single events; each runs in its own savepoint."""
 
@@ -106,6 +108,12 @@ class Consumer:
     raw_payload: bool = False
     """The handler takes payload and headers as JSON text; set by `prepare_consumer`."""
 
+    @property
+    def session_limit_s(self) -> float:
+        """How long its session may be idle while it handles events. The handler's own limit comes first."""
+        timeout_s = self.options.timeout_s
+        return SESSION_LIMIT_S if timeout_s is None else min(timeout_s + TIMEOUT_MARGIN_S, 86_400)
+
     def __post_init__(self) -> None:
         if self.where is not None:
             parse(self.where)  # Raises ConditionError with line and column.
@@ -142,6 +150,8 @@ class ConsumerLag:
     lag_s: float
     nodes: int | None
     """How many live nodes run it; None for rules and correlators on Spark."""
+    session_limit_s: float | None = None
+    """A process that hangs for longer while it handles events loses the partition; None for rules and correlators."""
 
 
 @dataclass(frozen=True)
@@ -188,14 +198,16 @@ class SkippedEvent:
 
 CREATE_CONSUMER = """select headrace.create_consumer(
     %s, %s, p_start => %s, p_ordered_by => %s, p_attempts_max => %s, p_backoff_s => %s, p_backoff_max_s => %s,
-    p_when_exhausted => %s, p_key_order => %s, p_namespace => %s, p_where => %s)"""
+    p_when_exhausted => %s, p_key_order => %s, p_namespace => %s, p_where => %s,
+    p_session_limit_s => %s)"""
 
 
 def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...]:
     """The parameters of CREATE_CONSUMER."""
     failure = consumer.failure
     policy = (failure.attempts, failure.backoff_s, failure.backoff_max_s, failure.then, failure.key_order)
-    return (consumer.topic, consumer.name, consumer.start, consumer.ordered_by, *policy, consumer.namespace, consumer.where)
+    place = (consumer.topic, consumer.name, consumer.start, consumer.ordered_by)
+    return (*place, *policy, consumer.namespace, consumer.where, consumer.session_limit_s)
 
 
 def create_consumer(conn: Connection, consumer: Consumer) -> int:

@@ -15,6 +15,12 @@ from headrace.core import Bury, DeliveryError, Discard, HandlerOutcome, Retry, T
 
 TRACEBACK_CHARS_MAX = 20_000
 
+
+class HandlerInterrupted(Exception):
+    """A handler raised what is no Exception, such as CancelledError or SystemExit, although nobody stops its worker. It counts as a
+    failure of the handler; its cause is what the handler raised."""
+
+
 _CALLERS = (str(Path(__file__).parents[1]), str(Path(asyncio.__file__).parent), str(Path(concurrent.futures.__file__).parent))
 
 Verdict: TypeAlias = Literal["discard", "bury", "refuse", "retry"]
@@ -59,6 +65,8 @@ class HandlerError:
 
 def describe_error(error: BaseException) -> HandlerError:
     """Everything that is kept of an error."""
+    if isinstance(error, HandlerInterrupted) and error.__cause__ is not None:
+        error = error.__cause__
     verdict = next((verdict for kind, verdict in _VERDICTS.items() if isinstance(error, kind)), None)
     after_s = error.after_s if isinstance(error, Retry) else error.retry_after_s if isinstance(error, DeliveryError) else None
     return HandlerError(error, error_summary(error), traceback_text(error), verdict, after_s)

@@ -1,7 +1,8 @@
 """Handler calls: the one place where handlers run, those of consumers and those of actions.
 
 Async functions run on the event loop, plain functions in a thread, both with a session in the transaction that is open.
-Promises: a handler that ends that transaction, or leaves it aborted, raises; its effects never count as done."""
+Promises: a handler that ends that transaction, or leaves it aborted, raises; its effects never count as done. Whatever a handler
+raises, its caller gets an Exception, unless the caller itself is being cancelled."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from headrace.consume.connections import HandlerConnection
+from headrace.consume.failures import HandlerInterrupted, error_summary
 from headrace.consume.sessions.kinds import SessionStep, request_for
 from headrace.core import Conflict
 from headrace.tracing import switch
@@ -89,7 +91,9 @@ async def _call(group: HandlerGroup, argument: Any, conn: HandlerConnection) -> 
     except BaseException as error:
         if span is not None:
             span.end(error)
-        raise
+        if isinstance(error, Exception) or _is_stopped(error):
+            raise
+        raise HandlerInterrupted(error_summary(error)) from error
     if span is not None:
         span.end()
     return time.perf_counter() - started
@@ -113,9 +117,26 @@ def _call_sync(calls: Sequence[HandlerCall], conn: HandlerConnection) -> list[fl
     return durations_s
 
 
+def _is_stopped(error: BaseException) -> bool:
+    """Is the task that called a handler itself being ended? Otherwise it was the handler that raised this."""
+    task = asyncio.current_task()
+    return isinstance(error, GeneratorExit) or (
+        isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    )
+
+
 def _call_step(step: SessionStep, argument: object, conn: HandlerConnection) -> None:
-    with conn.sync_session(step) as session:
-        step.handler(argument, session)
+    try:
+        with conn.sync_session(step) as session:
+            step.handler(argument, session)
+    except Exception as error:
+        if isinstance(error, StopIteration):
+            # No future can hold it: whoever waits for the thread would wait for ever.
+            raise HandlerInterrupted(error_summary(error)) from error
+        raise
+    except BaseException as error:
+        # Here and not where the thread is awaited: SystemExit and KeyboardInterrupt would end the event loop.
+        raise HandlerInterrupted(error_summary(error)) from error
 
 
 async def run_after_commit(conn: HandlerConnection) -> None:
@@ -129,5 +150,5 @@ def _run_functions(functions: Sequence[Callable[[], object]]) -> None:
     for function in functions:
         try:
             function()
-        except Exception:
+        except BaseException:
             logger.exception("a function left for after the commit failed; the commit stands")

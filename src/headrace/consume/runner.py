@@ -24,7 +24,7 @@ from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.sources import Sources
-from headrace.core import DurationHistogram, LoggedEvent
+from headrace.core import DurationHistogram, HandlerTimeout, LoggedEvent
 from headrace.db import (
     LoopSteps,
     Pace,
@@ -44,6 +44,8 @@ PAUSE_MAX_S = 0.05
 """The longest pause of a worker after a batch that was not full."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
+SINGLES_S = 1.0
+"""After this time no further event of a batch of single events is handled in its transaction."""
 TOPIC_CHECK_S = 5.0
 """How often an idle consumer without a due poll checks that its topic was not dropped and created again."""
 IDLE_S = 1.0
@@ -51,8 +53,10 @@ IDLE_S = 1.0
 
 CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
 from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
+_IDLE_TOO_LONG = "25P03"
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
+_RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
 _END_REDRIVE = "select headrace.end_redrive(%s, %s, %s, %s)"
@@ -125,6 +129,8 @@ class ConsumerRunner:
         """How many events of each partition; -1 for the cursor over the whole topic."""
         self.durations = DurationHistogram()
         self.failures = 0
+        self._rolled_back: list[Claim] = []
+        """Claims whose transaction was rolled back without a failure of the handler, and which must not count as lost."""
         self._redrive_checked_at = 0.0
         self._redrives = self._steps("dead letters")
         self._topic = (consumer.topic, consumer.namespace)
@@ -183,7 +189,8 @@ class ConsumerRunner:
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                group.create_task(self._work())
+                steps = self._steps("events")
+                group.create_task(steps.keep_running(partial(self._work, steps)))
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
@@ -196,9 +203,8 @@ class ConsumerRunner:
         if self._consumer.where is not None:
             await compile_if_allowed(self._pool, self._consumer_id, self._consumer.where)
 
-    async def _work(self) -> None:
+    async def _work(self, steps: LoopSteps) -> None:
         is_notified = False
-        steps = self._steps("events")
         while not self._stop.is_set():
             wakes = self._wakes
             batch = await steps.run(partial(self._handle_or_check, is_notified=is_notified)) or NOTHING
@@ -262,6 +268,7 @@ class ConsumerRunner:
 
     async def handle_batch(self, *, is_notified: bool = False) -> HandledBatch:
         """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
+        await self._release_claims()
         started = time.monotonic()
         async with self._source.connect() as conn:
             is_batch = self._consumer.batch is not None
@@ -278,14 +285,11 @@ class ConsumerRunner:
                 return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=batch.is_held)
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
-            called = time.monotonic()
-            failure = await self._deliver(conn, batch)
-            self._handler_s = time.monotonic() - called
-            self.durations.count_calls(self._handler_s, 1 if is_batch else batch.size)
-            if failure is None:
-                failure = await self._commit(conn, batch)
-            else:
-                failure = await self._commit_failure(conn, batch, failure)
+            try:
+                failure = await self._handle(conn, batch)
+            except BaseException:
+                self._rolled_back += batch.claims
+                raise
         self._count_handled(batch, failure)
         if failure:
             await self._report(failure, failure.outcome or await self._fail(failure))
@@ -294,6 +298,25 @@ class ConsumerRunner:
         commit_s = min(elapsed_s - claim_s - self._handler_s, claim_s)
         pause_s = self._pace.pause_s(claim_s + commit_s, events=batch.size, elapsed_s=elapsed_s)
         return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
+
+    async def _handle(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
+        """Calls the handler and commits what is done."""
+        called = time.monotonic()
+        failure = await self._deliver(conn, batch)
+        self._handler_s = time.monotonic() - called
+        self.durations.count_calls(self._handler_s, 1 if self._consumer.batch else batch.size)
+        return await (self._commit(conn, batch) if failure is None else self._commit_failure(conn, batch, failure))
+
+    async def _release_claims(self) -> None:
+        if not self._rolled_back:
+            return
+        claims, self._rolled_back = self._rolled_back, []
+        places = ([claim.partition for claim in claims], [claim.position for claim in claims])
+        try:
+            await fetch_value_async(self._pool, _RELEASE_CLAIMS, (self._consumer_id, *places))
+        except BaseException:
+            self._rolled_back += claims
+            raise
 
     def _claim_parameters(self) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
@@ -316,7 +339,12 @@ class ConsumerRunner:
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 return HandlerFailure(_whole(batch), _handler_error(conn, error))
             return None
-        for event in events:
+        started = time.monotonic()
+        for number, event in enumerate(events):
+            if number and (self._stop.is_set() or time.monotonic() - started > SINGLES_S):
+                # What is done is committed now: a node that stops throws nothing away, and nobody waits long for a commit.
+                batch.cut_before(event.position)
+                return None
             try:
                 async with conn.savepoint():
                     await self._call(conn, event)
@@ -384,7 +412,7 @@ class ConsumerRunner:
 
     def _count_handled(self, batch: ClaimedBatch, failure: HandlerFailure | None) -> None:
         moved_to = batch.ends() if failure is None else failure.moved_to
-        if failure is None and not batch.held:
+        if failure is None and not batch.held and not batch.is_cut:
             handled = {claim.partition: claim.events for claim in batch.claims}
         else:
             handled = dict(
@@ -472,6 +500,9 @@ def _whole(batch: ClaimedBatch) -> list[Claim]:
 
 def _handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
     """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
+    if getattr(error, "sqlstate", None) == _IDLE_TOO_LONG:
+        limit = "the handler left its transaction idle for longer than the session's limit; set timeout_s, or shorten the handler"
+        return describe_error(HandlerTimeout(limit))
     if conn.is_lost:
         raise connection_lost_error(error) from error
     if (cause := concurrency_error(error)) is not None:

@@ -212,6 +212,26 @@ class LoopSteps:
         await self._succeed()
         return result
 
+    async def keep_running(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs a loop in a task of its own until the stop signal. Whatever ends it before, an error or a cancellation of that task, is
+        a failure, and the loop starts again after a pause. A loop that runs its steps by this object ends the failure with its first
+        success."""
+        while not self._stop.is_set():
+            task = asyncio.create_task(loop(), name=self.name)
+            try:
+                await asyncio.wait([task])
+            finally:
+                await cancel_tasks(task)
+            error = None if task.cancelled() else task.exception()
+            if not isinstance(error, Exception):
+                if self._stop.is_set():
+                    return
+                how = "was cancelled" if task.cancelled() else "has ended"
+                error = RuntimeError(f"the loop {how}, and not by its node; a handler may have done it")
+            await self._fail(error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), self._retry_at - time.monotonic())
+
     async def _fail(self, error: Exception, *, is_side_work: bool = False) -> None:
         self.failures += 1
         if self._monitor is not None:
@@ -231,7 +251,9 @@ class LoopSteps:
             if is_transient(error):
                 logger.warning("%s: %s; retrying", self.name, line)
             else:
-                logger.error("%s failed: %s; retrying", self.name, line, exc_info=not isinstance(error, psycopg.Error))
+                logger.error(
+                    "%s failed: %s; retrying", self.name, line, exc_info=None if isinstance(error, psycopg.Error) else error
+                )
         if self._pool is not None and not is_unreachable(error) and (not is_transient(error) or is_late):
             self._is_recorded = True
             await record_failure(self._pool, self._unit, error)
@@ -281,15 +303,16 @@ async def retry_until_connected(name: str, step: Callable[[], Awaitable[T]]) -> 
     return result  # type: ignore[return-value]
 
 
-async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_tasks(*tasks: asyncio.Task[Any], within_s: float = float("inf")) -> None:
     """Cancels tasks and waits until they have ended, even if the caller is cancelled meanwhile; then it raises that cancellation.
+    After `within_s` it waits no longer: a handler may ignore every cancellation.
 
     Once is not enough: asyncio.wait_for of Python 3.11, which psycopg uses, loses a cancellation that comes with a result."""
-    await run_to_end(_cancel(set(tasks)))
+    await run_to_end(_cancel(set(tasks), time.monotonic() + within_s))
 
 
-async def _cancel(running: set[asyncio.Task[Any]]) -> None:
-    while running:
+async def _cancel(running: set[asyncio.Task[Any]], until: float) -> None:
+    while running and time.monotonic() < until:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_S)

@@ -78,6 +78,12 @@ class ActionWorkers:
         finally:
             await cancel_tasks(*background)
 
+    async def release(self) -> None:
+        """Returns what the workers still hold to the queue, when they have ended or ignore that they should."""
+        await self._leases.release()
+        for worker in self.workers:
+            await worker.release_leftovers()
+
 
 class UnhandledSweeper:
     """Moves actions that no node handles to the dead letters.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -26,6 +26,6 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def supervise(name: str, loop: Callable[[], Awaitable[None]], stop: asyncio.Event | None = None) -> asyncio.Task[None]:
-    """Starts a loop that runs until cancelled or until it sees the stop signal. If it fails, it starts again after a pause."""
-    return asyncio.create_task(LoopSteps(name, stop).run(loop), name=name)
+def supervise(name: str, loop: Callable[[], Coroutine[Any, Any, None]], stop: asyncio.Event | None = None) -> asyncio.Task[None]:
+    """Starts a loop that runs until cancelled or until it sees the stop signal. Whatever else ends it, it starts again after a pause."""
+    return asyncio.create_task(LoopSteps(name, stop).keep_running(loop), name=name)

@@ -66,6 +66,8 @@ MAINTENANCE: Mapping[str, LiteralString] = {
 }
 """The steps of the maintenance; one that fails does not keep the others from running."""
 DEREGISTER_S = 2.0
+CANCEL_S = 2.0
+"""How long a cancelled handler may take to end after the grace time; then the node ends without it."""
 
 
 class Node:
@@ -96,6 +98,8 @@ class Node:
         self.monitor = monitor or LoopMonitor()
         self._stop = asyncio.Event()
         self._grace_s = grace_s
+        self.is_overdue = False
+        """Did handlers run on after the grace time? Their threads may still run when the node has ended."""
         self._block_monitor = BlockMonitor(handler_codes(app))
         work = work or WorkerSettings()
         # Loops that are created here report to the monitor, as do those that the tasks of `run` create.
@@ -190,6 +194,7 @@ class Node:
             await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
             self.stop()
             _, late = await asyncio.wait(tasks, timeout=self._grace_s)
+            self.is_overdue = bool(late)
             for task in late:
                 logger.warning(
                     "%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s
@@ -327,6 +332,7 @@ class DatabaseLoops:
             stack.push_async_callback(self._sessions.close)
             # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
             stack.push_async_callback(self._deregister)
+            stack.push_async_callback(self._release_actions)
             await self._first_of(f"registration with {self.target}", self._register)
             self.started.set()
             await self._run_loops()
@@ -389,7 +395,9 @@ class DatabaseLoops:
         try:
             await asyncio.wait(loops)
         finally:
-            await cancel_tasks(*background, *loops)
+            await cancel_tasks(*background, *loops, within_s=CANCEL_S)
+            for task in (task for task in loops if not task.done()):
+                logger.error("%s: a handler ignores that the node ends; the node ends without it", task.get_name())
 
     async def _deregister(self) -> None:
         """Tells the database that the node stops. If it is unreachable, the node counts as lost after 90 s."""
@@ -398,6 +406,14 @@ class DatabaseLoops:
                 await self._registry.deregister()
         except Exception as error:  # noqa: BLE001 - the node stops in any case
             logger.warning("%s could not record that this node stops: %s", self.target, error)
+
+    async def _release_actions(self) -> None:
+        """Returns actions to the queue whose handlers did not end in time. Otherwise they wait for the end of their lease."""
+        try:
+            async with asyncio.timeout(DEREGISTER_S):
+                await self.actions.release()
+        except Exception as error:  # noqa: BLE001 - the node stops in any case
+            logger.warning("%s could not give back the actions of handlers that did not end: %s", self.target, error)
 
     async def _run_maintenance(self) -> None:
         steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._long_steps) for name in MAINTENANCE}

@@ -115,7 +115,7 @@ class RunningRelay:
 
     async def _run(self) -> None:
         try:
-            await LoopSteps(f"relay {self.runnable.name}", self._stop).run(self.runner.run)
+            await LoopSteps(f"relay {self.runnable.name}", self._stop).keep_running(self.runner.run)
         finally:
             await self._delivery.close()
 

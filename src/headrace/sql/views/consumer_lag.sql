@@ -12,7 +12,8 @@ select t.namespace, t.topic, c.consumer, u.partition, u.position,
         select count(*) from headrace_internal.node n
         where n.stopped_at is null and n.heartbeat_at > headrace.clock() - interval '90 seconds'
             and case when c.consumer like 'headrace.%' then n.sequencer
-                else n.namespace = t.namespace and n.consumers @> array[t.topic || '/' || c.consumer] end) end as nodes
+                else n.namespace = t.namespace and n.consumers @> array[t.topic || '/' || c.consumer] end) end as nodes,
+    case when c.consumer not like 'headrace.%' then c.session_limit_s end as session_limit_s
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id
 join headrace_internal.cursor u on u.consumer_id = c.consumer_id

@@ -11,6 +11,10 @@
 -- with this transaction. A claim looks at 11 000 events per partition at most, and is partial if more may follow.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing. It lasts to the end of the
 -- transaction, so a partition without enough events is not locked: its events would wait for the handler of another one.
+-- If the transaction of a cursor's last claim was rolled back (its lock is still on the row, as xmax), and nobody has recorded why, its
+-- session was lost. Then this claim only records that, see headrace_internal.count_lost_claim, and returns a row for 0 events:
+-- commit, and claim again. So a healthy batch costs no write. While the events are handled, the session may be idle for as long as the
+-- consumer's session_limit_s: a process that hangs for longer loses its session, and with it the claim.
 -- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
 -- only together with the border.
 -- In a large log every read names the topic's own branch, see headrace_internal.log_is_small.
@@ -49,10 +53,12 @@ declare
     v_claimed    integer := 0;
     v_is_last    boolean;
     v_is_locked  boolean := false;
+    v_is_lost    boolean;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, t.topic, headrace_internal.consumer_bound(p_consumer_id, c.topic_id) as bound, c.filter,
         format('headrace_internal.%I', 'log_' || c.topic_id) as branch, headrace_internal.log_is_small() as is_small,
+        (c.session_limit_s * 1000)::integer::text as session_limit_ms,
         c.when_exhausted = 'dead_letter' and c.key_order = 'hold' and exists (select from headrace_internal.dead_letter d
             where d.consumer_id = p_consumer_id and d.state in ('dead', 'behind', 'redrive')) as holds
     into v_consumer
@@ -65,9 +71,9 @@ begin
     end if;
     if v_consumer.is_small then
         open v_candidates for
-        select c.partition, c.position
+        select c.partition, c.position, c.locked_by
         from (
-            select c.partition, c.position, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
+            select c.partition, c.position, c.xmax as locked_by, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
             from headrace_internal.cursor c
             where c.consumer_id = p_consumer_id and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
             order by c.moved_at offset 0) c
@@ -81,8 +87,8 @@ begin
         where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => p_wait_s);
     else
         open v_candidates for execute format(
-        'select c.partition, c.position from ('
-        'select c.partition, c.position, case when c.single_to > c.position then 1 else $2 end as events_min '
+        'select c.partition, c.position, c.locked_by from ('
+        'select c.partition, c.position, c.xmax as locked_by, case when c.single_to > c.position then 1 else $2 end as events_min '
         'from headrace_internal.cursor c '
         'where c.consumer_id = $1 and c.state = ''running'' and (c.retry_at is null or c.retry_at <= headrace.clock()) '
         'order by c.moved_at offset 0) c '
@@ -96,6 +102,13 @@ begin
     loop
         fetch v_candidates into v_next;
         exit when not found;
+        v_is_lost := v_next.locked_by <> 0 and headrace_internal.was_aborted(v_next.locked_by);
+        if v_is_lost and v_claimed > 0 then
+            -- Not in the transaction of a handler; and a lock would replace what says so.
+            payload := '{"events": 0, "partial": true}';
+            return next;
+            continue;
+        end if;
         select c.partition, c.position, c.attempts, c.single_to > c.position as is_single into v_cursor
         from headrace_internal.cursor c
         where c.consumer_id = p_consumer_id and c.partition = v_next.partition
@@ -104,6 +117,12 @@ begin
         if not found then
             v_is_locked := true;
             continue;
+        end if;
+        if v_is_lost and v_cursor.position = v_next.position then
+            perform headrace_internal.count_lost_claim(p_consumer_id, v_cursor.partition, v_cursor.position, v_cursor.is_single, p_max);
+            payload := '{"events": 0, "partial": true}';
+            return next;
+            return;
         end if;
         if v_claimed > 0 and v_cursor.is_single then
             payload := '{"events": 0, "partial": true}';
@@ -183,6 +202,9 @@ begin
         exit when v_is_last;
     end loop;
     close v_candidates;
+    if v_claimed > 0 then
+        perform set_config('idle_in_transaction_session_timeout', v_consumer.session_limit_ms, true);
+    end if;
     if v_claimed = 0 and v_is_locked then
         position := null;
         partition := null;

@@ -3,6 +3,8 @@
 -- and so is a name that starts with "headrace." or "relay." (HR223). With p_where it gets only the events for which the condition is true. The
 -- condition is compiled by a node, like that of a rule; until then, and if it is invalid, the consumer stands still: see
 -- condition_status in headrace.consumer. A changed condition applies from the cursor on.
+-- p_session_limit_s: how long a session may be idle while it holds a claim, before the server ends it and another one takes over; for a
+-- new consumer 60, else unchanged.
 -- Locks: the topic row, so that 'latest' is a definite position.
 create or replace function headrace.create_consumer(
     p_topic          text,
@@ -16,6 +18,7 @@ create or replace function headrace.create_consumer(
     p_key_order      text default 'hold',
     p_namespace      text default null,
     p_where          text default null,
+    p_session_limit_s double precision default null,
     p_caller         headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
@@ -41,11 +44,14 @@ begin
             using errcode = 'HR202', hint = 'Drop the consumer, or give the new one another name.';
     end if;
     insert into headrace_internal.consumer as c
-        (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition)
-    values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order, p_where)
+        (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition,
+        session_limit_s)
+    values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order, p_where,
+        coalesce(p_session_limit_s, 60))
     on conflict on constraint consumer_name_unique do update
     set attempts_max = excluded.attempts_max, backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s,
         when_exhausted = excluded.when_exhausted, key_order = excluded.key_order, condition = excluded.condition,
+        session_limit_s = coalesce(p_session_limit_s, c.session_limit_s),
         filter = case when c.condition = excluded.condition then c.filter end,
         condition_error = case when c.condition = excluded.condition then c.condition_error end
     returning c.consumer_id, c.ordered_by, c.condition is not null and c.filter is null and c.condition_error is null as is_pending

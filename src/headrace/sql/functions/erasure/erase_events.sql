@@ -1,7 +1,7 @@
 -- Erases events of one topic by id, and what was made of them: dead letters, actions, state and outputs of correlators, their actions
 -- and events, and so on. Calls itself for events that correlators published. Positions are those of the ids, as far as known; times are
 -- those of events in the archive.
--- Locks: the rows. Index: log_event_id, firing_once. It names the topic's own branch of the log.
+-- Locks: the rows; the caller holds the topics, see headrace_internal.lock_with_outputs. Index: log_event_id, firing_once. It names the topic's own branch of the log.
 create or replace function headrace_internal.erase_events(
     p_erasure headrace_internal.erasure, p_topic_id integer, p_positions bigint[], p_event_ids uuid[], p_times timestamptz[], p_key text,
     p_is_output boolean
@@ -55,6 +55,8 @@ begin
         where o.output ->> 'becomes' = 'event'
         group by t.topic_id
     loop
+        -- Held already, unless a correlator has got this output since the topics were locked.
+        perform from headrace_internal.topic t where t.topic_id = v_topic.topic_id for no key update;
         perform headrace_internal.erase_events(p_erasure, v_topic.topic_id,
             headrace_internal.positions_of(v_topic.topic_id, v_topic.event_ids), v_topic.event_ids, '{}', null, true);
     end loop;

@@ -6,7 +6,8 @@
 -- only its archive has some of its events.
 -- Old versions of the rows stay on disk until VACUUM; "headrace topic erasures --finish" runs it, headrace.erasure lists the tables.
 -- Raises HR250 while the topic is archived, HR208 unless READ COMMITTED. Takes the level admin.
--- Locks: the topic row, so that no event is sequenced meanwhile, but not while it searches the log; the cursors of correlators; the rows.
+-- Locks: the rows of the topic and of the topics that correlators publish its outputs to, so that no event is sequenced meanwhile, but
+-- not while it searches the log; the cursors of correlators; the rows.
 -- It reads the whole log of the topic: there is no index on the key.
 create or replace function headrace.erase_key(
     p_topic       text,
@@ -49,8 +50,8 @@ begin
     execute v_search into v_events using p_key, 0, v_head;
     v_ids := v_ids || v_events.ids;
     v_positions := v_positions || v_events.positions;
-    -- From here on nothing moves from the outbox to the log.
-    perform from headrace_internal.topic t where t.topic_id = v_topic_id for no key update;
+    -- From here on nothing moves from the outbox to the log, of this topic or of its outputs' topics.
+    perform headrace_internal.lock_with_outputs(v_topic_id);
     execute v_search into v_events using p_key, v_head, 9223372036854775807;
     v_ids := v_ids || v_events.ids || array(
         select o.event_id from headrace_internal.outbox o where o.topic_id = v_topic_id and o.key = p_key);

@@ -1,0 +1,20 @@
+-- Forgets that claims were rolled back: their worker lives and knows that no event did it, for example after a deadlock. Without it the
+-- next claim would take them for lost, see headrace_internal.count_lost_claim. p_positions are where the cursors stand.
+-- Locks: the cursor rows, skip locked. Index: cursor_pkey.
+create or replace function headrace.release_claims(
+    p_consumer_id integer, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
+    update headrace_internal.cursor c set moved_at = c.moved_at
+    where (c.consumer_id, c.partition) in (
+        select u.consumer_id, u.partition
+        from unnest(p_partitions, p_positions) p (partition, position)
+        join headrace_internal.cursor u on u.consumer_id = p_consumer_id and u.partition = p.partition and u.position = p.position
+        for no key update of u skip locked);
+end
+$$;
