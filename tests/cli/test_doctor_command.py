@@ -236,6 +236,18 @@ def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
     assert check.advice == "run: reindex index headrace_internal.half_built"
 
 
+@pytest.mark.lane("pg15")
+def test_function_whose_queries_are_compiled_is_found(database: Target, conn: Connection) -> None:
+    assert problems(database, "jit", "ok")
+    conn.execute("alter function headrace.read_log reset jit")
+    assert problems(database, "jit", "ok"), "the tests switch the compiler off"
+    conn.execute(f"alter database {conn.info.dbname} set jit = on")
+    [check] = problems(database, "jit", "warning")
+    assert check.advice
+    conn.execute(check.advice.removeprefix("run: "))
+    assert problems(database, "jit", "ok")
+
+
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.observe.doctor.server.CONNECTIONS_MAX", 0.0)
     assert problems(database, "connections", "warning")

@@ -16,6 +16,7 @@ returns table (topic_id integer, first_position bigint, last_position bigint, ev
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 set plan_cache_mode = force_generic_plan
 set lock_timeout = '200ms'
 as $$
