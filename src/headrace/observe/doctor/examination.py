@@ -32,6 +32,7 @@ STATE_CHECKS: Checks = {
     "relays": "all are run by a node",
     "nodes": None,
     "indexes": "all are valid",
+    "replica identity": "publications stop nothing",
     "jit": "no function of headrace is compiled when it is called",
     "failures": "nothing fails in the loops of the nodes",
     "erasures": "all are finished",
