@@ -11,8 +11,8 @@ from headrace.observe.doctor import Check, Finding, Level
 from headrace.observe.doctor.server import check_server
 from headrace.observe.doctor.state import check_actions, check_consumers, check_outbox
 
-LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0}
-"""Parameters of the queries. A running node compiles a pending rule within a second."""
+LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0, "ahead_max_s": 2.0}
+"""Parameters of the queries. A running node compiles a pending rule within a second. NTP turns a clock back by less than a second."""
 
 Checks: TypeAlias = Mapping[str, Callable[[Connection], Iterator[Finding]] | str | None]
 """Checks by their names: a function; or, for a query in queries/observe/doctor that lists findings, what no finding means."""
@@ -23,6 +23,7 @@ SERVER_CHECKS: Checks = {
 }
 STATE_CHECKS: Checks = {
     "time partitions": "created ahead",
+    "log time": "not ahead of the clock",
     "outbox": check_outbox,
     "consumers": check_consumers,
     "rules": "all are compiled",
