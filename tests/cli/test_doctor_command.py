@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from headrace.observe import Check, compare_shards, examine
 from headrace.observe.doctor.examination import LIMITS
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
-from tests.builders import fill, own_database, topic
+from tests.builders import fill, own_database, shift_clock, topic
 from tests.cli.conftest import Answer, Cli, call
 
 LATE_ID = "01890000-0000-7000-8000-000000000001"
@@ -234,6 +235,34 @@ def test_invalid_index_is_found(database: Target, conn: Connection) -> None:
     conn.execute("update pg_index set indisvalid = false where indexrelid = 'headrace_internal.half_built'::regclass")
     [check] = problems(database, "indexes")
     assert check.advice == "run: reindex index headrace_internal.half_built"
+
+
+def test_log_that_is_ahead_of_the_clock_is_found(database: Target, conn: Connection) -> None:
+    """The clock jumps ahead, an event is sequenced, and the clock comes back: a new timer is due two hours late."""
+    topic(conn)
+    fill(conn, 1)
+    assert problems(database, "log time", "ok")
+    shift_clock(conn, "2 hours 10 s")
+    fill(conn, 1)
+    shift_clock(conn, "0 s")
+    [check] = problems(database, "log time", "warning")
+    assert re.fullmatch(
+        r"the log time of topic default/orders is ahead of the clock by 02:0\d:\d\d: new timers .*", check.message
+    )
+    conn.execute(f"alter database {conn.info.dbname} set headrace.clock_shift = '3 hours'")
+    assert problems(database, "log time", "ok")
+
+
+@pytest.mark.lane("pg15")
+def test_function_whose_queries_are_compiled_is_found(database: Target, conn: Connection) -> None:
+    assert problems(database, "jit", "ok")
+    conn.execute("alter function headrace.read_log reset jit")
+    assert problems(database, "jit", "ok"), "the tests switch the compiler off"
+    conn.execute(f"alter database {conn.info.dbname} set jit = on")
+    [check] = problems(database, "jit", "warning")
+    assert check.advice
+    conn.execute(check.advice.removeprefix("run: "))
+    assert problems(database, "jit", "ok")
 
 
 def test_full_server_is_found(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from headrace.actions import Action
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, Connection, Target, create_loop_pool
+from headrace.correlators import ActionOutput, Correlator, create_correlator
+from headrace.db import AsyncConnection, Connection, Target, connect, create_loop_pool
 from headrace.node import Headrace
 from tests.builders import publish, topic
 from tests.node.test_containment import running, until
@@ -21,6 +24,7 @@ DEFAULTS = {
     "statement_timeout": "1s",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "jit": "on",
 }
 
 
@@ -47,6 +51,7 @@ async def test_loop_ignores_the_defaults_of_the_database(conn: Connection, datab
         "statement_timeout": "10min",
         "lock_timeout": "7s",  # The address may change a limit.
         "idle_in_transaction_session_timeout": "1min",
+        "jit": "off",
         "headrace.x": "y",
     }
 
@@ -133,3 +138,55 @@ def test_functions_called_on_a_handlers_connection_bring_their_own_search_path(c
         (called,),
     ).fetchall()
     assert sorted(name for (name,) in rows) == sorted(called)
+
+
+def is_compiling(pid: int) -> bool:
+    """PostgreSQL loads its compiler into a session when the first query of the session is compiled."""
+    return "llvmjit" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+@pytest.mark.lane("pg15")
+async def test_no_session_of_a_node_compiles_its_queries(conn: Connection, database: Target) -> None:
+    """The server's default: `enable_seqscan = off` in a function gives a plan a cost at which PostgreSQL 15 compiles it."""
+    conn.execute(f"alter database {conn.info.dbname} set jit = on")
+    topic(conn)
+    with connect(database) as ordinary:
+        ordinary.execute("set jit_above_cost = 0; select count(*) from pg_class where relname > 'a'")
+        assert is_compiling(ordinary.info.backend_pid), "this server has no compiler"
+    conn.execute("update headrace_internal.namespace set unknown_names = 'allow'")
+    conn.execute("insert into headrace.rule (rule, topic, event_type, action) values ('mail', 'orders', 'placed', 'MAIL')")
+    outputs = {"pair": ActionOutput(action="MAIL")}
+    create_correlator(
+        conn, Correlator(name="pair", topic="orders", pattern="push(pair) {sequential {placed, placed}}", outputs=outputs)
+    )
+    app = Headrace()
+    handled: list[Action] = []
+
+    @app.consumer("orders", where="object::int > 0")
+    async def note(event: LoggedEvent, tx: AsyncConnection) -> None: ...
+
+    @app.handler("MAIL")
+    async def mail(action: Action, tx: AsyncConnection) -> None:
+        handled.append(action)
+
+    async with running(database, app):
+        for n in range(1, 4):
+            await asyncio.to_thread(publish, conn, n)
+            await until(lambda n=n: len(handled) >= n, timeout_s=60)  # type: ignore[misc]
+        sessions = conn.execute(
+            "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        ).fetchall()
+        assert [pid for (pid,) in sessions if is_compiling(pid)] == []
+        assert sessions
+
+
+def test_function_that_forbids_a_plan_also_forbids_its_compilation(conn: Connection) -> None:
+    """A forbidden plan that is used all the same has a cost of 1e10, and passes jit_above_cost."""
+    rows = conn.execute(
+        """select p.oid::regprocedure::text from pg_proc p
+           where p.pronamespace in ('headrace'::regnamespace, 'headrace_internal'::regnamespace)
+               and exists (select from unnest(p.proconfig) setting where setting like 'enable%=off')
+               and 'jit=off' <> all (p.proconfig)
+           order by 1"""
+    ).fetchall()
+    assert [name for (name,) in rows] == []

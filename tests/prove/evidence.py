@@ -31,6 +31,8 @@ from headrace.prove.history import HandlerEnded, HandlerStarted, ReadEvent, Sent
 from headrace.prove.processes.reader import digest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+TIMES = {"started_at": START.timestamp(), "ended_at": START.timestamp() + 60}
+"""When the events of the good evidence were published."""
 
 
 def make_id(n: int) -> UUID:
@@ -85,9 +87,9 @@ def good_evidence() -> Evidence:
     at = {event.id: event.appended_at for events in log.values() for event in events}
     return Evidence(
         operations=[
-            Operation(producer="p", op=1, events=tuple(ORDERS), outcomes=("unknown", "ok")),
+            Operation(producer="p", op=1, events=tuple(ORDERS), outcomes=("unknown", "ok"), **TIMES),
             Operation(producer="p", op=2, events=(sent_event(9),), commits=False, outcomes=("rolled_back",)),
-            Operation(producer="p", op=3, events=(*STEPS, *TRIPS, *TROUBLE), outcomes=("ok",)),
+            Operation(producer="p", op=3, events=(*STEPS, *TRIPS, *TROUBLE), outcomes=("ok",), **TIMES),
         ],
         batches=[Operation(producer="sink", op=1, events=ROWS, outcomes=("ok", "ok"))],
         log=log,

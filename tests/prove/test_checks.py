@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate
 
+import msgspec
 import pytest
 
 from headrace.prove import CHECKS, Evidence
@@ -53,6 +54,13 @@ def evidence_with_log(**changes: object) -> Evidence:
     return evidence_with(log=good_evidence().log | changes)
 
 
+def evidence_with_sent(**changes: object) -> Evidence:
+    """The first event was sent with other values than it has in the log."""
+    first, *others = good_evidence().operations
+    sent = msgspec.structs.replace(first.events[0], **changes)
+    return evidence_with(operations=[replace(first, events=(sent, *first.events[1:])), *others])
+
+
 VIOLATIONS: list[tuple[str, str, Evidence]] = [
     ("erased-is-gone", "is left", evidence_with(erased=ErasedData({"people": [1]}, 0, ["pgmq.q_hr_default: 1 rows"]))),
     ("erased-is-gone", "have a payload", evidence_with(erased=ErasedData({"people": [1]}, 1, []))),
@@ -62,6 +70,13 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
         "acknowledged-is-logged",
         "changed",
         evidence_with(operations=[Operation(producer="p", op=1, events=(sent_event(1, amount=5),), outcomes=("ok",))]),
+    ),
+    ("events-as-sent", "other headers", evidence_with_sent(headers={"a": "b"})),
+    ("events-as-sent", "another time", evidence_with_sent(emitted_at=LATE)),
+    (
+        "events-as-sent",
+        "time of the sequencer",
+        evidence_with(operations=[replace(operation, started_at=1.0, ended_at=2.0) for operation in good_evidence().operations]),
     ),
     (
         "rolled-back-is-invisible",

@@ -62,11 +62,12 @@ _LOOP_LIMITS = {
     "statement_timeout": "10min",
     "idle_in_transaction_session_timeout": "60s",
 }
-# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger, and
-# another isolation level shows the sequencer an old outbox.
+# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger,
+# another isolation level shows the sequencer an old outbox, and compiling a query takes longer than any query of an idle loop.
 _LOOP_SESSION = {
     "search_path": "pg_catalog, pg_temp",
     "default_transaction_isolation": "read committed",
+    "jit": "off",
 }
 
 

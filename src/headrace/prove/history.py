@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -28,6 +29,9 @@ class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     amount: int = 0
     color: str = ""
+    headers: dict[str, str] = {}
+    emitted_at: datetime | None = None
+    """None: the database sets it."""
 
     @property
     def payload(self) -> dict[str, int | str]:

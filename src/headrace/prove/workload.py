@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from headrace.prove.history import SentEvent
@@ -37,6 +38,8 @@ ACTIONS = ("charge", "paint", "inspect", "notify", "remind", "explode")
 TYPES = {ORDERS: ("placed", "placed", "placed", "returned"), STEPS: tuple("abc"), TRIPS: ("out", "back", "out", "back", "lost")}
 """The event types that producers publish."""
 SHARES = (62, 28, 10)
+LONG_AGO = datetime(1990, 1, 1, tzinfo=UTC)
+"""The times that events bring with them are later, by seconds to years."""
 
 
 @dataclass(frozen=True)
@@ -72,4 +75,6 @@ def _event(draw: random.Random, producer: str, n: int) -> SentEvent:
         n=n,
         amount=draw.randrange(1000),
         color=draw.choice(("red", "green", "blue")),
+        headers={"source": producer, "number": str(n)} if n % 2 else {},
+        emitted_at=LONG_AGO + timedelta(microseconds=n * 10**6 + 1) if n % 3 else None,
     )

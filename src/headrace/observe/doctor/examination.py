@@ -11,8 +11,8 @@ from headrace.observe.doctor import Check, Finding, Level
 from headrace.observe.doctor.server import check_server
 from headrace.observe.doctor.state import check_actions, check_consumers, check_outbox
 
-LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0}
-"""Parameters of the queries. A running node compiles a pending rule within a second."""
+LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0, "ahead_max_s": 2.0}
+"""Parameters of the queries. A running node compiles a pending rule within a second. NTP turns a clock back by less than a second."""
 
 Checks: TypeAlias = Mapping[str, Callable[[Connection], Iterator[Finding]] | str | None]
 """Checks by their names: a function; or, for a query in queries/observe/doctor that lists findings, what no finding means."""
@@ -23,6 +23,7 @@ SERVER_CHECKS: Checks = {
 }
 STATE_CHECKS: Checks = {
     "time partitions": "created ahead",
+    "log time": "not ahead of the clock",
     "outbox": check_outbox,
     "consumers": check_consumers,
     "rules": "all are compiled",
@@ -32,6 +33,8 @@ STATE_CHECKS: Checks = {
     "relays": "all are run by a node",
     "nodes": None,
     "indexes": "all are valid",
+    "replica identity": "publications stop nothing",
+    "jit": "no function of headrace is compiled when it is called",
     "failures": "nothing fails in the loops of the nodes",
     "erasures": "all are finished",
     "grants": "as headrace sets them",

@@ -86,6 +86,30 @@ _ALL = (
         edits=(_SERIAL_CURSOR,),
         setup="prove/bug_serial_cursor",
     ),
+    Bug(
+        "lost-headers",
+        "the sequencer drops the headers of an event",
+        "events-as-sent",
+        edits=(
+            Edit(
+                "sequence_topic",
+                "n.event_id, n.type, n.key, n.payload, n.headers,",
+                "n.event_id, n.type, n.key, n.payload, '{}',",
+            ),
+        ),
+    ),
+    Bug(
+        "late-emitted-at",
+        "an event gets the time at which it is sequenced, not that at which it was published",
+        "events-as-sent",
+        edits=(
+            Edit(
+                "sequence_topic",
+                "select n.position, n.appended_at, n.emitted_at,",
+                "select n.position, n.appended_at, n.appended_at,",
+            ),
+        ),
+    ),
     Bug("ack-before-commit", "an action is deleted from the queue before its handler's transaction", "effects-once", pause_s=0.1),
     Bug(
         "local-lease",

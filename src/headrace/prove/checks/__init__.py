@@ -9,6 +9,7 @@ from headrace.prove.evidence import Evidence
 
 CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     log.acknowledged_is_logged,
+    log.events_as_sent,
     log.rolled_back_is_invisible,
     log.known_events_only,
     log.positions_without_gaps,

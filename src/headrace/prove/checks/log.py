@@ -12,6 +12,9 @@ from headrace.prove.checks.result import CheckResult, Violation, check_result
 from headrace.prove.evidence import Evidence, Operation
 from headrace.prove.history import SentEvent
 
+CLOCK_S = 1.0
+"""How far the clocks of server and producers may differ."""
+
 
 def _describe_operation(operation: Operation) -> str:
     outcomes = ", ".join(operation.outcomes) or "killed before it knew"
@@ -52,6 +55,32 @@ def acknowledged_is_logged(evidence: Evidence) -> CheckResult:
 
 def _is_same(sent: SentEvent, event: LoggedEvent) -> bool:
     return (sent.topic, sent.type, sent.key, sent.payload) == (event.topic, event.type, event.key, event.payload)
+
+
+def events_as_sent(evidence: Evidence) -> CheckResult:
+    """An event in the log has the headers, the producer and the time of its publisher; a time that the database set is that of the
+    transaction."""
+    sent = {
+        sent.id: (sent, operation) for operation in evidence.operations if operation.acknowledged for sent in operation.events
+    }
+    logged = [event for topic in _published_topics(evidence) for event in evidence.log.get(topic, ()) if event.id in sent]
+
+    def violations() -> Iterator[Violation]:
+        for event in logged:
+            original, operation = sent[event.id]
+            emitted_s = event.emitted_at.timestamp()
+            if event.headers != original.headers:
+                example = (f"sent: {original.headers}, in the log: {event.headers}", _describe_event(event))
+                yield Violation("an event has other headers", example)
+            if original.emitted_at not in (None, event.emitted_at):
+                example = (f"sent: {original.emitted_at}, in the log: {event.emitted_at}", _describe_event(event))
+                yield Violation("an event has another time", example)
+            elif original.emitted_at is None and not operation.started_at - CLOCK_S <= emitted_s <= operation.ended_at + CLOCK_S:
+                period = f"{operation.started_at:.3f} to {operation.ended_at:.3f}"
+                example = (f"published from {period}, in the log: {emitted_s:.3f}", _describe_event(event))
+                yield Violation("an event has a time outside of its transaction", example)
+
+    return check_result("events-as-sent", "an event keeps its headers and its time", len(logged), violations())
 
 
 def rolled_back_is_invisible(evidence: Evidence) -> CheckResult:

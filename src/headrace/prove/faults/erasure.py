@@ -25,7 +25,7 @@ def erase_people(environment: Environment, draw: random.Random) -> Iterator[str]
         for number in range(EVENTS):
             for person in people:
                 payload = Jsonb({"email": person, "n": number})
-                conn.execute(PUBLISH, (PEOPLE, "joined", payload, person, None))
+                conn.execute(PUBLISH, (PEOPLE, "joined", payload, person, None, None))
     rows = 0
     for person in people:
         environment.hold(draw.choice((0.0, 0.2, 2.0)))

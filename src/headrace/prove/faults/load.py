@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
@@ -17,7 +18,7 @@ from headrace.prove.evidence import NoEffect
 from headrace.prove.history import SentEvent
 from headrace.prove.workload import LAGGARD, ORDERS, POISON, TROUBLE
 
-PUBLISH = "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => 'nemesis')"
+PUBLISH = "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => 'nemesis', p_emitted_at => %s)"
 
 
 @contextmanager
@@ -102,12 +103,13 @@ def publish_poison(environment: Environment, draw: random.Random) -> tuple[SentE
 
 def _event(draw: random.Random, topic: str, event_type: str, key: str, n: int) -> SentEvent:
     event_id = UUID(int=draw.getrandbits(128), version=4)
-    return SentEvent(id=event_id, topic=topic, type=event_type, key=key, n=n, amount=draw.randrange(1000))
+    now = datetime.now(UTC)
+    return SentEvent(id=event_id, topic=topic, type=event_type, key=key, n=n, amount=draw.randrange(1000), emitted_at=now)
 
 
 def publish(conn: Connection, events: tuple[SentEvent, ...]) -> None:
     for event in events:
-        conn.execute(PUBLISH, (event.topic, event.type, Jsonb(event.payload), event.key, event.id))
+        conn.execute(PUBLISH, (event.topic, event.type, Jsonb(event.payload), event.key, event.id, event.emitted_at))
 
 
 @contextmanager

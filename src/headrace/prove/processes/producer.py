@@ -25,22 +25,36 @@ LATE_MAX_S = 1.0
 
 def publish_by_sql(conn: Connection, events: Sequence[SentEvent], producer: str) -> None:
     for event in events:
+        headers = Jsonb(event.headers) if event.headers else None
         conn.execute(
-            "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => %s)",
-            (event.topic, event.type, Jsonb(event.payload), event.key, event.id, producer),
+            """select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => %s,
+                   p_headers => %s, p_emitted_at => %s)""",
+            (event.topic, event.type, Jsonb(event.payload), event.key, event.id, producer, headers, event.emitted_at),
         )
 
 
 def publish_by_python(conn: Connection, events: Sequence[SentEvent], producer: str) -> None:
     for event in events:
-        publish(conn, event.topic, event.type, dict(event.payload), key=event.key, id=event.id, producer=producer)
+        publish(
+            conn, event.topic, event.type, dict(event.payload), key=event.key, headers=event.headers, id=event.id,
+            emitted_at=event.emitted_at, producer=producer,
+        )  # fmt: skip
 
 
 def publish_by_copy(conn: Connection, events: Sequence[SentEvent], producer: str) -> None:
     publish_many(
         conn,
         [
-            Event(topic=sent.topic, type=sent.type, payload=dict(sent.payload), key=sent.key, id=sent.id, producer=producer)
+            Event(
+                topic=sent.topic,
+                type=sent.type,
+                payload=dict(sent.payload),
+                key=sent.key,
+                headers=sent.headers,
+                id=sent.id,
+                emitted_at=sent.emitted_at,
+                producer=producer,
+            )
             for sent in events
         ],
     )

@@ -22,7 +22,8 @@ POLL_S = 0.1
 
 def digest(event: LoggedEvent) -> int:
     """A checksum of an event's content."""
-    content = (str(event.id), event.partition, event.type, event.key, event.payload, event.headers, event.producer)
+    times = (event.emitted_at, event.appended_at)
+    content = (str(event.id), event.partition, event.type, event.key, event.payload, event.headers, event.producer, times)
     return crc32(msgspec.json.encode(content, order="sorted"))
 
 

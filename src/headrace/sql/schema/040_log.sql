@@ -1,5 +1,6 @@
 -- The log: every event at its position. One branch per topic (headrace_internal.log_<topic_id>), each partitioned by time.
--- Only the sequencer writes it; rows are never updated.
+-- Only the sequencer writes it; rows are never updated, except by an erasure. Time partitions have `replica identity full`, which costs
+-- something only then; see headrace_internal.extend_log.
 create table headrace_internal.log (
     position    bigint      not null,
     appended_at timestamptz not null,

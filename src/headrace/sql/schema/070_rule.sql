@@ -164,6 +164,7 @@ create table headrace_internal.inline_failure (
     error     text        not null,
     failed_at timestamptz not null default headrace.clock()
 );
+alter table headrace_internal.inline_failure replica identity full;
 create index inline_failure_topic on headrace_internal.inline_failure (topic_id);
 
 -- Firings: which version fired on which event, with which action. An inline firing gets its position when the rules'

@@ -7,6 +7,26 @@ create table headrace_internal.queue (
     constraint queue_namespace_exists foreign key (namespace) references headrace_internal.namespace (namespace) on delete cascade
 ) with (fillfactor = 50);
 
+-- Dropping a queue deletes from these tables of pgmq, which have no primary key but a unique index: publications need a replica
+-- identity. They belong to others where somebody else has installed pgmq; then doctor says what to do.
+do $$
+declare
+    v_table regclass;
+    v_index name;
+begin
+    for v_table, v_index in
+        select i.indrelid, x.relname
+        from pg_index i
+        join pg_class x on x.oid = i.indexrelid
+        join pg_class c on c.oid = i.indrelid
+        where i.indrelid in (to_regclass('pgmq.meta'), to_regclass('pgmq.topic_bindings')) and i.indisunique
+            and pg_has_role(c.relowner, 'member')
+    loop
+        execute format('alter table %s replica identity using index %I', v_table, v_index);
+    end loop;
+end
+$$;
+
 -- Nodes: processes that run handlers. Alive while they heartbeat; see the view headrace.node_state.
 create table headrace_internal.node (
     node_id      uuid        not null,
@@ -50,6 +70,10 @@ create table headrace_internal.action_result (
     event_id   text,
     constraint action_result_outcome_known check (outcome in ('done', 'dead', 'discarded', 'cancelled'))
 );
+
+-- Publications need a replica identity. A primary key would cost every ack an index; this costs something under wal_level = logical
+-- alone, when rows are deleted by age.
+alter table headrace_internal.action_result replica identity full;
 -- By both: the sender of an action chooses its id, and another namespace may use the same.
 create index action_result_action on headrace_internal.action_result (action_id, namespace);
 
@@ -73,6 +97,7 @@ create table headrace_internal.attempt (
     attempts_max integer,
     constraint attempt_follows_known check (follows in ('retry', 'dead', 'discarded'))
 );
+alter table headrace_internal.attempt replica identity full;
 create index attempt_action on headrace_internal.attempt (action_id, namespace);
 create index attempt_age on headrace_internal.attempt (failed_at);
 

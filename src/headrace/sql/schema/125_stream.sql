@@ -53,3 +53,6 @@ create table headrace_internal.stream_output (
     constraint stream_output_once unique nulls not distinct (stream_id, correlator, version, key, position, output_at, place),
     constraint stream_output_stream_exists foreign key (stream_id) references headrace_internal.stream (stream_id) on delete cascade
 );
+
+-- The unique index cannot be the replica identity, because a position may be null.
+alter table headrace_internal.stream_output replica identity full;

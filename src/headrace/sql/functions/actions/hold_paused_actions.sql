@@ -5,6 +5,7 @@ create or replace function headrace_internal.hold_paused_actions(p_namespace tex
 language plpgsql volatile
 -- Otherwise the planner may compare every row of the queue with every ctid.
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_paused text[];

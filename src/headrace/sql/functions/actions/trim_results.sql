@@ -9,6 +9,7 @@ create or replace function headrace_internal.trim_results(
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_before  timestamptz := headrace.clock() - p_keep;

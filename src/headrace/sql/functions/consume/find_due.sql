@@ -10,6 +10,7 @@ create or replace function headrace_internal.find_due(p_namespace text default n
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin

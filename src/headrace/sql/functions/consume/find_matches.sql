@@ -10,6 +10,7 @@ create or replace function headrace_internal.find_matches(
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_from   bigint := p_position;

@@ -8,6 +8,7 @@ create or replace function headrace_internal.has_batch(
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_events    integer;

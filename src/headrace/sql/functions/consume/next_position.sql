@@ -6,6 +6,7 @@ create or replace function headrace_internal.next_position(p_topic_id integer, p
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_position bigint;

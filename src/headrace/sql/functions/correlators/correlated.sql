@@ -8,6 +8,7 @@ returns table (n bigint, id uuid, key text, wanted jsonb, payload jsonb, cause j
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     return query execute format($statement$

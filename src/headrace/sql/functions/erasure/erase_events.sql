@@ -8,6 +8,7 @@ create or replace function headrace_internal.erase_events(
 ) returns void
 language plpgsql volatile
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_rows    bigint;

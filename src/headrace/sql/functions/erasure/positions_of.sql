@@ -2,6 +2,7 @@
 create or replace function headrace_internal.positions_of(p_topic_id integer, p_event_ids uuid[]) returns bigint[]
 language plpgsql stable
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_positions bigint[];

@@ -5,6 +5,7 @@ returns integer
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_trimmed integer;

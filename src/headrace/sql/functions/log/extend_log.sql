@@ -1,4 +1,5 @@
--- Creates the time partitions for a moment and p_ahead widths ahead, the latter through pg_partman if it manages the topic.
+-- Creates the time partitions for a moment and p_ahead widths ahead, the latter through pg_partman if it manages the topic. All get
+-- `replica identity full`, without which an erasure fails while a publication publishes them; pg_partman does not pass it on.
 -- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue. With pg_partman also the
 -- default partition, access exclusive, as every new partition beside it does.
 -- Runs as the owner: a node may not create or drop tables. Where pg_partman manages the topic, it leaves this search path behind in
@@ -18,6 +19,7 @@ declare
     v_from    timestamptz;
     v_to      timestamptz;
     v_name    text;
+    v_leaf    regclass;
     v_until   timestamptz;
 begin
     select t.time_partition into strict v_width from headrace_internal.topic t where t.topic_id = p_topic_id;
@@ -42,6 +44,14 @@ begin
         execute format('create table headrace_internal.%I (like headrace_internal.%I)', v_name, v_branch);
         execute format('alter table headrace_internal.%I attach partition headrace_internal.%I for values from (%L) to (%L)',
             v_branch, v_name, v_from, v_to);
+    end loop;
+    for v_leaf in
+        select c.oid
+        from pg_partition_tree(to_regclass(format('headrace_internal.%I', v_branch))) t
+        join pg_class c on c.oid = t.relid
+        where t.isleaf and c.relreplident <> 'f'
+    loop
+        execute format('alter table %s replica identity full', v_leaf);
     end loop;
     select max(p.to_at) into v_until from headrace.time_partitions(p_topic_id) p;
     update headrace_internal.topic t set log_until = v_until where t.topic_id = p_topic_id;

@@ -7,6 +7,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     return query execute format('select l.event_id from headrace_internal.%I l where l.event_id = any ($1)', 'log_' || p_topic_id)

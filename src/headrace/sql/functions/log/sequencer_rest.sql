@@ -8,6 +8,7 @@ create or replace function headrace_internal.sequencer_rest(p_idle_s double prec
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     update headrace_internal.topic t set asleep = true, asleep_at = statement_timestamp(), asleep_head = q.head

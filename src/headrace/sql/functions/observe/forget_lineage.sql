@@ -10,6 +10,7 @@ create or replace function headrace_internal.forget_lineage(
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     -- Real time: headrace.clock() does not move within a call.

@@ -4,6 +4,7 @@ create or replace function headrace_internal.lineage_topics() returns setof inte
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     return query

@@ -17,6 +17,7 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_bordered integer[] := array(select distinct b.topic_id from headrace_internal.topic_border b where b.position > 0);

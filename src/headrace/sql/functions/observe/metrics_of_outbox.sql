@@ -7,6 +7,7 @@ returns table (metric text, labels text[], value double precision)
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_topics integer[] := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));

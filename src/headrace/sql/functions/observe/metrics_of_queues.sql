@@ -9,6 +9,7 @@ returns table (metric text, labels text[], value double precision)
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_namespace text;

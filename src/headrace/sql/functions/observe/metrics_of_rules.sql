@@ -8,6 +8,7 @@ returns table (metric text, labels text[], value double precision)
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_topic record;

@@ -3,6 +3,7 @@ create or replace function headrace_internal.place_firings(p_topic_id integer, p
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     if exists (select from headrace_internal.firing f where f.topic_id = p_topic_id and f.position is null) then

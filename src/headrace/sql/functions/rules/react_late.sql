@@ -5,6 +5,7 @@ create or replace function headrace_internal.react_late(p_topic_id integer, p_up
 language plpgsql volatile
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_events  uuid[];
