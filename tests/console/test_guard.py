@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import expect
+from starlette.datastructures import URL
+from starlette.requests import Request
 from starlette.routing import Route
 
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
@@ -101,6 +104,31 @@ def test_foreign_host_is_rejected(site: Running) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80"):
         assert ask(site.url("/"), headers={"host": host}).status == 400, host
     assert ask(site.url("/topics"), headers={"host": "localhost:1"}).status == 200
+
+
+def test_host_header_never_chooses_the_path(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starlette 1.0.0 built a request's URL by gluing its host and its path together."""
+    monkeypatch.setattr(Request, "url", property(lambda request: URL(f"http://{request.headers['host']}{request.scope['path']}")))
+    with serve([filled], ConsoleSettings(read_only=True)) as address:
+        parts = urlsplit(address)
+        csrf = ask(f"{address}/topics").cookies[CSRF_COOKIE]
+        body = urlencode({"csrf": csrf, "topic": "forged", "partitions": "1"})
+        for host in (
+            "localhost:80/login?x=",
+            "localhost/static/?",
+            "localhost?",
+            "localhost:80#",
+            "localhost:80:80",
+            "[::1]/login?",
+        ):
+            with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30) as connection:
+                connection.sendall(
+                    f"POST /topics/create HTTP/1.1\r\nHost: {host}\r\nCookie: {CSRF_COOKIE}={csrf}\r\nConnection: close\r\n"
+                    f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+                )
+                answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()  # noqa: B023
+            assert answer.split(" ")[1] == "400", (host, answer[:200])
+        assert ask(f"{address}/topics/forged").status == 404, "nothing was created"
 
 
 def test_every_answer_has_the_security_headers(site: Running) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment
 from starlette.datastructures import QueryParams
@@ -112,6 +112,11 @@ class View:
     def path(self) -> Mapping[str, str]:
         """The parts of the path, by their names in the route."""
         return self.request.path_params
+
+    @property
+    def page_path(self) -> str:
+        """The path of this page as a link has it. Not from request.url, which is built from the Host header."""
+        return quote(str(self.request.scope["path"]))
 
     @property
     def is_read_only(self) -> bool:
@@ -232,7 +237,7 @@ class View:
         for name, value in parameters.items():
             if value is None:
                 words.pop(name, None)
-        return self.request.url.path + (f"?{urlencode(words)}" if words else "")
+        return self.page_path + (f"?{urlencode(words)}" if words else "")
 
     def static(self, name: str) -> str:
         return f"{str(self.request.scope.get('root_path', '')).rstrip('/')}/static/{name}"

@@ -164,7 +164,7 @@ def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
 def _outputs_table(view: View, rows: list[Row]) -> Table:
     columns = (
         Column("output_at", "at", kind="time"),
-        Column("key", link=lambda row: view.url(view.request.url.path.removeprefix(_root(view)), key=row["key"])),
+        Column("key", link=lambda row: view.url(view.page_path.removeprefix(_root(view)), key=row["key"])),
         Column("token"),
         Column("name", "became"),
         Column("position", kind="number", wide=True, hint="Empty: a timer"),
