@@ -30,7 +30,7 @@ from headrace.ingest.hooks import Hook, Scheme, alter_hook, create_hook, drop_ho
 from headrace.ingest.mapping import Mapping, parse_mapping
 from headrace.ingest.secret_references import secret_place
 from headrace.ingest.settings import IngestSettings
-from headrace.ingest.web import IngestServer, create_app
+from headrace.ingest.web import IngestServer, create_app, server_config
 
 __all__ = [
     "AccessToken",
@@ -52,4 +52,5 @@ __all__ = [
     "parse_mapping",
     "revoke_access_token",
     "secret_place",
+    "server_config",
 ]
