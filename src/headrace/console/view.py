@@ -219,9 +219,14 @@ class View:
                 results.append((target.name, result))
         return results
 
+    @property
+    def hidden_fields(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of payloads that this person's role must not see."""
+        return hidden_fields(self.site.settings.masks, self.user.role)
+
     def mask(self, payload: JSON) -> JSON:
         """A payload without the fields that this person's role must not see."""
-        return mask_payload(payload, hidden_fields(self.site.settings.masks, self.user.role))
+        return mask_payload(payload, self.hidden_fields)
 
     def url(self, path: str, **parameters: object) -> str:
         """The address of a page of the console, with the selected shard and namespace."""
