@@ -22,6 +22,7 @@ from headrace.core.limits import HEADERS_BYTES_MAX
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 from headrace.core.safe_text import safe_json, safe_line, safe_lines
+from headrace.core.secret_references import parse_reference, read_secret, secret_place
 
 __all__ = [
     "DURATION_BUCKETS_S",
@@ -47,10 +48,13 @@ __all__ = [
     "map_database_errors",
     "map_error",
     "parse_event_path",
+    "parse_reference",
+    "read_secret",
     "redact",
     "safe_json",
     "safe_line",
     "safe_lines",
+    "secret_place",
     "to_cloudevent",
     "validate_event",
     "validate_fields",

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import msgspec
 from psycopg.rows import class_row
 
-from headrace.core import Event, Invalid, InvalidPayload, derive_event_id, map_database_errors
+from headrace.core import Event, Invalid, InvalidPayload, derive_event_id, map_database_errors, read_secret
 from headrace.ingest.authentication import LookupCache
 from headrace.ingest.databases import Database
 from headrace.ingest.headers import Headers
@@ -21,7 +21,6 @@ from headrace.ingest.hooks import Hook
 from headrace.ingest.mapping import Mapping, Webhook, parse_mapping
 from headrace.ingest.problems import Problem, unavailable
 from headrace.ingest.rate_limit import RateLimit
-from headrace.ingest.secret_references import read_secret
 from headrace.ingest.signatures import verify
 
 logger = logging.getLogger(__name__)
