@@ -28,6 +28,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headrace.console import ConsoleSettings, create_app
 from headrace.console.assets import AssetError, fetch
 from headrace.db import Server, Target
+from headrace.ingest import server_config
 from tests.builders import own_database, wait_until
 from tests.console.filling import fill
 from tests.debian import find_program
@@ -57,13 +58,7 @@ class Running:
 @contextmanager
 def serve(targets: list[Target], settings: ConsoleSettings | None = None, *, base_path: str = "") -> Iterator[str]:
     """Runs a console in this process; yields its address."""
-    config = uvicorn.Config(
-        create_app(targets, settings, base_path=base_path),
-        host="127.0.0.1",
-        port=0,
-        log_level="error",
-        timeout_graceful_shutdown=1,
-    )
+    config = server_config(create_app(targets, settings, base_path=base_path), host="127.0.0.1", port=0)
     socket = config.bind_socket()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+import uvicorn
 from playwright.sync_api import expect
+from starlette.datastructures import URL
+from starlette.requests import Request
 from starlette.routing import Route
+from typer.testing import CliRunner
 
+from headrace.cli import app
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.console.app import page_routes
 from headrace.console.guard import CSRF_COOKIE
 from headrace.db import Target
+from headrace.ingest.server import HeadTimeoutProtocol
 from headrace.observe import CONTENT_TYPE
 from tests.console.addresses import page_addresses
 from tests.console.conftest import Pages, Running, check_looks, serve
@@ -101,6 +110,75 @@ def test_foreign_host_is_rejected(site: Running) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80"):
         assert ask(site.url("/"), headers={"host": host}).status == 400, host
     assert ask(site.url("/topics"), headers={"host": "localhost:1"}).status == 200
+
+
+def test_host_header_never_chooses_the_path(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starlette 1.0.0 built a request's URL by gluing its host and its path together."""
+    monkeypatch.setattr(Request, "url", property(lambda request: URL(f"http://{request.headers['host']}{request.scope['path']}")))
+    with serve([filled], ConsoleSettings(read_only=True)) as address:
+        parts = urlsplit(address)
+        csrf = ask(f"{address}/topics").cookies[CSRF_COOKIE]
+        body = urlencode({"csrf": csrf, "topic": "forged", "partitions": "1"})
+        for host in (
+            "localhost:80/login?x=",
+            "localhost/static/?",
+            "localhost?",
+            "localhost:80#",
+            "localhost:80:80",
+            "[::1]/login?",
+        ):
+            with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30) as connection:
+                connection.sendall(
+                    f"POST /topics/create HTTP/1.1\r\nHost: {host}\r\nCookie: {CSRF_COOKIE}={csrf}\r\nConnection: close\r\n"
+                    f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+                )
+                answer = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+            assert answer.split(" ")[1] == "400", (host, answer[:200])
+        assert ask(f"{address}/topics/forged").status == 404, "nothing was created"
+
+
+def closed_after(connection: socket.socket) -> bool:
+    """True once the server has closed a connection; fails after its timeout."""
+    with suppress(ConnectionError):
+        while connection.recv(65_536):
+            pass
+    return True
+
+
+def test_half_requests_are_cut_off(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends the beginning of a request holds a connection for a while and no longer, however slowly more of it comes."""
+    monkeypatch.setattr("headrace.ingest.server.HEAD_S", 0.5)
+    monkeypatch.setattr("headrace.console.routes.FORM_S", 0.5)
+    half_form = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\nConnection: close\r\n\r\ncsrf="
+    with serve([filled]) as address, ExitStack() as stack:
+        port = urlsplit(address).port or 0
+        halves = (b"", b"GET /topics", b"GET /topics HTTP/1.1\r\nHost: localhost\r\n", half_form)
+        connections = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(40)]
+        for connection, half in zip(connections, cycle(halves), strict=False):
+            connection.sendall(half)
+        assert all(closed_after(connection) for connection in connections)
+
+
+def test_one_address_never_takes_all_connections(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.ingest.server.CONNECTIONS_PER_ADDRESS_MAX", 5)
+    with serve([filled]) as address, ExitStack() as stack:
+        port = urlsplit(address).port or 0
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(5)]
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as one_too_many:
+            assert closed_after(one_too_many)
+        with socket.create_connection(("127.0.0.1", port), timeout=30, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert other.recv(100).startswith(b"HTTP/1.1 200 "), "another address is served"
+        held[0].sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert held[0].recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_command_serves_the_console_with_these_limits(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[uvicorn.Config] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: configs.append(server.config))
+    arguments = ["console", "--dsn", database.dsn, "--port", "0"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert [config.http for config in configs] == [HeadTimeoutProtocol]
 
 
 def test_every_answer_has_the_security_headers(site: Running) -> None:

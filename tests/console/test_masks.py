@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
+from headrace import Headrace
 from headrace.actions import send_action
 from headrace.console import ConsoleSettings, NoLogin, User
 from headrace.console.guard import CSRF_COOKIE
 from headrace.console.masks import MASK, hidden_fields, mask_payload
+from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Target, connect
+from headrace.log import create_topic
+from headrace.testing import Kit
 from tests.builders import drain
 from tests.console.addresses import page_addresses
 from tests.console.conftest import Databases, serve
@@ -162,3 +167,59 @@ def test_audit_of_an_edit_hides_what_the_letter_hides(database: Target) -> None:
             answer = ask(masked_console + path)
             assert answer.status == 200 and (MASK in answer.text or "\\u2022" in answer.text), path
             assert_no_secret(answer.text, path)
+
+
+def test_plan_of_a_relay_tells_nothing_about_what_is_hidden(masked: tuple[str, Target]) -> None:
+    """Neither how many events a typed condition picks, nor how long the messages of a typed mapping are."""
+    address, _ = masked
+    relay = {
+        "plan": "1",
+        "relay": "spy",
+        "topic": "orders",
+        "target": "webhook",
+        "options": '{"url": "https://crm.example/hook"}',
+    }
+    pages = set()
+    for guess in ("4111%", "5222%"):
+        words = {
+            **relay,
+            "format": "template",
+            "mapping": '{"a": "$.payload.card"}',
+            "condition": f"object ->> 'card' like '{guess}'",
+        }
+        answer = ask(f"{address}/relays/-/create?{urlencode(words)}")
+        assert answer.status == 200 and "hidden for your role" in answer.text
+        pages.add(re.sub(r'name="csrf" value="[^"]*"', "", answer.text.replace(guess, "").replace(quote(guess), "")))
+    assert len(pages) == 1, "the answer does not depend on the guess"
+
+
+def test_correlators_show_nothing_of_what_is_hidden(database: Target) -> None:
+    """Neither values that a pattern keeps nor keys that are computed from hidden fields, here and where its outputs are shown."""
+    pattern = (
+        "capture card = object ->> 'card'; repeat {push(seen) {sequential {order.paid as p, order.paid and <card = p.card>}}}"
+    )
+    with Kit(database) as kit:
+        create_topic(kit.conn, "orders")
+        # A token without an output is recorded all the same. The key of an action or event is shown to whoever sees the queue or topic.
+        for name, key, outputs in (("kept", "key", {"seen": ActionOutput(action="CHECK")}), ("keyed", "object ->> 'card'", {})):
+            create_correlator(kit.conn, Correlator(name=name, topic="orders", pattern=pattern, key=key, outputs=outputs))
+        kit.run_until_idle_sync(Headrace())
+        events = [kit.publish("orders", "order.paid", {"card": "4111 1111 1111 1111"}, key="a") for _ in range(3)]
+        kit.run_until_idle_sync(Headrace())
+        actions = [row[0] for row in kit.conn.execute("select action_id from headrace.queued_actions()").fetchall()]
+    assert len(actions) == 1
+    pages = ["/correlators/kept?key=a", f"/correlators/keyed?key={quote('4111 1111 1111 1111')}"]
+    pages += [f"/events/{event}?x=1" for event in events] + [f"/actions/{action}?x=1" for action in actions]
+    pages += ["/actions?x=1", "/?x=1", "/correlators?x=1"]
+    with serve([database], ConsoleSettings(masks=MASKS, login=NoLogin(User("eve", read_only=True)))) as address:
+        for page in pages:
+            for view in (page, f"{page}&format=json", f"{page}&format=csv", f"{page}&live=part"):
+                answer = ask(address + view)
+                assert answer.status == 200, view
+                assert_no_secret(answer.text.replace(quote("4111 1111 1111 1111"), ""), view)
+        assert MASK in ask(f"{address}/correlators/kept?key=a").text
+        for guess in ("4111 1111 1111 1111", "5"):
+            page = ask(f"{address}/correlators/keyed?key={quote(guess)}").text
+            assert 'aria-label="Key"' not in page and "Keys are not shown" in page, "no key can be looked at, known or not"
+    with serve([database]) as whole:
+        assert "4111 1111" in ask(f"{whole}/correlators/kept?key=a").text, "without masks it is shown, so this test can fail"

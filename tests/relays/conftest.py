@@ -27,11 +27,12 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture
 def make_relay(conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> MakeRelay:
     """Creates a relay to a path of the receiver."""
-    monkeypatch.setenv("RELAY_SECRET", SECRET)
-    monkeypatch.setenv("RELAY_OLD_SECRET", OLD_SECRET)
+    monkeypatch.setenv("HEADRACE_RELAY_NETWORKS", "127.0.0.1/32 ::1/128")
+    monkeypatch.setenv("HEADRACE_SECRET_DEFAULT__RELAY_SECRET", SECRET)
+    monkeypatch.setenv("HEADRACE_SECRET_DEFAULT__RELAY_OLD_SECRET", OLD_SECRET)
 
     def make(path: str = "/ok", *, name: str = "hook", options: dict[str, Any] | None = None, **fields: Any) -> Relay:
-        own = {"url": receiver.url(path), "secret": "env:RELAY_SECRET", "allow_private": True, "timeout_s": 5}
+        own = {"url": receiver.url(path), "secret": "env:RELAY_SECRET", "timeout_s": 5}
         relay = Relay(
             name=name,
             topic="orders",

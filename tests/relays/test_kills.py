@@ -41,7 +41,8 @@ def accepted(file: Path) -> list[dict[str, Any]]:
 def test_kills_of_node_and_receiver_lose_nothing_and_keep_the_order_of_keys(
     conn: Connection, database: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    monkeypatch.setenv("RELAY_SECRET", SECRET)
+    monkeypatch.setenv("HEADRACE_RELAY_NETWORKS", "127.0.0.1/32")
+    monkeypatch.setenv("HEADRACE_SECRET_DEFAULT__RELAY_SECRET", SECRET)
     count, batch = 1000 * (kills + 1), 20
     topic(conn, partitions=2)
     conn.execute(
@@ -51,7 +52,7 @@ def test_kills_of_node_and_receiver_lose_nothing_and_keep_the_order_of_keys(
     )
     drain(conn)
     file, port = tmp_path / "accepted", free_port()
-    options = {"url": f"http://127.0.0.1:{port}/ok", "allow_private": True, "secret": "env:RELAY_SECRET", "timeout_s": 2}
+    options = {"url": f"http://127.0.0.1:{port}/ok", "secret": "env:RELAY_SECRET", "timeout_s": 2}
     create_relay(
         conn,
         Relay(name="hook", topic="orders", target="webhook", options=options, start="earliest", batch=batch, concurrency=2, backoff_s=0.1,

@@ -9,14 +9,16 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.consume import consumer_lag
-from headrace.core import Invalid
+from headrace.core import DeliveryError, Invalid
 from headrace.db import Connection, Server, Target, connect
 from headrace.log import read_log
 from headrace.relays import Relay, check_relay, create_relay, seek_relay
+from headrace.relays.targets.postgres import open_target
 from tests.builders import drain, fill, own_database, start_python, through_proxy, topic, wait_until
 from tests.conftest import remove_server, start_server
 from tests.relays.test_webhook import node, settled
@@ -180,3 +182,28 @@ def test_mistakes_and_ways_to_the_nodes_own_rights_are_refused(options: dict[str
     own = {"host": "db.example", "dbname": "shop", "user": "relay", "table": "public.copy", "columns": ["id"]}
     with pytest.raises(Invalid, match=message):
         check_relay(Relay(name="copy", topic="orders", target="postgres", options=own | options))
+
+
+async def test_a_relay_signs_in_with_nothing_of_the_node(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither certificate nor Kerberos ticket nor a variable, file or service of libpq: only what the definition says."""
+    address = {name: str(value) for name, value in conninfo_to_dict(database.dsn).items()}
+    own = {"host": "127.0.0.1", "port": address.get("port", "5432"), "dbname": "nowhere", "user": "nobody", "sslmode": "disable"}
+    for variable in ("PGPASSWORD", "PGPASSFILE", "PGSSLCERT", "PGSSLKEY", "PGHOSTADDR", "PGOPTIONS"):
+        monkeypatch.setenv(variable, "/of-the-node")
+    used: list[dict[str, str]] = []
+
+    async def connect(conninfo: str, **_options: object) -> None:
+        used.append({str(name): str(value) for name, value in conninfo_to_dict(conninfo).items()})
+        connection = psycopg.pq.PGconn.connect_start(conninfo.encode())
+        used[-1] |= {option.keyword.decode(): (option.val or b"").decode() for option in connection.info}
+        connection.finish()
+        raise psycopg.OperationalError("not connected")
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", connect)
+    target = open_target("copy", {**own, "table": "a", "columns": ["b"]}, {})
+    with pytest.raises(DeliveryError):
+        await target.open()
+    [parameters] = used
+    assert (parameters["sslcertmode"], parameters["gssencmode"]) == ("disable", "disable")
+    assert {name: value for name, value in parameters.items() if "of-the-node" in value} == {}
+    assert (parameters["user"], parameters["dbname"], parameters.get("password", "")) == ("nobody", "nowhere", "")

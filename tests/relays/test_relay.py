@@ -80,7 +80,7 @@ def test_mistakes_are_found_when_a_relay_is_written(conn: Connection) -> None:
         ({"options": {"url": "ftp://example.com"}}, "not an http or https address"),
         ({"options": {"url": "https://me:pw@example.com"}}, "clear text"),
         ({"options": {"url": URL, "secret": "whsec_abc"}}, "option 'secret' has a secret in clear text"),
-        ({"options": {"url": URL, "secret": "env:HOME"}}, "only variables that start with RELAY_"),
+        ({"options": {"url": URL, "secret": "env:BANK__KEY"}}, "option 'secret': .* is not a reference to a secret"),
         ({"options": {"url": URL, "headers": {"authorization": "Bearer x"}}}, "option 'headers.authorization' has a secret"),
         ({"options": {"url": URL, "timeout_s": 99}}, "timeout_s is 99, not a number from 0.1 to 30"),
         ({"format": "template"}, "the mapping is not an object with fields"),
@@ -285,7 +285,7 @@ async def test_a_version_that_is_not_the_newest_claims_nothing(
     async def start() -> RelayRunner:
         engine = RelayEngine(pool, pool, Subscription("headrace_relay"), asyncio.Event(), listener=Listener(database))
         [runnable] = await engine.list_runnable()
-        delivery = Delivery(runnable.relay, uid=runnable.uid, on_gone=_fail)
+        delivery = Delivery(runnable.relay, namespace="default", uid=runnable.uid, on_gone=_fail)
         runner = RelayRunner(runnable, delivery, pool, Subscription("headrace_log"), asyncio.Event())
         await runner.register()
         return runner
@@ -334,19 +334,24 @@ def test_another_namespace_can_neither_see_nor_touch_a_relay(conn: Connection, d
     assert get_relay(conn, "hook").status == "pending"
 
 
-def test_a_relay_reads_only_the_secrets_that_are_meant_for_relays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relay_reads_only_the_secrets_of_its_namespace(tmp_path: Path) -> None:
     from headrace.relays.secrets import resolve_secrets
 
-    folder = tmp_path / "secrets"
-    folder.mkdir()
-    (folder / "key").write_text("whsec_x\n")
+    (tmp_path / "shop.key").write_text("whsec_x\n")
+    (tmp_path / "bank.other").write_text("private")
     (tmp_path / "other").write_text("private")
-    (folder / "link").symlink_to(tmp_path / "other")
-    environ = {"HEADRACE_RELAY_SECRETS": str(folder), "RELAY_A": "a", "HEADRACE_DSN": "postgresql://me:pw@db/x"}
-    secrets = resolve_secrets({"secret": "file:key", "secrets": ["env:RELAY_A"], "url": "https://x"}, environ)
+    environ = {
+        "HEADRACE_SECRETS": str(tmp_path),
+        "HEADRACE_SECRET_SHOP__A": "a",
+        "HEADRACE_SECRET_BANK__B": "private",
+        "RELAY_C": "private",
+        "HEADRACE_DSN": "postgresql://me:pw@db/x",
+    }
+    secrets = resolve_secrets({"secret": "file:key", "secrets": ["env:A"], "url": "https://x"}, "shop", environ)
     assert secrets == {"secret": "whsec_x", "secrets.0": "a"}
     assert "whsec" not in repr(secrets)
-    for reference in ("env:HEADRACE_DSN", "env:RELAY_NONE", "file:../other", f"file:{tmp_path}/other", "file:link", "file:none"):
+    foreign = ("env:HEADRACE_DSN", "env:B", "env:RELAY_C", "env:BANK__B", "file:other", "file:../other", f"file:{tmp_path}/other")
+    for reference in foreign:
         with pytest.raises(InvalidRelay) as caught:
-            resolve_secrets({"secret": reference}, environ)
+            resolve_secrets({"secret": reference}, "shop", environ)
         assert "pw" not in str(caught.value) and "private" not in str(caught.value)

@@ -15,8 +15,10 @@ from standardwebhooks import Webhook
 from headrace import Headrace
 from headrace.actions import list_pauses, resume
 from headrace.consume import consumer_lag
+from headrace.core import DeliveryError, InvalidRelay
 from headrace.db import Connection, Target
-from headrace.relays import Relay, check_relay, create_relay, get_relay
+from headrace.relays import Relay, create_relay, get_relay
+from headrace.relays.targets.addresses import Resolver
 from tests.builders import fill, publish, topic
 from tests.debian import find_program
 from tests.relays.conftest import OLD_SECRET, SECRET, MakeRelay
@@ -159,7 +161,7 @@ async def test_rotated_secrets_give_a_signature_each(
 ) -> None:
     topic(conn)
     fill(conn, 1)
-    check = {"secrets": ["env:RELAY_SECRET", "env:RELAY_OLD_SECRET"], "allow_private": True}
+    check = {"secrets": ["env:RELAY_SECRET", "env:RELAY_OLD_SECRET"]}
     relay = make_relay(name="unused", active=False)
     relay = Relay(name="hook", topic="orders", target="webhook", options=check | {"url": relay.options["url"]}, start="earliest")
     create_relay(conn, relay)
@@ -204,19 +206,36 @@ async def test_a_redirect_is_not_followed(conn: Connection, database: Target, re
     "host", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "[::1]", "[::ffff:10.0.0.1]", "169.254.169.254", "10.0.0.8",
              "192.168.1.1", "0.0.0.0", "[fe80::1]", "[64:ff9b::7f00:1]", "100.64.0.1"],
 )  # fmt: skip
-def test_private_addresses_are_refused_when_the_relay_is_written(host: str) -> None:
-    relay = Relay(name="hook", topic="orders", target="webhook", options={"url": f"http://{host}/"})
-    with pytest.raises(Exception, match="private address"):
-        check_relay(relay)
+async def test_private_addresses_are_refused_unless_the_operator_allows_their_network(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_RELAY_NETWORKS", raising=False)
+    resolver = Resolver(host, 80)
+    with pytest.raises(DeliveryError, match=r"private addresses .* HEADRACE_RELAY_NETWORKS"):
+        await resolver.address()
+    monkeypatch.setenv("HEADRACE_RELAY_NETWORKS", "203.0.113.0/24")
+    with pytest.raises(DeliveryError, match="private addresses"):
+        await resolver.address()
+    monkeypatch.setenv("HEADRACE_RELAY_NETWORKS", "0.0.0.0/0, ::/0")
+    await resolver.address()
 
 
-async def test_a_name_that_resolves_to_a_private_address_is_refused(
-    conn: Connection, database: Target, receiver: Receiver, make_relay: MakeRelay
+async def test_no_definition_reaches_a_private_address_that_the_node_does_not_allow(
+    conn: Connection, database: Target, receiver: Receiver, make_relay: MakeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic(conn)
     fill(conn, 1)
-    make_relay(options={"url": f"http://localhost:{receiver.port}/ok", "allow_private": False}, attempts=1)
+    with pytest.raises(InvalidRelay, match="allow_private"):
+        make_relay(options={"allow_private": True})
+    monkeypatch.delenv("HEADRACE_RELAY_NETWORKS")
+    make_relay(options={"url": f"http://localhost:{receiver.port}/ok"}, attempts=1)
+    # As plain SQL writes it.
+    conn.execute("update headrace.relay set options = options || '{\"allow_private\": true}'")
     async with node(database):
+        async with asyncio.timeout(20):
+            while get_relay(conn, "hook").status != "invalid":
+                await asyncio.sleep(0.02)
+        conn.execute("update headrace.relay set options = options - 'allow_private'")
         async with asyncio.timeout(20):
             while conn.execute("select count(*) from headrace.dead_letters").fetchone() == (0,):
                 await asyncio.sleep(0.02)
@@ -253,7 +272,7 @@ async def test_a_secret_is_in_no_error(
 ) -> None:  # fmt: skip
     topic(conn)
     fill(conn, 1)
-    monkeypatch.setenv("RELAY_TOKEN", "Bearer hunter2hunter2")
+    monkeypatch.setenv("HEADRACE_SECRET_DEFAULT__RELAY_TOKEN", "Bearer hunter2hunter2")
     make_relay("/echo-secret", options={"headers": {"authorization": "env:RELAY_TOKEN"}}, attempts=2)
     async with node(database):
         async with asyncio.timeout(20):

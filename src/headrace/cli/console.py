@@ -104,12 +104,10 @@ def _serve(
     import uvicorn
 
     from headrace.console import create_app
+    from headrace.ingest import server_config
 
     app = create_app(targets, settings, base_path=base_path)
-    # Proxy headers are off: a login by a proxy compares the address of the peer itself.
-    config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=1
-    )
+    config = server_config(app, host=host, port=port)
     server = uvicorn.Server(config)
     socket = config.bind_socket()
     name = f"[{host}]" if ":" in host else host

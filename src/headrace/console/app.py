@@ -114,9 +114,9 @@ def page_routes() -> list[BaseRoute]:
 
 
 def _not_found(request: Request, _error: Exception) -> Response:
-    if "headrace.user" not in request.scope or request.url.path.startswith("/static/"):
+    if "headrace.user" not in request.scope or request.scope["path"].startswith("/static/"):
         return PlainTextResponse("There is no such file.\n", status_code=404)
-    return render_error(make_view(request), NotFound(f"there is no page {request.url.path}"), 404)
+    return render_error(make_view(request), NotFound(f"there is no page {request.scope['path']}"), 404)
 
 
 def _wrong_method(_request: Request, _error: Exception) -> Response:

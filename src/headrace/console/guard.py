@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from inspect import isawaitable
 from urllib.parse import quote
@@ -30,8 +31,9 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 SAFE_METHODS = ("GET", "HEAD")
-OPEN_PATHS = ("/login", "/logout", "/static/")
-"""Reached without a login; /login and /logout also where the console is read-only."""
+OPEN_PATHS = ("/login", "/logout")
+"""Reached without a login, also where the console is read-only. So is everything below /static/."""
+_host = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\]*)(:\d*)?")
 
 
 class Guard:
@@ -77,27 +79,30 @@ class Guard:
                 f"This console does not answer for this host. Allowed: {', '.join(hosts)}.\n", status_code=400
             )
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        path = request.url.path.removeprefix(root)
-        if path.startswith(OPEN_PATHS):
+        # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
+        path = str(request.scope["path"]).removeprefix(root)
+        if path in OPEN_PATHS or path.startswith("/static/"):
             return None
         if user is None:
-            return self._ask_to_sign_in(request, root)
+            return self._ask_to_sign_in(request, root, path)
         if request.method not in SAFE_METHODS and (self._settings.read_only or user.read_only):
             return PlainTextResponse("This console is read-only for you; nothing was changed.\n", status_code=403)
         return None
 
-    def _ask_to_sign_in(self, request: Request, root: str) -> Response:
+    def _ask_to_sign_in(self, request: Request, root: str, path: str) -> Response:
         is_page = request.method == "GET" and not request.query_params.keys() & {"live", "format"}
-        is_page &= request.url.path != f"{root}/metrics"
+        is_page &= path != "/metrics"
         if isinstance(self._settings.login, TokenLogin) and is_page:
-            query = f"?{request.url.query}" if request.url.query else ""
-            return RedirectResponse(f"{root}/login?next={quote(request.url.path + query, safe='')}", status_code=303)
+            query = request.scope["query_string"].decode("latin-1")
+            wanted = quote(root + path) + (f"?{query}" if query else "")
+            return RedirectResponse(f"{root}/login?next={quote(wanted, safe='')}", status_code=303)
         return PlainTextResponse("Sign in first.\n", status_code=401)
 
 
-def _host_name(request: Request) -> str:
-    host = request.headers.get("host", "").lower()
-    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+def _host_name(request: Request) -> str | None:
+    """The name in the Host header; None if the header is anything but a name or address with an optional port."""
+    host = _host.fullmatch(request.headers.get("host", "").lower())
+    return host["name"] if host else None
 
 
 def _csrf_cookie(scope: Scope, csrf: str) -> str:

@@ -45,7 +45,7 @@ async def _stream(view: View, function: Callable[[View], Page | Response]) -> As
 
 
 def _render(view: View, function: Callable[[View], Page | Response], every_s: float) -> tuple[str, str]:
-    key = ("page", view.user.role, view.request.url.path, str(view.query))
+    key = ("page", view.user.role, view.page_path, str(view.query))
     try:
         page = view.site.cached(key, every_s * 0.9, lambda: function(view))
         return ("live", render_live(view, page)) if isinstance(page, Page) else ("failure", "this page is not live")

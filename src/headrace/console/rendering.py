@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from headrace.console import texts
+from headrace.console.masks import MASK
 from headrace.console.navigation import NAVIGATION
 from headrace.console.static_files import vendor_files
 from headrace.console.tables import Row, Table
@@ -103,7 +104,10 @@ def _select(view: View, page: Page) -> Page:
 
 
 def _mask(view: View, row: Row) -> Row:
-    return {**row, "payload": view.mask(row["payload"])} if "payload" in row else row
+    masked = {"payload": view.mask(row["payload"])} if "payload" in row else {}
+    if row.get("captured") is not None and view.hidden_fields:
+        masked["captured"] = MASK
+    return {**row, **masked}
 
 
 def _export(view: View, page: Page, kind: str) -> Response:

@@ -4,6 +4,7 @@ Every changing route is made by `change`, which checks the CSRF token; `create_a
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,8 +12,8 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from headrace.console.live import stream_page
@@ -29,6 +30,8 @@ from headrace.core import (
 
 FORM_BYTES_MAX = 4 * 1024 * 1024
 """A payload of 1 MB, percent-encoded, fits."""
+FORM_S = 30.0
+"""How long a browser may take to send a form."""
 NOTICE = "headrace_notice"
 
 Reader: TypeAlias = Callable[[View], Page | Response]
@@ -70,7 +73,15 @@ class ChangeEndpoint:
         self.form = form
 
     async def answer(self, request: Request) -> Response:
-        form = await read_form(request)
+        try:
+            async with asyncio.timeout(FORM_S):
+                form = await read_form(request)
+        except TimeoutError:
+            text = f"The form did not arrive within {FORM_S:g} s; nothing was changed.\n"
+            return PlainTextResponse(text, status_code=408, headers={"connection": "close"})
+        except ClientDisconnect:
+            # Nobody reads the answer.
+            return PlainTextResponse("", status_code=400)
         view = make_view(request, form)
         if not is_own_form(request, form, view.csrf):
             return render_error(view, Forbidden("the form did not come from this console; load the page again and repeat"), 403)

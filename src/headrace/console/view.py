@@ -9,7 +9,7 @@ from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment
 from starlette.datastructures import QueryParams
@@ -114,6 +114,11 @@ class View:
         return self.request.path_params
 
     @property
+    def page_path(self) -> str:
+        """The path of this page as a link has it. Not from request.url, which is built from the Host header."""
+        return quote(str(self.request.scope["path"]))
+
+    @property
     def is_read_only(self) -> bool:
         return self.site.settings.read_only or self.user.read_only
 
@@ -214,9 +219,14 @@ class View:
                 results.append((target.name, result))
         return results
 
+    @property
+    def hidden_fields(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of payloads that this person's role must not see."""
+        return hidden_fields(self.site.settings.masks, self.user.role)
+
     def mask(self, payload: JSON) -> JSON:
         """A payload without the fields that this person's role must not see."""
-        return mask_payload(payload, hidden_fields(self.site.settings.masks, self.user.role))
+        return mask_payload(payload, self.hidden_fields)
 
     def url(self, path: str, **parameters: object) -> str:
         """The address of a page of the console, with the selected shard and namespace."""
@@ -232,7 +242,7 @@ class View:
         for name, value in parameters.items():
             if value is None:
                 words.pop(name, None)
-        return self.request.url.path + (f"?{urlencode(words)}" if words else "")
+        return self.page_path + (f"?{urlencode(words)}" if words else "")
 
     def static(self, name: str) -> str:
         return f"{str(self.request.scope.get('root_path', '')).rstrip('/')}/static/{name}"

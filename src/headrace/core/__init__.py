@@ -23,6 +23,7 @@ from headrace.core.limits import HEADERS_BYTES_MAX
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 from headrace.core.safe_text import safe_json, safe_line, safe_lines
+from headrace.core.secret_references import parse_reference, read_secret, secret_place
 from headrace.core.token_bucket import TokenBucket, TokenBuckets
 
 __all__ = [
@@ -52,11 +53,14 @@ __all__ = [
     "map_error",
     "parse_duration",
     "parse_event_path",
+    "parse_reference",
     "print_duration",
+    "read_secret",
     "redact",
     "safe_json",
     "safe_line",
     "safe_lines",
+    "secret_place",
     "to_cloudevent",
     "validate_event",
     "validate_fields",

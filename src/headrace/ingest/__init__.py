@@ -28,9 +28,8 @@ from headrace.ingest.access_tokens import (
 )
 from headrace.ingest.hooks import Hook, Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks
 from headrace.ingest.mapping import Mapping, parse_mapping
-from headrace.ingest.secret_references import secret_place
 from headrace.ingest.settings import IngestSettings
-from headrace.ingest.web import IngestServer, create_app
+from headrace.ingest.web import IngestServer, create_app, server_config
 
 __all__ = [
     "AccessToken",
@@ -51,5 +50,5 @@ __all__ = [
     "list_hooks",
     "parse_mapping",
     "revoke_access_token",
-    "secret_place",
+    "server_config",
 ]

@@ -13,14 +13,13 @@ from urllib.parse import parse_qs
 import msgspec
 from psycopg.rows import class_row
 
-from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors
+from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors, read_secret
 from headrace.ingest.databases import Database
 from headrace.ingest.headers import Headers
 from headrace.ingest.hooks import Hook
 from headrace.ingest.lookup_cache import LookupCache
 from headrace.ingest.mapping import Mapping, Webhook, parse_mapping
 from headrace.ingest.problems import Problem, unavailable
-from headrace.ingest.secret_references import read_secret
 from headrace.ingest.signatures import verify
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
-from headrace.core import InvalidHook, UnknownHook, encode
+from headrace.core import Invalid, InvalidHook, UnknownHook, encode, parse_reference
 from headrace.db import Connection, fetch_rows, fetch_value, query
 from headrace.ingest.mapping import parse_mapping
-from headrace.ingest.secret_references import parse_reference
 
 Scheme: TypeAlias = Literal["standard-webhooks", "github", "stripe", "token"]
 """How the sender proves who it is."""
@@ -103,6 +102,9 @@ def get_hook(conn: Connection, hook: str, *, namespace: str | None = None) -> Ho
 def _check(scheme: Scheme, secrets: Sequence[str] | None, mapping: JsonObject[str, str] | None) -> None:
     """Before anything is sent: a secret that was given in the place of its reference must not reach the server's log."""
     for reference in secrets or ():
-        parse_reference(reference)
+        try:
+            parse_reference(reference)
+        except Invalid as error:
+            raise InvalidHook(str(error)) from None
     if mapping is not None:
         parse_mapping(scheme, mapping)

@@ -31,12 +31,14 @@ WRITE_S = 30.0
 """How long a client may take nothing of an answer that waits for it."""
 KEEP_ALIVE_S = 30
 CONNECTIONS_MAX = 2000
+CONNECTIONS_PER_ADDRESS_MAX = 1000
+"""So that one client alone can never take all places. It is large, because everybody behind one proxy has one address."""
 START_S, STOP_S = 10.0, 10.0
 
 
 class HeadTimeoutProtocol(H11Protocol):
     """Closes connections whose next request does not come to the end of its head in time, those whose client takes no answer, and
-    those above CONNECTIONS_MAX."""
+    those above CONNECTIONS_MAX or CONNECTIONS_PER_ADDRESS_MAX."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -49,10 +51,17 @@ class HeadTimeoutProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        if len(self.connections) > CONNECTIONS_MAX or self._has_too_many(CONNECTIONS_PER_ADDRESS_MAX):
             transport.abort()
         else:
             self._head_timer = self.loop.call_later(HEAD_S, transport.abort)
+
+    def _has_too_many(self, count_max: int) -> bool:
+        """True if this client's address holds more connections than that."""
+        if len(self.connections) <= count_max or self.client is None:
+            return False
+        address = self.client[0]
+        return sum(other.client is not None and other.client[0] == address for other in self.connections) > count_max
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -141,11 +150,15 @@ class _Server(uvicorn.Server):
             self.ready.set()
 
 
-def server_config(app: ASGIApp) -> uvicorn.Config:
-    """uvicorn with our limits. Not httptools, which has no limit for the head of a request."""
+def server_config(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
+    """uvicorn with our limits, for HTTP in and for the console. Not httptools, which has no limit for the head of a request.
+
+    Proxy headers are off: what asks for the address of the peer gets the peer's own."""
     protocol: Any = HeadTimeoutProtocol
     return _Config(
         app,
+        host=host,
+        port=port,
         http=protocol,
         ws="none",
         proxy_headers=False,

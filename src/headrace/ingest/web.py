@@ -11,7 +11,9 @@ from headrace.db import Target
 from headrace.ingest.settings import IngestSettings
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 
 def create_app(targets: Sequence[Target], settings: IngestSettings | None = None) -> Starlette:
@@ -21,6 +23,13 @@ def create_app(targets: Sequence[Target], settings: IngestSettings | None = None
     except ModuleNotFoundError as error:
         raise Invalid(f"HTTP in needs the package {error.name!r}; install it: pip install 'headrace[http]'") from error
     return build_app(targets, settings or IngestSettings())
+
+
+def server_config(app: ASGIApp, *, host: str, port: int) -> uvicorn.Config:
+    """Settings of uvicorn with the limits of HTTP in: on the time for heads and answers, on their size, and on open connections."""
+    from headrace.ingest import server
+
+    return server.server_config(app, host=host, port=port)
 
 
 class IngestServer:

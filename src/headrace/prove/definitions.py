@@ -62,7 +62,7 @@ RULES = (
 )
 
 
-PASSWORD = "RELAY_PROVE"
+PASSWORD = "PROVE"
 """The variable with the password of the relay's target."""
 
 
@@ -131,7 +131,7 @@ def create_copying_relay(conn: Connection, dsn: str) -> None:
     parts = conninfo_to_dict(dsn)
     address: dict[str, JSON] = {name: str(parts[name]) for name in ("host", "dbname", "user", "sslmode") if parts.get(name)}
     if parts.get("password"):
-        os.environ[PASSWORD] = str(parts["password"])
+        os.environ[f"HEADRACE_SECRET_DEFAULT__{PASSWORD}"] = str(parts["password"])
         address["password"] = f"env:{PASSWORD}"
     place: dict[str, JSON] = {
         "port": int(str(parts.get("port") or 5432)),

@@ -41,8 +41,9 @@ OnGone = Callable[[str], Awaitable[None]]
 class Delivery:
     """Delivers the events of one version of a relay. Its method `deliver` is a handler of batches."""
 
-    def __init__(self, relay: Relay, *, uid: str, on_gone: OnGone) -> None:
+    def __init__(self, relay: Relay, *, namespace: str, uid: str, on_gone: OnGone) -> None:
         self._relay = relay
+        self._namespace = namespace
         self._mapper = Mapper(relay.name, relay.format, relay.mapping, uid=uid)
         self._on_gone = on_gone
         self._idle: list[Target] = []
@@ -129,7 +130,7 @@ class Delivery:
 
     async def _open(self) -> Target:
         # Read again for each connection: a secret may have been rotated.
-        self._secrets = resolve_secrets(self._relay.options)
+        self._secrets = resolve_secrets(self._relay.options, self._namespace)
         target = open_target(self._relay.target, self._relay.name, self._relay.options, self._secrets)
         try:
             await target.open()

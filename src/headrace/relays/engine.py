@@ -109,7 +109,7 @@ class RunningRelay:
         self._pool = pool
         self._stop = asyncio.Event()
         self.subscription = subscription
-        self._delivery = Delivery(runnable.relay, uid=runnable.uid, on_gone=self._disable)
+        self._delivery = Delivery(runnable.relay, namespace=runnable.namespace, uid=runnable.uid, on_gone=self._disable)
         self.runner = RelayRunner(runnable, self._delivery, relay_pool, subscription, self._stop)
         self._task = asyncio.create_task(self._run(), name=f"relay {runnable.name}")
 

@@ -33,7 +33,7 @@ class Relay:
     target: str
     """The kind of system: webhook, postgres, nats, redis, rabbitmq, rabbitmq-stream or kafka."""
     options: Mapping[str, JSON] = field(default_factory=dict)
-    """Where and how; a secret is a reference, `env:RELAY_NAME` or `file:/path`."""
+    """Where and how; a secret is a reference, `env:NAME` or `file:name`."""
     condition: str = "true"
     format: Format = "stored"
     mapping: Mapping[str, JSON] | None = None

@@ -35,7 +35,7 @@ async def run_relay_with_kills(
     broker: Broker, conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch, *, kills: int = 1
 ) -> None:
     """Publishes, relays with kill -9 of the node in between, and compares the broker's content with the log."""
-    monkeypatch.setenv("RELAY_X", PASSWORD)
+    monkeypatch.setenv("HEADRACE_SECRET_DEFAULT__RELAY_X", PASSWORD)
     name = await broker.prepare()
     topic(conn, name, partitions=2)
     relay = Relay(

@@ -56,7 +56,7 @@ def test_right_options_have_no_mistakes(kind: str, options: dict[str, JSON]) -> 
         ("redis", {**REDIS, "tls": "yes"}, "option 'tls' must be true or false"),
         ("redis", {**REDIS, "tls": True, "tls_key": "file:k"}, "the options tls_certificate and tls_key are used together"),
         ("rabbitmq", {"host": "h", "routing_key": "q"}, "option 'password' is missing"),
-        ("rabbitmq", {**RABBITMQ, "password": "hunter2"}, "option 'password' must be a reference to a secret: env:RELAY_NAME"),
+        ("rabbitmq", {**RABBITMQ, "password": "hunter2"}, "option 'password' must be a reference to a secret: env:NAME"),
         ("rabbitmq-stream", {**STREAM, "host": ""}, "option 'host' must be a text"),
         ("kafka", {**KAFKA, "compression": "rar"}, "option 'compression' must be one of gzip, snappy, lz4, zstd"),
         ("kafka", {**KAFKA, "acks": 1}, "option 'acks' is unknown; "),

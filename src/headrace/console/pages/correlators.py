@@ -10,6 +10,7 @@ from urllib.parse import quote
 from headrace import correlators
 from headrace.actions import pause as pause_
 from headrace.actions import resume as resume_
+from headrace.console.masks import MASK, is_hidden
 from headrace.console.pages.correlators_drawing import Drawing, draw_automaton
 from headrace.console.pages.correlators_words import trace_words, waits_words
 from headrace.console.pages.rules_editing import find_on_shards
@@ -21,6 +22,7 @@ from headrace.console.view import Done, Page, View
 from headrace.core import Invalid
 from headrace.db import Connection, query
 from headrace.lang import ecl
+from headrace.lang.condition import fields_of, parse_scalar
 
 EVENTS_MAX = 200
 OUTPUT_ROWS = 50
@@ -74,7 +76,9 @@ class ShardState:
 
 def show_correlator(view: View) -> Page:
     """One correlator: its automaton with the keys in each state, one key, its newest outputs, a stepper."""
-    name, key = view.path["correlator"], view.query.get("key")
+    name = view.path["correlator"]
+    hides_keys = _hides_keys(view, name)
+    key = None if hides_keys else view.query.get("key")
     shards = [shard for _, shard in view.each_shard(lambda conn: _read(conn, view, name, key))]
     states = [shard.state for shard in shards]
     correlator = states[0].correlator
@@ -100,7 +104,8 @@ def show_correlator(view: View) -> Page:
         "keys": keys.total(),
         "key": key or "",
         "chosen": chosen,
-        "kept": _kept_values(chosen) if chosen else [],
+        "hides_keys": hides_keys,
+        "kept": _kept_values(view, chosen) if chosen else [],
         "waits": waits_words(chosen.waits_for.events) if chosen else [],
         "shortest": trace_words(chosen.shortest) if chosen else None,
         "events": view.query.get("events", "").strip(),
@@ -114,7 +119,7 @@ def show_correlator(view: View) -> Page:
             ("Keys", keys.total()),
         ],
     }
-    tables = [_outputs_table(view, outputs[::-1])]
+    tables = [_outputs_table(view, [{**row, "key": MASK} if hides_keys else row for row in outputs[::-1]])]
     if drawing:
         tables.append(_edges_table(drawing))
     if values["events"]:
@@ -122,10 +127,20 @@ def show_correlator(view: View) -> Page:
     return Page("correlator.html", name, tables=tables, values=values)
 
 
-def _kept_values(key: correlators.KeyState) -> list[tuple[str, object]]:
+def _hides_keys(view: View, name: str) -> bool:
+    """True if the keys of a correlator are computed from a field that this person must not see."""
+    if not view.hidden_fields:
+        return False
+    found = view.each_shard(lambda conn: correlators.get_correlator(conn, name, namespace=view.namespace).correlator.key)
+    fields = [field for _, key in found if key is not None for field in fields_of(parse_scalar(key))]
+    paths = [[step for step in field.path if isinstance(step, str)] for field in fields if field.root == "object"]
+    return any(is_hidden(path, view.hidden_fields) for path in paths)
+
+
+def _kept_values(view: View, key: correlators.KeyState) -> list[tuple[str, object]]:
     """What a pattern that keeps values has kept; of several instances with their number."""
     return [
-        (name if len(key.captured) == 1 else f"{name}, instance {number}", str(value))
+        (name if len(key.captured) == 1 else f"{name}, instance {number}", MASK if view.hidden_fields else str(value))
         for number, captured in enumerate(key.captured, 1)
         for name, value in captured.items()
         if value is not None
@@ -164,7 +179,7 @@ def _passages_text(passages: Sequence[correlators.Passages | None]) -> str:
 def _outputs_table(view: View, rows: list[Row]) -> Table:
     columns = (
         Column("output_at", "at", kind="time"),
-        Column("key", link=lambda row: view.url(view.request.url.path.removeprefix(_root(view)), key=row["key"])),
+        Column("key", link=lambda row: None if row["key"] == MASK else correlator_url(view, row["correlator"], key=row["key"])),
         Column("token"),
         Column("name", "became"),
         Column("position", kind="number", wide=True, hint="Empty: a timer"),
@@ -183,10 +198,6 @@ def _edges_table(drawing: Drawing) -> Table:
         Column("passed", kind="number", hint="How often keys took it, by the newest events"),
     )
     return Table("edges", columns, [to_row(edge) for edge in drawing.edges], title="Edges", empty_text="It has no edges.")
-
-
-def _root(view: View) -> str:
-    return str(view.request.scope.get("root_path", "")).rstrip("/")
 
 
 def _steps_table(pattern: str, text: str) -> Table:
@@ -343,8 +354,8 @@ def _text(correlator: correlators.Correlator) -> str:
     return "\n".join([correlator.pattern, f"key: {correlator.key or '(none)'}", *_output_lines(correlator)])
 
 
-def correlator_url(view: View, name: str) -> str:
-    return view.url(f"/correlators/{quote(name, safe='')}")
+def correlator_url(view: View, name: str, *, key: str | None = None) -> str:
+    return view.url(f"/correlators/{quote(name, safe='')}", key=key)
 
 
 ROUTES = (

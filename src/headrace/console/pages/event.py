@@ -61,6 +61,7 @@ def _read_part(view: View, conn: Connection, history: EventHistory) -> HistoryPa
         history,
         sample,
         is_masked=masked != payload,
+        hides_fields=bool(view.hidden_fields),
         attempts=tuple(attempts),
         results=tuple(results),
         tree=build_tree(view, conn, history),

@@ -24,6 +24,8 @@ class HistoryPart:
     sample: Sample
     """The event as a condition sees it, without hidden fields."""
     is_masked: bool
+    hides_fields: bool
+    """Fields are hidden from the person, in this payload or in others."""
     attempts: tuple[Attempt, ...]
     """Failed attempts of the actions that correlators sent."""
     results: tuple[Result, ...]
@@ -106,7 +108,9 @@ def _outputs(view: View | None, part: HistoryPart) -> Iterator[Entry]:
             if output.becomes == "event":
                 url = view.url(f"/events/{output.output_id}")
         title = f"Correlator {output.correlator}, version {output.version}, pushed {output.token}{became}"
-        key = f"key {output.key}, " if output.key else ""
+        # The key of a correlator may be computed from a hidden field; that of the event itself is shown anyway.
+        is_shown = output.key == part.history.key or not part.hides_fields
+        key = f"key {output.key}, " if output.key and is_shown else ""
         yield Entry(output.fired_at, "correlator", title, f"{key}{reason}", "good", url)
         if output.becomes == "action":
             attempts = [attempt for attempt in part.attempts if attempt.action_id == output.output_id]

@@ -116,7 +116,7 @@ def _read_python(view: View, words: Query) -> str:
 
 
 def _read_curl(view: View) -> str:
-    url = str(view.request.url.replace(query="", fragment=""))
+    url = f"{view.request.scope['scheme']}://{view.request.headers['host']}{view.page_path}"
     _, _, parameters = view.here(format="json", show=None).partition("?")
     words = ["curl", "-H", '"Authorization: Bearer $HEADRACE_TOKEN"'] if view.user.role else ["curl"]
     return " ".join([*words, shlex.quote(f"{url}?{parameters}")])

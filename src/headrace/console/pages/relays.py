@@ -46,7 +46,7 @@ def list_relays(view: View) -> Page:
         Column("condition", kind="code", wide=True),
         Column("reason", "why", wide=True),
     )
-    empty = "headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook -o secret=env:RELAY_CRM"
+    empty = "headrace relay create crm --topic orders --target webhook -o url=https://crm.example/hook -o secret=env:CRM"
     return Page("relays.html", "Relays", tables=(Table("relays", columns, rows, empty=empty),))
 
 

@@ -23,7 +23,7 @@ def sign_in(view: View) -> Page | Response:
         values = {"is_token": isinstance(login, TokenLogin), "next": _next(view)}
         return Page("sign_in.html", "Sign in", values=values, status=401, is_live=False)
     response = RedirectResponse(_next(view), status_code=303)
-    secure = view.request.url.scheme == "https"
+    secure = view.request.scope["scheme"] == "https"
     path = cookie_path(view.request)
     response.set_cookie(COOKIE, login.session_of(token), httponly=True, samesite="strict", secure=secure, path=path)
     return response

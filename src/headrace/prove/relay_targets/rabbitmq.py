@@ -17,7 +17,7 @@ from headrace.prove.relay_targets.target import TIMEOUT_S, ServerProcess, find_p
 from headrace.prove.workload import ORDERS, PARTITIONS
 
 USER = "prove"
-PASSWORD_VARIABLE = "RELAY_PROVE_RABBITMQ"
+PASSWORD = "PROVE_RABBITMQ"
 PLACES = tuple(f"{ORDERS}.{partition}" for partition in range(PARTITIONS))
 
 
@@ -28,7 +28,7 @@ class RabbitMQServer(ServerProcess):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.password = os.environ.setdefault(PASSWORD_VARIABLE, uuid4().hex)
+        self.password = os.environ.setdefault(f"HEADRACE_SECRET_DEFAULT__{PASSWORD}", uuid4().hex)
         queue_port, stream_port = self._order_ports(self.port, free_port())
         self._node = RabbitMQNode(folder, queue_port, stream_port, USER, self.password, find_program("epmd", self.kind))
         self._epmd = self._node.launch_epmd()
@@ -74,7 +74,7 @@ class RabbitMQTarget(RabbitMQServer):
             "host": "127.0.0.1",
             "port": self.proxy.port,
             "user": USER,
-            "password": f"env:{PASSWORD_VARIABLE}",
+            "password": f"env:{PASSWORD}",
             "routing_key": "{topic}.{partition}",
             "timeout_s": TIMEOUT_S,
         }
@@ -112,7 +112,7 @@ class RabbitMQStreamTarget(RabbitMQServer):
             "host": "127.0.0.1",
             "port": self.proxy.port,
             "user": USER,
-            "password": f"env:{PASSWORD_VARIABLE}",
+            "password": f"env:{PASSWORD}",
             "stream": "{topic}.{partition}",
             "timeout_s": TIMEOUT_S,
         }

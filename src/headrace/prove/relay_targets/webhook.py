@@ -14,7 +14,8 @@ from headrace.core import JSON, Invalid
 from headrace.prove.evidence import RelayedEvent
 from headrace.prove.relay_targets.target import TIMEOUT_S, ServerProcess
 
-SECRET_VARIABLE = "RELAY_PROVE_WEBHOOK"
+SECRET = "PROVE_WEBHOOK"
+SECRET_VARIABLE = f"HEADRACE_SECRET_DEFAULT__{SECRET}"
 
 
 class WebhookTarget(ServerProcess):
@@ -30,6 +31,7 @@ class WebhookTarget(ServerProcess):
             raise Invalid(f"the relay webhook needs {', '.join(missing)}; install: pip install 'headrace[http,relay]'")
 
     def command(self) -> list[str]:
+        os.environ["HEADRACE_RELAY_NETWORKS"] = "127.0.0.1/32"
         os.environ.setdefault(SECRET_VARIABLE, "whsec_" + base64.b64encode(os.urandom(32)).decode())
         file = str(self.folder / "received.jsonl")
         return [sys.executable, "-m", "headrace.prove.relay_targets.webhook_receiver", str(self.port), file, SECRET_VARIABLE]
@@ -37,8 +39,7 @@ class WebhookTarget(ServerProcess):
     def options(self) -> dict[str, JSON]:
         return {
             "url": f"http://127.0.0.1:{self.proxy.port}/",
-            "secret": f"env:{SECRET_VARIABLE}",
-            "allow_private": True,
+            "secret": f"env:{SECRET}",
             "timeout_s": TIMEOUT_S,
         }
 

@@ -1,20 +1,23 @@
 """Addresses of webhook receivers: a name is resolved by us, checked, and the connection goes to that very address.
 
-Promises: no request reaches a private, loopback or link-local address unless the relay allows it, whatever a name resolves to, and
-whatever it resolves to a moment later."""
+Promises: no request reaches a private, loopback or link-local address unless the operator of the node allows its network, whatever the
+definition of the relay says, whatever a name resolves to, and whatever it resolves to a moment later."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
-from headrace.core import DeliveryError
+from headrace.core import DeliveryError, Invalid
 
 Address: TypeAlias = IPv4Address | IPv6Address
+NETWORKS_VARIABLE: Final = "HEADRACE_RELAY_NETWORKS"
 RESOLVE_S: Final = 30.0
 """How long an answer of the resolver is used."""
 # Addresses that carry an IPv4 address inside: a gateway would translate them.
@@ -36,6 +39,22 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
+def allowed_networks(environ: Mapping[str, str] = os.environ) -> list[IPv4Network | IPv6Network]:
+    """The private networks that the operator of this node allows. Raises Invalid for what is no network."""
+    words = environ.get(NETWORKS_VARIABLE, "").replace(",", " ").split()
+    try:
+        return [ip_network(word) for word in words]
+    except ValueError as error:
+        raise Invalid(f"{NETWORKS_VARIABLE}: {error}; write networks such as 10.1.0.0/16, separated by spaces") from None
+
+
+def is_allowed(address: Address) -> bool:
+    """True for a public address, and for one in a network that the operator allows."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return is_public(address) or any(address in network for network in allowed_networks())
+
+
 def literal_address(host: str) -> Address | None:
     """The address that a host is by itself, None for a name. In every form that a resolver takes: 127.1, 0x7f000001, 2130706433."""
     try:
@@ -54,7 +73,6 @@ class Resolver:
 
     host: str
     port: int
-    allow_private: bool
     _address: Address | None = field(default=None, init=False)
     _resolved_at: float = field(default=0.0, init=False)
 
@@ -69,11 +87,11 @@ class Resolver:
         literal = literal_address(self.host)
         addresses = [literal] if literal is not None else await self._look_up()
         for address in addresses:
-            if self.allow_private or is_public(address):
+            if is_allowed(address):
                 return address
         raise DeliveryError(
             f"{self.host} has only private addresses ({', '.join(map(str, addresses))}), which are refused; "
-            "set the option allow_private if the receiver is yours"
+            f"the operator of the node allows a network by {NETWORKS_VARIABLE}"
         )
 
     async def _look_up(self) -> list[Address]:

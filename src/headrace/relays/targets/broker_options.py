@@ -28,7 +28,7 @@ _WORDS: Final[Mapping[OptionType, str]] = {
     "seconds": "a number of seconds",
     "flag": "true or false",
     "addresses": "host:port or a list of them",
-    "secret": "a reference to a secret: env:RELAY_NAME or file:/path",
+    "secret": "a reference to a secret: env:NAME or file:name",
 }
 # Without user, password and path: credentials are options of their own.
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")

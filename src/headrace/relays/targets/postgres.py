@@ -42,9 +42,11 @@ _OPTIONS: Final = frozenset(
 _ADDRESS: Final = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _LEDGER: Final = "headrace_relay"
-# Set here, so that neither a variable nor a file of the node fills them in.
+# Set here, so that neither a variable nor a file nor a service of the node fills them in. An empty sslcert means the default file, so
+# sslcertmode must be off.
 _PARAMETERS: Final[Mapping[str, str | int]] = {
     "password": "", "passfile": "/nonexistent", "options": "", "sslmode": "prefer", "sslcert": "", "sslkey": "",
+    "sslcertmode": "disable", "gssencmode": "disable", "hostaddr": "",
     "connect_timeout": CONNECT_S, "application_name": "headrace relay", "keepalives_idle": 30, "tcp_user_timeout": 15_000,
 }  # fmt: skip
 Connection: TypeAlias = psycopg.AsyncConnection[Any]

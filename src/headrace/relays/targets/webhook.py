@@ -22,7 +22,7 @@ from standardwebhooks import Webhook
 
 from headrace.core import JSON, DeliveryError, InvalidRelay, TargetGone, TargetRefused, safe_line
 from headrace.relays.message import Message
-from headrace.relays.targets.addresses import Resolver, is_public, literal_address
+from headrace.relays.targets.addresses import Resolver
 from headrace.relays.targets.options import number_problem, unknown_options
 
 TIMEOUT_S: Final = 10.0
@@ -35,7 +35,7 @@ RESPONSE_BYTES_MAX: Final = 65_536
 RETRIED: Final = frozenset({408, 409, 425, 429})
 """Answers of the 4xx kind that a later attempt may change."""
 
-_OPTIONS: Final = frozenset({"url", "secret", "secrets", "headers", "timeout_s", "in_flight", "allow_private"})
+_OPTIONS: Final = frozenset({"url", "secret", "secrets", "headers", "timeout_s", "in_flight"})
 _SCHEMES: Final = ("http", "https")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OWN_HEADERS: Final = re.compile(r"(?i)host|content-length|transfer-encoding|connection|upgrade|webhook-.*")
@@ -50,7 +50,7 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
     if not isinstance(url, str):
         problems.append("option 'url' is missing; give the address of the receiver")
     elif not url.startswith(("env:", "file:")):
-        problems += _url_problems(url, allow_private=options.get("allow_private") is True)
+        problems += _url_problems(url)
     if "secret" in options and "secrets" in options:
         problems.append("secret and secrets are both there; give one of them")
     secrets = options.get("secrets", [])
@@ -61,13 +61,11 @@ def check_options(options: Mapping[str, JSON]) -> list[str]:
         problems.append("headers is not an object of texts in printable ASCII")
     elif refused := [name for name in headers if not _HEADER_NAME.fullmatch(name) or _OWN_HEADERS.fullmatch(name)]:
         problems.append(f"headers: {', '.join(map(repr, refused))} cannot be set")
-    if not isinstance(options.get("allow_private", False), bool):
-        problems.append("allow_private is not true or false")
     problems += number_problem(options, "timeout_s", 0.1, TIMEOUT_MAX_S)
     return problems + number_problem(options, "in_flight", 1, IN_FLIGHT_MAX)
 
 
-def _url_problems(text: str, *, allow_private: bool) -> list[str]:
+def _url_problems(text: str) -> list[str]:
     try:
         url = httpx2.URL(text)
     except httpx2.InvalidURL as error:
@@ -76,9 +74,6 @@ def _url_problems(text: str, *, allow_private: bool) -> list[str]:
         return ["url is not an http or https address with a host"]
     if url.userinfo:
         return ["url has a user name; put credentials into headers, as a reference to a secret"]
-    address = literal_address(url.host)
-    if address is not None and not allow_private and not is_public(address):
-        return [f"url leads to the private address {address}; set allow_private if the receiver is yours"]
     return []
 
 
@@ -90,7 +85,7 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
     """The receiver of a relay. Raises InvalidRelay for secrets that cannot sign."""
     address = secrets.get("url", str(options["url"]))
     # Checked again: what a secret holds is known only now.
-    if problems := _url_problems(address, allow_private=options.get("allow_private") is True):
+    if problems := _url_problems(address):
         raise InvalidRelay(f"relay {relay_name}: {problems[0]}")
     headers = options.get("headers", {})
     assert isinstance(headers, Mapping)
@@ -104,7 +99,6 @@ def open_target(relay_name: str, options: Mapping[str, JSON], secrets: Mapping[s
         headers=own_headers,
         timeout_s=float(str(options.get("timeout_s", TIMEOUT_S))),
         in_flight=int(str(options.get("in_flight", IN_FLIGHT))),
-        allow_private=options.get("allow_private") is True,
     )
 
 
@@ -152,14 +146,13 @@ class WebhookTarget:
         headers: Mapping[str, str],
         timeout_s: float,
         in_flight: int,
-        allow_private: bool,
     ) -> None:
         self._url = url
         self._signers = signers
         self._headers = headers
         self._timeout_s = timeout_s
         self._in_flight = in_flight
-        self._resolver = Resolver(url.host, url.port or (443 if url.scheme == "https" else 80), allow_private)
+        self._resolver = Resolver(url.host, url.port or (443 if url.scheme == "https" else 80))
         self._transport: httpx2.AsyncHTTPTransport | None = None
 
     async def open(self) -> None:

@@ -24,7 +24,7 @@ begin
     v_option := headrace_internal.option_with_clear_secret(new.options);
     if v_option is not null then
         raise exception 'option "%" of relay "%" has a secret in clear text', v_option, new.relay
-            using errcode = 'HR300', hint = 'Refer to it: env:RELAY_NAME is a variable of the node, file:/path a file that it may read.';
+            using errcode = 'HR300', hint = 'Refer to it: env:NAME is a variable of the node for this namespace, file:name a file in its folder of secrets.';
     end if;
     new.topic_id := headrace.topic_id(new.topic, new.namespace);
     new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;

@@ -1,8 +1,8 @@
-"""Secret references: where the server finds the secret of a hook. The database has the reference only.
+"""Secret references: where a server or node finds the secret of a hook or relay. The database has the reference only.
 
 `env:GITHUB` in namespace `shop` is the variable HEADRACE_SECRET_SHOP__GITHUB, `file:github` the file shop.github in the folder
 of secrets (HEADRACE_SECRETS, else CREDENTIALS_DIRECTORY, else /run/secrets). The namespace is part of the name, so that nobody can use
-a secret of another namespace, or any other variable or file of the server, by writing its name into a hook."""
+a secret of another namespace, or any other variable or file of the server, by writing its name into a hook or relay."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.core import Invalid, InvalidHook
+from headrace.core.errors import Invalid
 
 FOLDER_VARIABLES = ("HEADRACE_SECRETS", "CREDENTIALS_DIRECTORY")
 FOLDER = "/run/secrets"
-SECRET_BYTES_MAX = 4096
+SECRET_BYTES_MAX = 65_536
 # No double underscore in a name: the last one in the variable ends the namespace.
 _reference = re.compile(r"(?:env:(?P<env>[A-Z0-9]+(?:_[A-Z0-9]+)*)|file:(?P<file>[A-Za-z0-9][A-Za-z0-9_-]*))", re.ASCII)
 
 
 def parse_reference(reference: str) -> re.Match[str]:
-    """Raises InvalidHook, without the text: somebody may have written the secret itself."""
+    """Raises Invalid, without the text: somebody may have written the secret itself."""
     match = _reference.fullmatch(reference) if len(reference) <= 100 else None
     if match is None:
-        raise InvalidHook(
+        raise Invalid(
             f"a text of {len(reference)} characters is not a reference to a secret; write env:NAME (A-Z, 0-9 and single _) or "
             "file:name (letters, digits, _ and -), and never the secret itself"
         )
@@ -32,7 +32,7 @@ def parse_reference(reference: str) -> re.Match[str]:
 
 
 def secret_place(reference: str, namespace: str) -> str:
-    """Where the server looks for the secret of a reference, in words. Raises InvalidHook."""
+    """Where the server looks for the secret of a reference, in words. Raises Invalid."""
     match = parse_reference(reference)
     if match["env"]:
         return f"the variable {_variable(match, namespace)}"
@@ -49,7 +49,7 @@ def read_secret(reference: str, namespace: str, environ: Mapping[str, str] = os.
     if match["env"]:
         variable = _variable(match, namespace)
         if not (secret := environ.get(variable, "").strip()):
-            raise Invalid(f"the variable {variable} is not set; set it for the server, or change the hook's secrets")
+            raise Invalid(f"the variable {variable} is not set; set it where the server or node runs, or change the reference")
         return secret
     folder = Path(next((environ[name] for name in FOLDER_VARIABLES if environ.get(name)), FOLDER))
     path = folder / f"{namespace}.{match['file']}"
@@ -59,5 +59,5 @@ def read_secret(reference: str, namespace: str, environ: Mapping[str, str] = os.
     except (OSError, UnicodeDecodeError):
         secret = ""
     if not secret:
-        raise Invalid(f"the file {path} cannot be read or is empty; write the secret there, or change the hook's secrets")
+        raise Invalid(f"the file {path} cannot be read or is empty; write the secret there, or change the reference")
     return secret
