@@ -77,13 +77,13 @@ class Stream:
     def update(self, html: str) -> None:
         """Sends the live part and waits until the page has taken it."""
         self.page.evaluate(
-            "() => { window.renewed = new Promise((taken) => document.addEventListener('headrace:renewed', taken, { once: true })); }"
+            "() => { window.isRenewed = false; document.addEventListener('headrace:renewed', () => { window.isRenewed = true; }); }"
         )
         while not self.waiting:
             self.page.wait_for_timeout(10)
         data = "".join(f"data: {line}\n" for line in html.split("\n"))
         self.waiting.pop().fulfill(body=f"retry: 10\nevent: live\n{data}\n", content_type="text/event-stream")
-        self.page.evaluate("() => window.renewed.then(() => null)")
+        self.page.wait_for_function("() => window.isRenewed")
 
 
 def open_stream(open_page: Pages, url: str) -> Stream:
