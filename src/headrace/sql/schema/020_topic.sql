@@ -30,6 +30,8 @@ create table headrace_internal.topic (
     checks_payloads boolean   not null default false,
     -- Which schemas these are, see headrace_internal.schemas_digest: the library says by which it has checked a payload already.
     schemas_digest bigint,
+    -- It has inline rules: publishers call headrace_internal.react_inline. Read with the row too.
+    has_inline_rules boolean  not null default false,
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),
