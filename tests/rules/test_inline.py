@@ -11,7 +11,7 @@ from headrace.core import Event
 from headrace.db import Connection
 from headrace.rules import RuleEngine
 from headrace.rules.programs import SHARED_MIN
-from tests.builders import drain, topic
+from tests.builders import topic
 
 from .steps import compile_all, firings, publish, sent, settle, write
 
