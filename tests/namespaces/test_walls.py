@@ -143,6 +143,45 @@ def test_definitions_are_dropped_by_an_update(owner_conn: Connection, sign_in: S
         assert role.execute(f"select from headrace.{kind} where {kind} = 'x' and namespace = 'a'").fetchall() == []
 
 
+def test_open_create_topic_of_one_namespace_does_not_delay_another(owner_conn: Connection, sign_in: SignIn) -> None:
+    """B creates a topic, publishes to it and reads its log while the transaction of A that creates one is open."""
+    role, other = sign_in(a="admin"), sign_in(b="admin")
+    other.execute("set lock_timeout = '100ms'")
+    with role.transaction():
+        create_topic(role, "mine")
+        create_topic(other, "mine", partitions=2)
+        publish(other, "mine", "placed", {"n": 1})
+        drain(owner_conn)
+        assert [event.payload for event in read_log(other, "mine")] == [{"n": 1}]
+        assert other.execute("select count(*) from headrace.log where topic_id = headrace.topic_id('mine')").fetchone() == (1,)
+    publish(role, "mine", "placed", {"n": 2})
+    drain(owner_conn)
+    assert [event.payload for event in read_log(role, "mine")] == [{"n": 2}]
+
+
+def test_reader_of_a_new_topic_delays_its_own_sequencing_alone(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(role, "mine")
+    publish(role, "mine", "placed", {"n": 1})
+    publish(owner_conn, "orders", "placed", {"n": 1}, namespace="b")
+    with role.transaction():
+        assert read_log(role, "mine") == []
+        for _ in range(2):
+            owner_conn.execute("select headrace.sequence()")
+        assert len(read_log(owner_conn, "orders", namespace="b")) == 5
+        assert owner_conn.execute("select namespace, name from headrace.failure").fetchall() == [("a", "mine")]
+    owner_conn.execute("delete from headrace_internal.failure")
+    drain(owner_conn)
+    assert [event.payload for event in read_log(role, "mine")] == [{"n": 1}]
+
+
+def test_topic_is_created_where_the_owner_wants_whatever_the_caller_has_set(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    role.execute("set default_tablespace = 'pg_global'")
+    create_topic(role, "mine")
+    assert owner_conn.execute("select count(*) from pg_class where relname ~ '^log_' and reltablespace <> 0").fetchone() == (0,)
+
+
 def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:
     role = sign_in(b="publish", a="admin")
     publish(owner_conn, "orders", "placed", {"own": True}, namespace="a")

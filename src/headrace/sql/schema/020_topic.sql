@@ -17,6 +17,8 @@ create table headrace_internal.topic (
     dropped_to    bigint      not null default 0,
     -- The time partitions reach up to here; the sequencer adds more before it writes past it.
     log_until     timestamptz not null default '-infinity',
+    -- Its branch is attached to the log: see headrace_internal.attach_log.
+    attached      boolean     not null default false,
     -- No sequencer watches this topic: a publisher must send a NOTIFY at commit. Otherwise it must not.
     asleep        boolean     not null default true,
     -- When it fell asleep, by the server's own clock, and the newest position of its log then: see headrace_internal.find_due.
