@@ -109,7 +109,7 @@ def _append(conn: Connection, topic: str, events: int) -> None:
 
 def _define(conn: Connection) -> None:
     for number in range(TOPICS):
-        conn.execute("select headrace.create_topic(%s, %s)", (f"topic{number}", PARTITIONS))
+        conn.execute("select headrace_internal.attach_log(headrace.create_topic(%s, %s))", (f"topic{number}", PARTITIONS))
     for topic in ("bench", *(f"topic{number}" for number in range(TOPICS))):
         for number in range(CONSUMERS):
             conn.execute("select headrace.create_consumer(%s, %s)", (topic, f"consumer{number}"))

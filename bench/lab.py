@@ -56,6 +56,8 @@ class Lab:
             with connect(target) as conn:
                 migrate(conn)
                 create_topic(conn, "bench", partitions=partitions)
+                # Some benchmarks write to the log themselves.
+                conn.execute("select headrace_internal.attach_log(topic_id) from headrace_internal.topic where not attached")
         yield target
         if keep:
             return

@@ -119,6 +119,7 @@ def test_what_is_archived_and_dropped_after_planning_comes_from_the_archive(thre
 def test_rows_come_in_order_however_they_are_stored(conn: Connection, database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Space that vacuum freed is used again, so the table itself may be in any order."""
     topic(conn)
+    conn.execute("select headrace_internal.attach_log(headrace.topic_id('orders'))")
     conn.execute(
         """insert into headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, payload, headers)
            select n, headrace.clock(), headrace.clock(), headrace.topic_id('orders'), 0, headrace.uuid_v7(), 'placed', to_jsonb(n), '{}'

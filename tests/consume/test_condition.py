@@ -59,6 +59,7 @@ async def test_consumer_gets_the_events_for_which_a_rule_would_fire(conn: Connec
     """Every condition of the shared corpus over every event of it."""
     cases = [case for name in ("condition", "condition_rulings") for case in load_corpus(CORPUS / f"{name}.toml") if case.expect]
     topic(conn)
+    conn.execute("select headrace_internal.attach_log(1)")
     events = [case.event for case in cases]
     with conn.cursor().copy(
         "copy headrace_internal.log (topic_id, partition, position, event_id, type, key, payload, headers, emitted_at, appended_at)"

@@ -43,7 +43,16 @@ relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",
 }
-WRITABLE = "rule correlator relay schedule event_type action"
+# The columns that an admin may update; all views of definitions may be inserted into.
+WRITABLE = {
+    "rule": "namespace rule topic event_type condition action priority delay_s timing active source dropped",
+    "correlator": "namespace correlator topic key pattern outputs forget_after evidence_max active allow_feedback restart source dropped",
+    "relay": "namespace relay topic condition target options format mapping start attempts backoff_s backoff_max_s when_exhausted"
+    " key_order batch concurrency active source dropped",
+    "schedule": "namespace schedule cron zone topic_id type payload key headers active source missed missed_max grace_s dropped",
+    "event_type": "namespace event_type description dropped",
+    "action": "namespace action description dropped",
+}
 # Inserts nothing for these roles; the library needs it not to raise an error, see headrace.direct_event.
 INSERTABLE = "direct_event"
 # Functions of the internal schema that views and triggers call for a role. No role can name them: it has no usage on the schema.
@@ -65,7 +74,9 @@ def expected_rights(level: Level) -> set[tuple[str, str]]:
     internal = set(INTERNAL.split())
     functions = {(f"function {'headrace_internal' if name in internal else 'headrace'}.{name}", "execute") for name in names}
     views = set(VIEWS["any"].split()).union(*(VIEWS.get(part, "").split() for part in INCLUDES[level]))
-    writes = {(f"view headrace.{view}", right) for view in WRITABLE.split() for right in ("insert", "update", "delete")}
+    writes = {(f"view headrace.{view}", "insert") for view in WRITABLE} | {
+        (f"headrace.{view}.{column}", "update") for view, columns in WRITABLE.items() for column in columns.split()
+    }
     return (
         functions
         | {(f"view headrace.{view}", "select") for view in views}

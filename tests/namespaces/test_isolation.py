@@ -136,7 +136,7 @@ CALLS = [
     "delete from headrace.log where topic_id = %(topic_id)s",
     "delete from headrace.outbox where topic_id = %(topic_id)s",
     "delete from headrace.consumer where consumer_id = %(consumer_id)s",
-    "delete from headrace.schedule where schedule_id = %(schedule_id)s",
+    "update headrace.schedule set dropped = true where schedule_id = %(schedule_id)s",
     "delete from headrace.topic where topic_id = %(topic_id)s",
     "truncate headrace.outbox",
     "drop table headrace.log",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import psycopg
 import pytest
 
@@ -29,9 +31,12 @@ def test_schedule_rule_and_correlator_stay_in_their_own_namespace(owner_conn: Co
     ):
         with pytest.raises(psycopg.Error):
             role.execute(attack, known)
+    for column in ("topic_id", "rule_id", "version", "status"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            role.execute(f"update headrace.rule set {column} = {column}")
     # Columns of ours in a view that may be written: the value is ignored.
-    role.execute("update headrace.rule set topic_id = %(topic_id)s, rule_id = 1, version = 7, status = 'valid'", known)
-    role.execute("update headrace.correlator set topic_id = %(topic_id)s, version = 7, status = 'valid'", known)
+    role.execute("insert into headrace.rule (rule, topic, event_type, action, topic_id) "
+                 "values ('s', 'orders', 'placed', 'A', %(topic_id)s)", known)  # fmt: skip
     own = ids(owner_conn, "a")["topic_id"]
     for table in ("rule", "rule_version", "correlator", "correlator_version", "schedule"):
         rows = owner_conn.execute(f"select distinct topic_id from headrace_internal.{table} where namespace = 'a'").fetchall()
@@ -91,6 +96,90 @@ def test_locks_a_role_can_take_do_not_stop_another_namespace(owner_conn: Connect
         other.execute("select headrace.claim(%(consumer_id)s, 10)", ids(other, "b"))
     drain(owner_conn)
     role.rollback()
+
+
+def test_admin_cannot_lock_a_view_in_front_of_another_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    """Only modes that readers and writers of other namespaces do not wait for."""
+    role, other = sign_in(a="admin"), sign_in(b="admin")
+    views = owner_conn.execute("select viewname from pg_views where schemaname = 'headrace' order by 1").fetchall()
+    for (view,) in views:
+        for mode in MODES[3:]:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                role.execute(f"begin; lock table headrace.{view} in {mode} mode nowait")
+            role.rollback()
+    with role.transaction():
+        for (view,) in views:
+            for mode in MODES[:3]:
+                with contextlib.suppress(psycopg.errors.InsufficientPrivilege), role.transaction():
+                    role.execute(f"lock table headrace.{view} in {mode} mode nowait")
+        other.execute("set lock_timeout = '1s'")
+        other.execute("insert into headrace.event_type (event_type) values ('other')")
+        other.execute("update headrace.event_type set description = 'x' where event_type = 'other'")
+        other.execute("update headrace.event_type set dropped = true where event_type = 'other'")
+        owner_conn.execute("set lock_timeout = '1s'")
+        owner_conn.execute(f"select headrace.grant_namespace('{other.info.user}', 'b', 'consume')")
+
+
+@pytest.mark.parametrize("level", ["admin", "node", "owner"])
+def test_definitions_are_dropped_by_an_update(owner_conn: Connection, sign_in: SignIn, level: str) -> None:
+    role = {"admin": lambda: sign_in(a="admin"), "node": sign_in, "owner": lambda: owner_conn}[level]()
+    if level == "node":
+        owner_conn.execute("select headrace.grant_node(%s)", (role.info.user,))
+    role.execute("select set_config('headrace.namespace', 'a', false)")
+    for kind, columns, values in (
+        ("event_type", "event_type", "'x'"),
+        ("action", "action", "'x'"),
+        ("rule", "rule, topic, event_type, action", "'x', 'orders', 'placed', 'A'"),
+        ("correlator", "correlator, topic, pattern", "'x', 'orders', 'push(x) {placed}'"),
+        ("relay", "relay, topic, target", "'x', 'orders', 'webhook'"),
+        ("schedule", "schedule, cron, topic_id, type", "'x', '* * * * *', headrace.topic_id('orders'), 'due'"),
+    ):
+        role.execute(f"insert into headrace.{kind} ({columns}) values ({values})")
+        for expected in ([("x", True)], []):
+            dropped = (
+                f"update headrace.{kind} set dropped = true where {kind} = 'x' and namespace = 'a' returning {kind}, dropped"
+            )
+            assert role.execute(dropped).fetchall() == expected, kind
+        assert role.execute(f"select from headrace.{kind} where {kind} = 'x' and namespace = 'a'").fetchall() == []
+
+
+def test_open_create_topic_of_one_namespace_does_not_delay_another(owner_conn: Connection, sign_in: SignIn) -> None:
+    """B creates a topic, publishes to it and reads its log while the transaction of A that creates one is open."""
+    role, other = sign_in(a="admin"), sign_in(b="admin")
+    other.execute("set lock_timeout = '100ms'")
+    with role.transaction():
+        create_topic(role, "mine")
+        create_topic(other, "mine", partitions=2)
+        publish(other, "mine", "placed", {"n": 1})
+        drain(owner_conn)
+        assert [event.payload for event in read_log(other, "mine")] == [{"n": 1}]
+        assert other.execute("select count(*) from headrace.log where topic_id = headrace.topic_id('mine')").fetchone() == (1,)
+    publish(role, "mine", "placed", {"n": 2})
+    drain(owner_conn)
+    assert [event.payload for event in read_log(role, "mine")] == [{"n": 2}]
+
+
+def test_reader_of_a_new_topic_delays_its_own_sequencing_alone(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(role, "mine")
+    publish(role, "mine", "placed", {"n": 1})
+    publish(owner_conn, "orders", "placed", {"n": 1}, namespace="b")
+    with role.transaction():
+        assert read_log(role, "mine") == []
+        for _ in range(2):
+            owner_conn.execute("select headrace.sequence()")
+        assert len(read_log(owner_conn, "orders", namespace="b")) == 5
+        assert owner_conn.execute("select namespace, name from headrace.failure").fetchall() == [("a", "mine")]
+    owner_conn.execute("delete from headrace_internal.failure")
+    drain(owner_conn)
+    assert [event.payload for event in read_log(role, "mine")] == [{"n": 1}]
+
+
+def test_topic_is_created_where_the_owner_wants_whatever_the_caller_has_set(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    role.execute("set default_tablespace = 'pg_global'")
+    create_topic(role, "mine")
+    assert owner_conn.execute("select count(*) from pg_class where relname ~ '^log_' and reltablespace <> 0").fetchone() == (0,)
 
 
 def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:

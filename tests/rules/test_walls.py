@@ -8,7 +8,7 @@ import pytest
 from headrace.consume import Consumer, create_consumer, drop_consumer, seek_consumer
 from headrace.core import ReservedConsumer
 from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
-from headrace.db import Connection
+from headrace.db import Connection, Target, connect
 from headrace.rules import RuleEngine, list_rules
 from headrace.rules.programs import SHARED_MIN
 from tests.builders import drain, topic
@@ -196,19 +196,52 @@ async def test_publisher_with_an_old_snapshot_does_not_use_constants_of_another_
     assert firings(conn) == [("cheap", 1, 1), ("fast", 1, 1)]
 
 
-async def test_open_publisher_delays_the_first_inline_rule_but_no_other_topic(
+async def test_inline_rules_come_and_go_while_a_publisher_is_open_and_others_publish(
+    conn: Connection, second: Connection, database: Target, reactor: RuleEngine
+) -> None:
+    """No lock that publishers share is taken: neither the compiler nor a publisher of another topic waits."""
+    topic(conn, "cars")
+    topic(conn, "boats")
+    write(conn, "first", "true", timing="inline")
+    with second.transaction(), connect(database) as other:
+        publish(second, "NEW_CAR", {})
+        other.execute("set lock_timeout = '1ms'")
+        for timing in ("inline", "after", "inline"):
+            conn.execute("update headrace.rule set timing = %s", (timing,))
+            await compile_all(reactor)
+            assert {state.status for state in list_rules(conn)} == {"valid"}, timing
+            publish(other, "NEW_BOAT", {}, topic="boats")
+        publish(other, "NEW_CAR", {})
+        assert len(sent(other)) == 1
+
+
+async def test_inline_rules_wait_for_the_holder_of_their_topic_and_that_is_recorded(
     conn: Connection, second: Connection, reactor: RuleEngine
 ) -> None:
     topic(conn, "cars")
     topic(conn, "boats")
-    write(conn, "first inline", "true", timing="inline")
-    write(conn, "other topic", "true", topic="boats")
+    write(conn, "held", "true", timing="inline")
+    write(conn, "free", "true", topic="boats", timing="inline")
     with second.transaction():
-        publish(second, "NEW_CAR", {})
-        await compile_all(reactor)
-        assert {state.rule.name: state.status for state in list_rules(conn)} == {
-            "first inline": "pending",
-            "other topic": "valid",
-        }
+        second.execute("select headrace.create_consumer('cars', 'slow')")
+        for _ in range(2):
+            await reactor.compile_once()
+        assert {state.rule.name: state.status for state in list_rules(conn)} == {"held": "pending", "free": "valid"}
+        assert conn.execute("select kind, name from headrace.failure").fetchall() == [("rule compilation", "cars")]
+
+
+async def test_publishers_of_a_topic_without_inline_rules_do_not_call_them(conn: Connection, reactor: RuleEngine) -> None:
+    topic(conn, "cars")
+    topic(conn, "boats")
+    write(conn, "within", "true", timing="inline")
     await compile_all(reactor)
-    assert {state.status for state in list_rules(conn)} == {"valid"}
+    marks = "select topic from headrace_internal.topic where has_inline_rules"
+    functions = "select count(*) from pg_proc where proname ~ '^match_inline_'"
+    assert conn.execute(marks).fetchall() == [("cars",)] and conn.execute(functions).fetchone() == (1,)
+    conn.execute("update headrace.rule set timing = 'after'")
+    await compile_all(reactor)
+    assert conn.execute(marks).fetchall() == [] and conn.execute(functions).fetchone() == (0,)
+    conn.execute("update headrace.rule set timing = 'inline'")
+    await compile_all(reactor)
+    conn.execute("select headrace.drop_topic('cars', p_force => true)")
+    assert conn.execute(functions).fetchone() == (0,)

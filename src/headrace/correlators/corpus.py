@@ -108,6 +108,7 @@ class _CorpusTopic:
         whole, parent = (sql.Identifier("headrace_internal", name) for name in (f"{log}_all", log))
         statement = sql.SQL("create table {} partition of {} for values from (minvalue) to (maxvalue)")
         await self._conn.execute(statement.format(whole, parent))
+        await self._conn.execute("select headrace_internal.attach_log(%s)", (topic_id,))
 
     async def _copy_events(self, topic_id: int) -> None:
         position, now = 0, _START

@@ -149,7 +149,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             if is_unreachable(error):
                 raise
             if is_transient(error) and unit not in self._late:
-                # A lock of a publisher, most of the time.
+                # A lock that another transaction holds, most of the time.
                 self._late.add(unit)
                 return 0
             self.failures += 1

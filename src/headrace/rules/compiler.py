@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from psycopg.errors import LockNotAvailable
 from psycopg.rows import class_row
 
 from headrace.core import encode
@@ -37,18 +36,7 @@ class PendingVersion:
 async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
     """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were.
 
-    0 as well while a publisher's open transaction keeps the trigger of the inline rules from being created: the other topics must
-    not wait for it."""
-    try:
-        return await _compile_topic(conn, topic_id)
-    except LockNotAvailable:
-        logger.warning(
-            "topic %s: its rules wait for an open transaction that has published; the compiler will try again", topic_id
-        )
-        return 0
-
-
-async def _compile_topic(conn: AsyncConnection, topic_id: int) -> int:
+    Raises LockNotAvailable if inline rules come or go and another transaction holds the topic's row: other topics must not wait."""
     async with conn.transaction():
         row = await (await conn.execute("select headrace_internal.begin_compile(%s)", (topic_id,))).fetchone()
         assert row is not None
@@ -100,8 +88,8 @@ async def _write_programs(conn: AsyncConnection, topic_id: int, position: int) -
     await _write(conn, topic_id, "after", match_program(topic_id, after) if after else None)
     inline = await _checked_versions(conn, topic_id, "inline", position)
     await _write(conn, topic_id, "late", match_program(topic_id, inline) if inline else None)
-    changed = await _write(conn, topic_id, "inline", inline_program(topic_id, inline) if inline else None)
-    await conn.execute("select headrace_internal.write_inline(%s)", (changed,))
+    if await _write(conn, topic_id, "inline", inline_program(topic_id, inline) if inline else None):
+        await conn.execute("select headrace_internal.write_inline(%s)", (topic_id,))
 
 
 async def _checked_versions(conn: AsyncConnection, topic_id: int, timing: str, position: int) -> list[ActiveVersion]:

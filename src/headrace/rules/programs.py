@@ -117,7 +117,7 @@ def match_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
 
 
 def inline_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
-    """Which rule is true for which event of the transition table `published`, by its id in the outbox."""
+    """Which rule is true for which event of `published`, which has the columns of the outbox."""
     columns = _columns(versions)
     parameters = Parameters()
     text = _fill(

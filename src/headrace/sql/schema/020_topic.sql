@@ -17,6 +17,8 @@ create table headrace_internal.topic (
     dropped_to    bigint      not null default 0,
     -- The time partitions reach up to here; the sequencer adds more before it writes past it.
     log_until     timestamptz not null default '-infinity',
+    -- Its branch is attached to the log: see headrace_internal.attach_log.
+    attached      boolean     not null default false,
     -- No sequencer watches this topic: a publisher must send a NOTIFY at commit. Otherwise it must not.
     asleep        boolean     not null default true,
     -- When it fell asleep, by the server's own clock, and the newest position of its log then: see headrace_internal.find_due.
@@ -30,6 +32,8 @@ create table headrace_internal.topic (
     checks_payloads boolean   not null default false,
     -- Which schemas these are, see headrace_internal.schemas_digest: the library says by which it has checked a payload already.
     schemas_digest bigint,
+    -- It has inline rules: publishers call headrace_internal.react_inline. Read with the row too.
+    has_inline_rules boolean  not null default false,
     created_at    timestamptz not null default headrace.clock(),
     constraint topic_pkey primary key (topic_id),
     constraint topic_name_unique unique (namespace, topic),

@@ -19,7 +19,7 @@ create table headrace_internal.action (
     constraint action_name_rule check (action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$')
 );
 
--- Rules: insert, update and delete manage them. Triggers record every change as a version and notify the compilers.
+-- Rules. Users write them through the view headrace.rule. Triggers record every change as a version and notify the compilers.
 -- status, error, version and since_position are for reading; the truth about them is in rule_version.
 create table headrace_internal.rule (
     rule_id    integer     not null generated always as identity,

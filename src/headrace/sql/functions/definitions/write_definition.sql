@@ -1,6 +1,6 @@
 -- Inserts, updates or deletes one row of a definition: rule, correlator, relay, schedule, event_type or action. Returns the row as it is
 -- then. The triggers of the public views call it. Takes the level admin in the namespace of the old and of the new row.
--- Only the columns listed here are the user's; the rest belongs to headrace and is not written, whatever the row says. A column
+-- Only the columns of headrace_internal.definition_columns are the user's; the rest belongs to headrace and is not written, whatever the row says. A column
 -- that is null in a new row gets its default. Locks: the row.
 create or replace function headrace.write_definition(
     p_kind text, p_old jsonb, p_new jsonb, p_caller headrace_internal.caller default current_user
@@ -10,14 +10,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_names   text[] := case p_kind
-        when 'rule' then '{namespace,rule,topic,event_type,condition,action,priority,delay_s,timing,active,source}'
-        when 'correlator' then '{namespace,correlator,topic,key,pattern,outputs,forget_after,evidence_max,active,allow_feedback,restart,source}'
-        when 'relay' then '{namespace,relay,topic,condition,target,options,format,mapping,start,attempts,backoff_s,backoff_max_s,
-            when_exhausted,key_order,batch,concurrency,active,source}'
-        when 'schedule' then '{namespace,schedule,cron,zone,topic_id,type,payload,key,headers,active,source,missed,missed_max,grace_s}'
-        when 'event_type' then '{namespace,event_type,description}'
-        when 'action' then '{namespace,action,description}' end;
+    v_names   text[] := headrace_internal.definition_columns(p_kind);
     v_columns text;
     v_values  text;
     v_row     jsonb;

@@ -1,7 +1,7 @@
 -- headrace.create_topic, with the owner's rights: checks the caller's level, then inserts the topic; the trigger
 -- headrace_internal.topic_created creates its branch of the log.
--- Locks: the log, share update exclusive, so that topics are created one after the other: it waits at most 2 s for another one and
--- raises HR207 then. Publishing, sequencing and reading continue.
+-- Locks nothing that others need. It waits at most 2 s for a transaction that creates a topic of the same name or drops the namespace,
+-- and raises HR207 then.
 create or replace function headrace.create_topic_as_role(
     p_topic          text,
     p_partitions     integer,
@@ -31,7 +31,7 @@ begin
     end if;
     return v_topic_id;
 exception when lock_not_available then
-    raise exception 'topic "%" is not created: another transaction has been creating or dropping a topic for more than 2 s', p_topic
+    raise exception 'topic "%" is not created: another transaction has been creating a topic of that name, or dropping its namespace, for more than 2 s', p_topic
         using errcode = 'HR207', hint = 'Try again when it has ended.';
 end
 $$;

@@ -10,6 +10,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 -- Borders do not move with the session's time zone.
 set timezone = 'UTC'
+set default_tablespace = ''
+set default_table_access_method = 'heap'
 as $$
 declare
     v_branch  text := 'log_' || p_topic_id;

@@ -1,7 +1,7 @@
 -- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log; see headrace.sequence. On the event
 -- clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
 -- the server's clock.
--- Locks: what headrace_internal.extend_log locks, if partitions are missing. Indexes: outbox_order for the rows, log_position
+-- Locks: what headrace_internal.attach_log locks, for the first event, and headrace_internal.extend_log, if partitions are missing. Indexes: outbox_order for the rows, log_position
 -- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
 create or replace function headrace_internal.sequence_topic(
     p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer,
@@ -16,6 +16,9 @@ declare
     v_until timestamptz;
     v_moved integer;
 begin
+    if not p_topic.attached then
+        perform headrace_internal.attach_log(p_topic.topic_id);
+    end if;
     select h.position, h.appended_at into v_head, v_time
     from headrace_internal.read_head(p_topic.topic_id, p_topic.clock, p_topic.time_partition) h;
     v_head := coalesce(v_head, p_topic.dropped_to);

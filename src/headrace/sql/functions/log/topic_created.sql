@@ -1,10 +1,13 @@
 -- After a topic was inserted: records its first partition count and creates its branch of the log, managed by pg_partman if it is
--- installed. Runs as the owner, because a branch is a table of ours; only a trigger, so nobody can call it.
+-- installed; the sequencer attaches it, see headrace_internal.attach_log. Runs as the owner, because a branch is a table of ours; only a trigger, so nobody can call it.
 create or replace function headrace_internal.topic_created() returns trigger
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
+-- Tables of ours are where the owner's are, whatever the caller's session says.
+set default_tablespace = ''
+set default_table_access_method = 'heap'
 as $$
 declare
     v_branch  text := 'log_' || new.topic_id;
@@ -12,7 +15,6 @@ declare
 begin
     insert into headrace_internal.topic_border (topic_id, position, partitions) values (new.topic_id, 0, new.partitions);
     execute format('create table headrace_internal.%I (like headrace_internal.log) partition by range (appended_at)', v_branch);
-    execute format('alter table headrace_internal.log attach partition headrace_internal.%I for values in (%L)', v_branch, new.topic_id);
     select p.schema, p.major into v_partman from headrace_internal.partman(new.topic_id) p;
     if found then
         execute format('select %I.create_parent(p_parent_table := %L, p_control := %L, p_type := %L, p_interval := %L,'

@@ -1,8 +1,8 @@
 -- Prepares a COPY into the outbox and wakes the sequencer for it. Returns what the COPY needs: the ids of the topics, in order, the
 -- clock in microseconds since 2000 (PostgreSQL's epoch) for events without a time, and the current outbox slot: a default would be
 -- evaluated for every row. Rows that arrive after the end of their slot are found all the same.
--- No row if this session may not COPY into the outbox, or a topic is unknown or has payloads that are checked by a schema, unless
--- p_schemas_digest says that the library has checked them by the same schemas. headrace.publish_many is the way then. Checked first,
+-- No row if this session may not COPY into the outbox, or a topic is unknown, has inline rules or has payloads that are checked by a
+-- schema, unless p_schemas_digest says that the library has checked them by the same schemas. headrace.publish_many is the way then. Checked first,
 -- because an error would abort the caller's transaction. Index: topic_name_unique.
 -- Locks: the slot, row exclusive, as the COPY does. It takes the lock before it reads whether the topics are asleep, so that no
 -- sequencer falls asleep unnoticed in between; see headrace_internal.wake_topics, which notifies by the same rule. One statement does
@@ -30,7 +30,7 @@ begin
             from pg_catalog.unnest(p_topics) with ordinality n (topic, place)
             join headrace_internal.topic t
                 on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
-                    and (not t.checks_payloads or t.schemas_digest = p_schemas_digest)) r
+                    and (not t.checks_payloads or t.schemas_digest = p_schemas_digest) and not t.has_inline_rules) r
         where r.topics = pg_catalog.cardinality(p_topics) and (not r.wakes or headrace_internal.wake_sequencer())
         order by r.place;
 end

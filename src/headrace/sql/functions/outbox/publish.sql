@@ -1,7 +1,7 @@
 -- Publishes one event in the caller's transaction and returns its id. Raises HR101 for an unknown topic; with p_missing_ok it returns
 -- null instead, which leaves the transaction usable.
 -- Locks nothing. Index: topic_name_unique. The same event id twice is one event: the sequencer drops the second.
--- Small, ordinary events to a topic that is awake and has no schemas take one condition and one short statement. 257 bytes with the type
+-- Small, ordinary events to a topic that is awake and has neither schemas nor inline rules take one condition and one short statement. 257 bytes with the type
 -- twice hold neither a type of 201 bytes nor 129 levels nor 309 digits. PL/pgSQL sets up every expression and every function in it once
 -- per transaction, and a publisher often has one event in it: so there are few of them. The id is made by the caller's statement, as
 -- the default of a parameter. Everything else takes the second statement, which costs nothing until it is reached.
@@ -30,7 +30,8 @@ begin
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, producer)
         select t.topic_id, p_event_id, p_type, p_key, p_payload, p_producer
         from headrace_internal.topic t
-        where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic and not t.checks_payloads and not t.asleep;
+        where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic and not t.checks_payloads and not t.asleep
+            and not t.has_inline_rules;
         if found then
             return p_event_id;
         end if;
@@ -47,7 +48,9 @@ begin
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
-        and (not t.asleep or headrace_internal.wake_sequencer());
+        and (not t.asleep or headrace_internal.wake_sequencer())
+        and (not t.has_inline_rules or headrace_internal.react_inline(t.topic_id, p_event_id, p_type, p_key, p_payload,
+            coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()), p_producer));
     if found then
         return p_event_id;
     end if;

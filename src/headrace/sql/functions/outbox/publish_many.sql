@@ -18,17 +18,22 @@ begin
     end if;
     return query
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
-        select t.topic_id, coalesce((e.event ->> 'id')::uuid, headrace.uuid_v7()), e.event ->> 'type', e.event ->> 'key',
-            coalesce(e.event -> 'payload', 'null'), coalesce(nullif(e.event -> 'headers', 'null'), '{}'),
-            coalesce((e.event ->> 'emitted_at')::timestamptz, headrace.clock()), e.event ->> 'producer'
-        from jsonb_array_elements(p_events) with ordinality e (event, place)
-        join headrace_internal.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
-        where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
-            coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
-            and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
-            and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, e.event ->> 'type', coalesce(e.event -> 'payload', 'null')))
-        -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
-        order by e.place
+        select e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer
+        from (
+            select t.topic_id, t.has_inline_rules, coalesce((e.event ->> 'id')::uuid, headrace.uuid_v7()) as event_id,
+                e.event ->> 'type' as type, e.event ->> 'key' as key, coalesce(e.event -> 'payload', 'null') as payload,
+                coalesce(nullif(e.event -> 'headers', 'null'), '{}') as headers,
+                coalesce((e.event ->> 'emitted_at')::timestamptz, headrace.clock()) as emitted_at, e.event ->> 'producer' as producer
+            from jsonb_array_elements(p_events) with ordinality e (event, place)
+            join headrace_internal.topic t on t.namespace = v_namespace and t.topic = e.event ->> 'topic'
+            where headrace.event_within_limits(e.event ->> 'type', e.event ->> 'key', coalesce(e.event -> 'payload', 'null'),
+                coalesce(nullif(e.event -> 'headers', 'null'), '{}'), e.event ->> 'producer')
+                and headrace.time_within_limits((e.event ->> 'emitted_at')::timestamptz)
+                and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, e.event ->> 'type', coalesce(e.event -> 'payload', 'null')))
+            -- The outbox numbers rows in the order of the insert, and that number is the producer's order.
+            order by e.place) e
+        where not e.has_inline_rules or headrace_internal.react_inline(
+                e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer)
         returning event_id;
     select array_agg(distinct t.topic_id) into v_topics
     from jsonb_array_elements(p_events) e (event)

@@ -1,2 +1,2 @@
 -- Drops a relay.
-delete from headrace.relay r where r.namespace = headrace.current_namespace(%(namespace)s) and r.relay = %(relay)s;
+update headrace.relay r set dropped = true where r.namespace = headrace.current_namespace(%(namespace)s) and r.relay = %(relay)s;

@@ -1,2 +1,2 @@
 -- Drops a rule.
-delete from headrace.rule r where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(rule)s;
+update headrace.rule r set dropped = true where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(rule)s;
