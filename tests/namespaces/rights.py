@@ -14,32 +14,31 @@ FUNCTIONS: dict[str, str] = {
     "publish": "publish publish_as_role publish_many publish_cloudevent publish_rows stage_rows drop_staged_rows commit_spark_batch"
     " wake_sequencer outbox_slot payload_fits publish_once find_hook",
     "consume": """
-log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance advance_partitions fail release_claims
-hold_back claim_redrive end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume schedule_id next_ticks readable_rules readable_correlators
-readable_relays readable_schedules queue_state cursor_lag evaluate unmatched_reason report_relay metrics queued_actions action_dead_letters
-group_dead_letters count_dead_letters read_dead_letters error_group register_node register_consumers deregister_node heartbeat
+log_head log_clock read_log find_event is_archived archived_from create_consumer drop_consumer due_consumers claim claim_events advance
+advance_partitions fail release_claims hold_back claim_redrive end_redrive redrive discard edit_dead_event skip_event seek seek_position pause resume
+schedule_id next_ticks readable_rules readable_correlators readable_relays readable_schedules queue_state cursor_lag evaluate unmatched_reason
+report_relay metrics queued_actions action_dead_letters group_dead_letters count_dead_letters read_dead_letters error_group register_node
+register_consumers deregister_node heartbeat
 """,
     "work": """
-claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
-bury_lost_action bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions
-cancel_actions run_actions_now set_action_priority forget_nodes
+claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions bury_lost_action
+bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions cancel_actions run_actions_now set_action_priority forget_nodes
 """,
     "admin": """
-create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture
-drop_capture_triggers release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule
-run_schedule run_schedule_now keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name
-handle_event_type set_event_schema alter_event_schema drop_event_schema report_findings create_access_token revoke_access_token
-create_hook alter_hook drop_hook erase_key pending_erasures erased_texts end_erasure end_vacuum
+create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture drop_capture_triggers
+release_capture create_schedule alter_schedule pause_schedule resume_schedule drop_schedule plan_schedule run_schedule run_schedule_now
+keep_until_archived record_archive time_partitions try_lock_topic write_definition register_name handle_event_type set_event_schema alter_event_schema
+drop_event_schema report_findings create_access_token revoke_access_token create_hook alter_hook drop_hook erase_key pending_erasures erased_texts
+end_erasure end_vacuum
 """,
 }
 VIEWS: dict[str, str] = {
     "any": "namespace namespace_grant topic outbox event_type action event_schema event_schema_version",
     "publish": "capture",
     "consume": """
-log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version
-correlator_table correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters
-rule_state event_history event_unmatched correlator_state correlation_history node_state pipeline_state failure pause
-relay relay_version relay_state stream stream_output
+log archive consumer cursor dead_letter schedule schedule_due schedule_tick rule rule_version firing correlator correlator_version correlator_table
+correlator_instance correlation node action_result attempt pipeline pipeline_batch consumer_lag dead_letters rule_state event_history event_unmatched
+correlator_state correlation_history node_state pipeline_state failure pause relay relay_version relay_state stream stream_output
 """,
     "admin": "access_token hook erasure",
 }
