@@ -185,6 +185,20 @@ def test_rights_that_nobody_should_have_are_found(database: Target, conn: Connec
         conn.execute(f"drop owned by {role}; drop role {role}")
 
 
+def test_schema_in_a_search_path_where_others_may_create_is_found(database: Target, conn: Connection) -> None:
+    assert not problems(database, "search path", "warning")
+    conn.execute("grant create on schema public to public")
+    [finding] = problems(database, "search path", "warning")
+    assert finding.message == "PUBLIC may create functions in schema public, which is in the search path"
+    assert finding.advice is not None and "revoke create on schema public from PUBLIC" in finding.advice
+    conn.execute("revoke create on schema public from public; create schema shared; grant create on schema shared to public")
+    assert not problems(database, "search path", "warning")
+    name = conn.info.dbname
+    conn.execute(f"alter database {name} set search_path = shared, public")
+    [finding] = problems(database, "search path", "warning")
+    assert "schema shared" in finding.message
+
+
 async def test_doctor_of_a_superuser_calls_no_function_planted_in_schema_public(database: Target, conn: Connection) -> None:
     conn.execute("create function public.format(text, text, text) returns text language sql as 'select 1 / 0; select $1'")
     conn.execute("create function public.round(numeric) returns numeric language sql as 'select 1 / 0.0'")

@@ -166,21 +166,37 @@ def test_no_long_attack_changes_another_namespace(
     assert len(work.ids) > 10 * (time.monotonic() - started), "b was stopped; the ratio is measured by bench/walls.py"
 
 
+OPEN = """
+    create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
+    language sql stable as $$ select true $$"""
+NULL_PASSES = """
+    create or replace function headrace_internal.above_namespaces(p_role name) returns boolean language plpgsql stable as $$
+    begin return p_role = current_user or pg_has_role(p_role, current_user, 'usage'); end $$;
+    create or replace function headrace_internal.authorize_id(p_caller name, p_level text, p_kind text, p_id bigint) returns void
+    language plpgsql stable as $$
+    begin
+        if p_kind <> 'topic' or p_caller <> current_user and not headrace_internal.holds_level(p_caller, p_level,
+                (select t.namespace from headrace_internal.topic t where t.topic_id = p_id)) then
+            raise exception 'no' using errcode = '42501';
+        end if;
+    end $$"""
+ID_ALONE = """
+    do $$ begin execute replace(pg_get_functiondef('headrace.queued_actions'::regproc), 'a.namespace = $7 and', ''); end $$"""
+
+
 @pytest.mark.lane("pg18")
-def test_attacker_finds_a_seeded_hole(owner_conn: Connection, database: Target, sign_in: SignIn) -> None:
+@pytest.mark.parametrize("hole", [OPEN, NULL_PASSES, ID_ALONE], ids=["open", "null caller", "id without namespace"])
+def test_attacker_finds_a_seeded_hole(shop: Connection, database: Target, sign_in: SignIn, hole: str) -> None:
     attacker = sign_in(a="consume")
     dsn = psycopg.conninfo.make_conninfo(database.dsn, user=attacker.info.user)
-    other = known_identifiers(owner_conn, "b")
-    before = snapshot(owner_conn, "b")
-    attack(dsn, other, 200, seed=1)
-    assert snapshot(owner_conn, "b") == before
-    owner_conn.execute(
-        """create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
-           language sql stable as $$ select true $$"""
-    )
+    other, own = known_identifiers(shop, "b", secret=SECRET), known_identifiers(shop, "a")
+    before = snapshot(shop, "b")
+    report = attack(dsn, other, 200, seed=1, own=own)
+    assert snapshot(shop, "b") == before and not report.leaked
+    shop.execute(hole)
     # Chance decides which calls come first.
-    for seed in range(1, 8):
-        attack(dsn, other, 400, seed=seed)
-        if snapshot(owner_conn, "b") != before:
-            break
-    assert snapshot(owner_conn, "b") != before
+    for seed in range(1, 16):
+        report = attack(dsn, other, 400, seed=seed, own=own)
+        if report.leaked or snapshot(shop, "b") != before:
+            return
+    pytest.fail("the hole was not found")

@@ -229,7 +229,7 @@ def test_released_table_is_not_captured(shop: Connection) -> None:
     shop.execute("insert into orders values (1)")
     assert captured(shop) == []
     assert shop.execute("select tgname from pg_trigger where not tgisinternal and tgrelid = 'orders'::regclass").fetchall() == []
-    with pytest.raises(NotFound, match="table orders is not captured"):
+    with pytest.raises(NotFound, match="table public.orders is not captured"):
         release_capture(shop, "orders")
 
 
@@ -258,7 +258,7 @@ def test_topic_with_captured_tables_is_dropped_only_by_force(shop: Connection) -
     [
         ({"table": "nothing"}, HeadraceError, "nothing"),
         ({"topic": "nothing"}, UnknownTopic, "no topic"),
-        ({"key_column": "nr"}, Invalid, r'table orders has no column "nr"; its columns are id, status, total, kind'),
+        ({"key_column": "nr"}, Invalid, r'table public.orders has no column "nr"; its columns are id, status, total, kind'),
         ({"type_column": "nr"}, Invalid, "no column"),
         ({"columns": ["id", "nr"]}, Invalid, "no column"),
         ({"operations": ["truncate"]}, Invalid, "cannot be captured"),

@@ -38,6 +38,7 @@ STATE_CHECKS: Checks = {
     "failures": "nothing fails in the loops of the nodes",
     "erasures": "all are finished",
     "grants": "as headrace sets them",
+    "search path": "nobody else may create in its schemas",
 }
 
 
