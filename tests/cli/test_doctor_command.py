@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from uuid import uuid4
 
@@ -287,3 +288,23 @@ def test_failing_schedules_and_lost_nodes_are_found(database: Target, conn: Conn
     assert "default/gone is lost" in problems(database, "nodes", "warning")[0].message
     conn.execute("update headrace_internal.schedule set replan_at = 'infinity'")
     assert "is invalid" in problems(database, "schedules")[0].message
+
+
+def test_node_that_could_become_superuser_is_found(database: Target, conn: Connection) -> None:
+    assert next(check for check in examine(database) if check.check == "owner").level == "ok"
+    role = f"node_{uuid4().hex[:12]}"
+    conn.execute(f"create role {role}")
+    try:
+        conn.execute("select headrace.grant_node(%s)", (role,))
+        check = next(check for check in examine(database) if check.check == "owner")
+        assert check.level == "warning" and role in check.message
+    finally:
+        conn.execute(f"drop owned by {role}; drop role {role}")
+
+
+def test_fill_of_the_lock_table_is_shown(database: Target, conn: Connection) -> None:
+    with conn.transaction():
+        conn.execute("select pg_advisory_xact_lock(n) from generate_series(1, 100) n")
+        check = next(check for check in examine(database) if check.check == "locks")
+    used, places = (int(number) for number in re.findall(r"\d+", check.message))
+    assert check.level == "ok" and 100 <= used < places

@@ -35,6 +35,7 @@ STATE_CHECKS: Checks = {
     "failures": "nothing fails in the loops of the nodes",
     "erasures": "all are finished",
     "grants": "as headrace sets them",
+    "owner": "no superuser",
 }
 
 

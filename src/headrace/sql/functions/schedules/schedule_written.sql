@@ -29,7 +29,7 @@ begin
         new.retry_at := null;
         delete from headrace_internal.schedule_due d
         where d.schedule_id = new.schedule_id and (d.tick_at > headrace.clock() or not new.active);
-        perform pg_notify('headrace_schedule', '');
+        perform headrace_internal.notify('headrace_schedule', '');
     end if;
     return new;
 end
