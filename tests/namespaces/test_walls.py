@@ -7,7 +7,7 @@ import contextlib
 import psycopg
 import pytest
 
-from headrace.core import map_database_errors
+from headrace.core import TopicExists, map_database_errors
 from headrace.db import Connection, Target, connect
 from headrace.log import create_topic, read_log
 from headrace.namespaces import create_namespace, drop_namespace
@@ -180,6 +180,20 @@ def test_topic_is_created_where_the_owner_wants_whatever_the_caller_has_set(owne
     role.execute("set default_tablespace = 'pg_global'")
     create_topic(role, "mine")
     assert owner_conn.execute("select count(*) from pg_class where relname ~ '^log_' and reltablespace <> 0").fetchone() == (0,)
+
+
+def test_repeated_creation_uses_up_no_ids(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(role, "first")
+    for _ in range(5):
+        with pytest.raises(TopicExists):
+            create_topic(role, "first")
+        role.execute("select headrace.create_consumer('first', 'c', p_backoff_s => 2)")
+    create_topic(role, "second")
+    role.execute("select headrace.create_consumer('first', 'd')")
+    topics = role.execute("select topic_id from headrace.topic where topic in ('first', 'second') order by 1").fetchall()
+    consumers = role.execute("select consumer_id from headrace.consumer where consumer in ('c', 'd') order by 1").fetchall()
+    assert topics[1][0] - topics[0][0] == 1 and consumers[1][0] - consumers[0][0] == 1
 
 
 def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:
