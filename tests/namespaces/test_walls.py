@@ -196,6 +196,30 @@ def test_repeated_creation_uses_up_no_ids(owner_conn: Connection, sign_in: SignI
     assert topics[1][0] - topics[0][0] == 1 and consumers[1][0] - consumers[0][0] == 1
 
 
+def test_topics_of_headrace_are_written_and_dropped_by_nobody_of_a_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(owner_conn, "headrace.audit", namespace="a")
+    publish(owner_conn, "headrace.audit", "consumer.pause", {"who": "ann"}, namespace="a")
+    role.execute("create table pg_temp.t (x int)")
+    event = '{"specversion": "1.0", "id": "1", "source": "/x", "type": "t"}'
+    for attack in (
+        "select headrace.publish('headrace.audit', 'forged', '{}')",
+        """select headrace.publish_many('[{"topic": "orders", "type": "t"}, {"topic": "headrace.audit", "type": "t"}]')""",
+        f"select headrace.publish_cloudevent('headrace.audit', '{event}')",
+        "select headrace.create_topic('headrace.mine')",
+        "select headrace.alter_topic('headrace.audit', p_retention => '1 day')",
+        "select headrace.drop_topic('headrace.audit', p_force => true)",
+        "select headrace.capture('pg_temp.t', 'headrace.audit')",
+        "insert into headrace.schedule (schedule, cron, topic_id, type) values ('s', '* * * * *', headrace.topic_id('headrace.audit'), 't')",
+        "insert into headrace.correlator (correlator, topic, pattern, outputs) values ('c', 'orders', 'push(x) {placed}', "
+        """'{"x": {"event": "t", "topic": "headrace.audit"}}')""",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="reserved"):
+            role.execute(attack)
+    drain(owner_conn)
+    assert [event.type for event in read_log(role, "headrace.audit")] == ["consumer.pause"]
+
+
 def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:
     role = sign_in(b="publish", a="admin")
     publish(owner_conn, "orders", "placed", {"own": True}, namespace="a")

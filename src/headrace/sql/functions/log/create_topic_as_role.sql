@@ -20,6 +20,7 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_topic_id  integer;
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     perform headrace_internal.check_retention(p_retention);
     -- Not inserted if it is there: an insert on conflict uses up an id, and ids are integers.
     insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)

@@ -10,6 +10,7 @@ begin
         raise exception 'there is no topic % in namespace "%"', new.topic_id, new.namespace
             using errcode = 'HR101', hint = 'A schedule publishes in its own namespace.';
     end if;
+    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = new.topic_id;
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
