@@ -340,3 +340,23 @@ def test_lost_nodes_are_one_line_that_names_the_command(database: Target, conn: 
     [lost] = problems(database, "nodes", "warning")
     assert "18 nodes are lost" in lost.message and "web-1, web-2, web-3, …" in lost.message
     assert "headrace node forget --lost" in lost.advice
+
+
+def test_node_that_could_become_superuser_is_found(database: Target, conn: Connection) -> None:
+    assert next(check for check in examine(database) if check.check == "owner").level == "ok"
+    role = f"node_{uuid4().hex[:12]}"
+    conn.execute(f"create role {role}")
+    try:
+        conn.execute("select headrace.grant_node(%s)", (role,))
+        check = next(check for check in examine(database) if check.check == "owner")
+        assert check.level == "warning" and role in check.message
+    finally:
+        conn.execute(f"drop owned by {role}; drop role {role}")
+
+
+def test_fill_of_the_lock_table_is_shown(database: Target, conn: Connection) -> None:
+    with conn.transaction():
+        conn.execute("select pg_advisory_xact_lock(n) from generate_series(1, 100) n")
+        check = next(check for check in examine(database) if check.check == "locks")
+    used, places = (int(number) for number in re.findall(r"\d+", check.message))
+    assert check.level == "ok" and 100 <= used < places

@@ -7,7 +7,7 @@ import contextlib
 import psycopg
 import pytest
 
-from headrace.core import map_database_errors
+from headrace.core import TopicExists, map_database_errors
 from headrace.db import Connection, Target, connect
 from headrace.log import create_topic, read_log
 from headrace.namespaces import create_namespace, drop_namespace
@@ -180,6 +180,44 @@ def test_topic_is_created_where_the_owner_wants_whatever_the_caller_has_set(owne
     role.execute("set default_tablespace = 'pg_global'")
     create_topic(role, "mine")
     assert owner_conn.execute("select count(*) from pg_class where relname ~ '^log_' and reltablespace <> 0").fetchone() == (0,)
+
+
+def test_repeated_creation_uses_up_no_ids(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(role, "first")
+    for _ in range(5):
+        with pytest.raises(TopicExists):
+            create_topic(role, "first")
+        role.execute("select headrace.create_consumer('first', 'c', p_backoff_s => 2)")
+    create_topic(role, "second")
+    role.execute("select headrace.create_consumer('first', 'd')")
+    topics = role.execute("select topic_id from headrace.topic where topic in ('first', 'second') order by 1").fetchall()
+    consumers = role.execute("select consumer_id from headrace.consumer where consumer in ('c', 'd') order by 1").fetchall()
+    assert topics[1][0] - topics[0][0] == 1 and consumers[1][0] - consumers[0][0] == 1
+
+
+def test_topics_of_headrace_are_written_and_dropped_by_nobody_of_a_namespace(owner_conn: Connection, sign_in: SignIn) -> None:
+    role = sign_in(a="admin")
+    create_topic(owner_conn, "headrace.audit", namespace="a")
+    publish(owner_conn, "headrace.audit", "consumer.pause", {"who": "ann"}, namespace="a")
+    role.execute("create table pg_temp.t (x int)")
+    event = '{"specversion": "1.0", "id": "1", "source": "/x", "type": "t"}'
+    for attack in (
+        "select headrace.publish('headrace.audit', 'forged', '{}')",
+        """select headrace.publish_many('[{"topic": "orders", "type": "t"}, {"topic": "headrace.audit", "type": "t"}]')""",
+        f"select headrace.publish_cloudevent('headrace.audit', '{event}')",
+        "select headrace.create_topic('headrace.mine')",
+        "select headrace.alter_topic('headrace.audit', p_retention => '1 day')",
+        "select headrace.drop_topic('headrace.audit', p_force => true)",
+        "select headrace.capture('pg_temp.t', 'headrace.audit')",
+        "insert into headrace.schedule (schedule, cron, topic_id, type) values ('s', '* * * * *', headrace.topic_id('headrace.audit'), 't')",
+        "insert into headrace.correlator (correlator, topic, pattern, outputs) values ('c', 'orders', 'push(x) {placed}', "
+        """'{"x": {"event": "t", "topic": "headrace.audit"}}')""",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="reserved"):
+            role.execute(attack)
+    drain(owner_conn)
+    assert [event.type for event in read_log(role, "headrace.audit")] == ["consumer.pause"]
 
 
 def test_publisher_of_one_and_admin_of_another_reads_no_waiting_payload(owner_conn: Connection, sign_in: SignIn) -> None:

@@ -53,7 +53,7 @@ def record_change(conn: Connection, user: User, change: Change, *, namespace: st
     except Forbidden as error:
         raise Forbidden(
             f"the change was undone, because it could not be recorded in topic {TOPIC} of namespace {namespace}: {error}. "
-            "Grant the console's own role the level publish there, and admin once, to create the topic"
+            "The console's own role must be the owner of headrace or a node's role: see headrace.grant_node"
         ) from error
 
 

@@ -39,6 +39,7 @@ STATE_CHECKS: Checks = {
     "erasures": "all are finished",
     "grants": "as headrace sets them",
     "search path": "nobody else may create in its schemas",
+    "owner": "no superuser",
 }
 
 

@@ -1,4 +1,5 @@
-"""Checks of the server that do not need the schema of headrace: version, durability, clock, connections."""
+"""Checks of the server that do not need the schema of headrace: version, durability, clock, connections,
+notification queue, lock table."""
 
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ from headrace.observe.doctor import Finding
 VERSIONS = range(15, 19)
 SKEW_MAX_S = 2.0
 CONNECTIONS_MAX = 0.8
+NOTIFICATIONS_MAX = 0.5
+"""Of the notification queue; from here on headrace does not notify, see headrace_internal.notify."""
+LOCKS_MAX = 0.5
 
 
 def check_server(conn: Connection) -> Iterator[Finding]:
@@ -34,6 +38,8 @@ def check_server(conn: Connection) -> Iterator[Finding]:
         yield "connections", "ok", in_use
     else:
         yield "connections", "warning", in_use, "raise max_connections, or lower the consumers' concurrency"
+    yield _notifications(facts.notifications)
+    yield _locks(facts.locks, facts.locks_max)
 
 
 def _version(major: int, version: str) -> Finding:
@@ -43,6 +49,22 @@ def _version(major: int, version: str) -> Finding:
     if major < VERSIONS[0]:
         return "version", "problem", f"PostgreSQL {version} is too old", f"upgrade it; headrace runs on {known}"
     return "version", "warning", f"PostgreSQL {version} has not been tested", f"tested versions: {known}"
+
+
+def _notifications(fill: float) -> Finding:
+    message = f"{fill:.0%} of the notification queue in use"
+    if fill < NOTIFICATIONS_MAX:
+        return "notifications", "ok", message
+    advice = "end the session that listens in an open transaction (pg_stat_activity, oldest xact_start); until then nodes poll"
+    return "notifications", "warning", message, advice
+
+
+def _locks(locks: int, locks_max: int) -> Finding:
+    message = f"{locks} of {locks_max} places in the lock table in use"
+    if locks < LOCKS_MAX * locks_max:
+        return "locks", "ok", message
+    advice = "end the session that holds most of pg_locks, or raise max_locks_per_transaction: publishing fails in a full table"
+    return "locks", "warning", message, advice
 
 
 def _clock(skew_s: float, shift: str | None) -> Finding:

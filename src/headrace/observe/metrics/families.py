@@ -61,6 +61,10 @@ FAMILIES: tuple[Family, ...] = (
         "Size of a topic's log on disk, with indexes; read every 5 minutes.",
     ),
     Family(
+        "headrace_notification_queue_usage", "gauge", "database", (),
+        "Fill of the server's notification queue, 0 to 1; from 0.5 on publishers do not notify and the sequencer polls.", "max",
+    ),
+    Family(
         "headrace_node_up", "gauge", "database", ("namespace", "node"),
         "1 if a registered node is alive, 0 if it is lost: no heartbeat for 90 seconds.", "min",
     ),

@@ -34,7 +34,7 @@ begin
         where c.consumer_id = v_consumer_id and (v_was_paused or c.state = 'stopped' or c.retry_at is not null);
         update headrace_internal.cursor c set state = 'running', attempts = 0, retry_at = null, error = null, traceback = null
         where c.consumer_id = v_consumer_id and (c.state = 'stopped' or c.retry_at is not null);
-        perform pg_notify('headrace_log', c.topic_id::text), pg_notify('headrace_relay', '') from headrace_internal.consumer c where c.consumer_id = v_consumer_id;
+        perform headrace_internal.notify('headrace_log', c.topic_id::text), headrace_internal.notify('headrace_relay', '') from headrace_internal.consumer c where c.consumer_id = v_consumer_id;
         return v_count;
     end if;
     if v_was_paused and p_kind in ('rule', 'action') then

@@ -11,7 +11,7 @@ begin
     if not found then
         return false;
     end if;
-    perform pg_notify('headrace_log', c.topic_id::text) from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
+    perform headrace_internal.notify('headrace_log', c.topic_id::text) from headrace_internal.consumer c where c.consumer_id = p_consumer_id;
     return true;
 end
 $$;

@@ -43,21 +43,24 @@ begin
         raise exception 'consumer "%" is ordered by %, not by %', p_consumer, v_consumer.ordered_by, p_ordered_by
             using errcode = 'HR202', hint = 'Drop the consumer, or give the new one another name.';
     end if;
-    insert into headrace_internal.consumer as c
-        (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition,
-        session_limit_s)
-    values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order, p_where,
-        coalesce(p_session_limit_s, 60))
-    on conflict on constraint consumer_name_unique do update
-    set attempts_max = excluded.attempts_max, backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s,
-        when_exhausted = excluded.when_exhausted, key_order = excluded.key_order, condition = excluded.condition,
-        session_limit_s = coalesce(p_session_limit_s, c.session_limit_s),
-        filter = case when c.condition = excluded.condition then c.filter end,
-        condition_error = case when c.condition = excluded.condition then c.condition_error end
+    -- Tried first: an insert on conflict uses up an id, and ids are integers. The lock on the topic keeps others from inserting it.
+    update headrace_internal.consumer c
+    set attempts_max = p_attempts_max, backoff_s = p_backoff_s, backoff_max_s = p_backoff_max_s, when_exhausted = p_when_exhausted,
+        key_order = p_key_order, condition = p_where, session_limit_s = coalesce(p_session_limit_s, c.session_limit_s),
+        filter = case when c.condition = p_where then c.filter end,
+        condition_error = case when c.condition = p_where then c.condition_error end
+    where c.topic_id = v_topic.topic_id and c.consumer = p_consumer
     returning c.consumer_id, c.ordered_by, c.condition is not null and c.filter is null and c.condition_error is null as is_pending
     into v_consumer;
+    if not found then
+        insert into headrace_internal.consumer as c
+            (topic_id, consumer, ordered_by, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition, session_limit_s)
+        values (v_topic.topic_id, p_consumer, p_ordered_by, p_attempts_max, p_backoff_s, p_backoff_max_s, p_when_exhausted, p_key_order, p_where,
+            coalesce(p_session_limit_s, 60))
+        returning c.consumer_id, c.ordered_by, c.condition is not null as is_pending into v_consumer;
+    end if;
     if v_consumer.is_pending then
-        perform pg_notify('headrace_rule', '');
+        perform headrace_internal.notify('headrace_rule', '');
     end if;
     v_position := case when p_start = 'latest'
         then coalesce((select h.position from headrace.log_head(v_topic.topic_id) h), v_topic.dropped_to)

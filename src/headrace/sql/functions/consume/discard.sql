@@ -30,7 +30,7 @@ begin
     select count(*), array_agg(distinct d.key) into v_count, v_keys from discarded d;
     if v_count > 0 then
         perform headrace_internal.release_behind(v_consumer_id, v_keys);
-        perform pg_notify('headrace_log', (select c.topic_id::text from headrace_internal.consumer c where c.consumer_id = v_consumer_id));
+        perform headrace_internal.notify('headrace_log', (select c.topic_id::text from headrace_internal.consumer c where c.consumer_id = v_consumer_id));
     end if;
     return v_count;
 end

@@ -19,7 +19,7 @@ begin
             or (d.state = 'behind' and d.key = (select k.key from headrace_internal.dead_letter k
                 where k.consumer_id = v_consumer_id and k.position = p_position)));
     get diagnostics v_count = row_count;
-    perform pg_notify('headrace_log', (select c.topic_id::text from headrace_internal.consumer c where c.consumer_id = v_consumer_id));
+    perform headrace_internal.notify('headrace_log', (select c.topic_id::text from headrace_internal.consumer c where c.consumer_id = v_consumer_id));
     return v_count;
 end
 $$;

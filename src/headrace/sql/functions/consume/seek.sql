@@ -48,7 +48,7 @@ begin
         set position = v_to, state = 'running', attempts = 0, retry_at = null, error = null, traceback = null, single_to = 0,
             moved_at = headrace.clock()
         where c.consumer_id = v_consumer_id and (p_partition is null or c.partition = p_partition);
-        perform pg_notify('headrace_log', v_topic_id::text);
+        perform headrace_internal.notify('headrace_log', v_topic_id::text);
     end if;
 end
 $$;

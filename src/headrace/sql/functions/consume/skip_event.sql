@@ -51,7 +51,7 @@ begin
     perform headrace.fail(
         v_consumer_id, v_cursor.partition, v_cursor.position, position, 1, v_cursor.error, v_cursor.traceback, p_verdict => 'skip');
     update headrace_internal.cursor c set state = 'running' where c.consumer_id = v_consumer_id and c.partition = v_cursor.partition;
-    perform pg_notify('headrace_log', v_consumer.topic_id::text);
+    perform headrace_internal.notify('headrace_log', v_consumer.topic_id::text);
     return next;
 end
 $$;

@@ -26,6 +26,7 @@ begin
                 hint = 'Write {"token": {"action": "NAME", "priority": 0, "delay_s": 0}} or {"token": {"event": "type", "topic": "name"}}.';
         end if;
         if v_output.value ? 'event' then
+            perform headrace_internal.refuse_reserved_topic(v_output.value ->> 'topic');
             perform headrace.topic_id(v_output.value ->> 'topic', p_namespace);
         end if;
     end loop;

@@ -34,7 +34,7 @@ begin
             update headrace_internal.correlator c set restart = false where c.correlator_id = new.correlator_id;
         end if;
     end if;
-    perform pg_notify('headrace_rule', '');
+    perform headrace_internal.notify('headrace_rule', '');
     return null;
 end
 $$;

@@ -18,6 +18,7 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
 begin
     if p_topic is not null then
+        perform headrace_internal.refuse_reserved_topic(p_topic);
         perform headrace.topic_id(p_topic, v_namespace);
     end if;
     update headrace_internal.hook h

@@ -19,6 +19,7 @@ as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic);
     perform headrace.topic_id(p_topic, v_namespace);
     insert into headrace_internal.hook (namespace, hook, topic, scheme, secrets, mapping, window_s, created_by)
     values (v_namespace, p_hook, p_topic, p_scheme, p_secrets, p_mapping, p_window_s, p_caller);

@@ -19,6 +19,7 @@ declare
     v_topic     record;
     v_head      bigint;
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     perform headrace_internal.check_retention(p_retention);
     if p_partitions is not null then
         perform headrace_internal.require_read_committed('headrace.alter_topic');

@@ -20,9 +20,12 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
     v_topic_id  integer;
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     perform headrace_internal.check_retention(p_retention);
+    -- Not inserted if it is there: an insert on conflict uses up an id, and ids are integers.
     insert into headrace_internal.topic (namespace, topic, partitions, retention, time_partition, clock)
-    values (v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock)
+    select v_namespace, p_topic, p_partitions, p_retention, p_time_partition, p_clock
+    where not exists (select from headrace_internal.topic t where t.namespace = v_namespace and t.topic = p_topic)
     on conflict on constraint topic_name_unique do nothing
     returning topic_id into v_topic_id;
     if v_topic_id is null then

@@ -19,6 +19,7 @@ declare
     v_captured  text;
     v_partman   text := (select p.schema from headrace_internal.partman(v_topic_id) p);
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     perform from headrace_internal.topic t where t.topic_id = v_topic_id for update;
     if not found then
         perform headrace_internal.raise_unknown_topic(p_topic, v_namespace);

@@ -77,7 +77,7 @@ begin
     v_notify := (select string_agg(m.topic_id::text, ',') from unnest(v_moves) m where m.events > 0);
     if v_notify is not null then
         -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
-        perform pg_notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);
+        perform headrace_internal.notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);
     end if;
 end
 $$;

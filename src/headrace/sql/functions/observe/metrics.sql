@@ -26,6 +26,7 @@ begin
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_queues(v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_dead_letters(
         v_namespaces, v_prepare and cardinality(v_namespaces) <= 20) m;
+    return query select 'headrace_notification_queue_usage', '{}'::text[], pg_notification_queue_usage();
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_nodes(v_namespaces) m;
     return query select m.metric, m.labels, m.value from headrace_internal.metrics_of_rules(v_namespaces, p_known) m;
     if p_log_bytes then

@@ -33,7 +33,7 @@ begin
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and exists (
             select from headrace_internal.namespace_grant g
-            where g.namespace = t.namespace and g.level in ('publish', 'admin') and pg_has_role(p_caller, g.role, 'usage'))
+            where g.namespace = t.namespace and t.topic not like 'headrace.%' and g.level in ('publish', 'admin') and pg_has_role(p_caller, g.role, 'usage'))
         and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
         and (not t.asleep or headrace_internal.wake_sequencer())
         and (not t.has_inline_rules or headrace_internal.react_inline(t.topic_id, p_event_id, p_type, p_key, p_payload,
@@ -41,6 +41,7 @@ begin
     if not found then
         -- Raises where the level is missing; a role above namespaces has it without a grant.
         p_namespace := headrace_internal.authorize(p_caller, 'publish', p_namespace, p_topic);
+        perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
         return headrace.publish(p_topic, p_type, p_payload, p_key, p_headers, p_event_id, p_emitted_at, p_producer, p_namespace,
             p_missing_ok);
     end if;

@@ -15,6 +15,7 @@ declare
     v_id        uuid := headrace_internal.cloudevent_id(v_event ->> 'source', v_event ->> 'id');
     v_headers   jsonb;
 begin
+    perform headrace_internal.refuse_reserved_topic(p_topic, p_caller);
     select coalesce(jsonb_object_agg(case when a.key in ('traceparent', 'tracestate') then a.key else 'ce_' || a.key end, a.value), '{}')
     into v_headers
     from jsonb_each(v_event) a

@@ -16,6 +16,8 @@ begin
     if not headrace_internal.check_events(p_events, v_namespace, p_missing_ok) then
         return;
     end if;
+    perform headrace_internal.refuse_reserved_topic(e.event ->> 'topic', p_caller)
+    from jsonb_array_elements(p_events) e (event) where e.event ->> 'topic' like 'headrace.%';
     return query
         insert into headrace_internal.outbox (topic_id, event_id, type, key, payload, headers, emitted_at, producer)
         select e.topic_id, e.event_id, e.type, e.key, e.payload, e.headers, e.emitted_at, e.producer

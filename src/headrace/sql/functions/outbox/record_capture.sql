@@ -15,6 +15,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'admin', 'topic', p_topic_id);
+    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = p_topic_id;
     if has_table_privilege(p_caller, p_table, 'trigger') is not true then
         raise exception 'permission denied for table %', p_table
             using errcode = '42501', hint = 'Capturing a table takes the right TRIGGER on it.';

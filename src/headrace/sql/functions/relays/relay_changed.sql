@@ -43,7 +43,7 @@ begin
         returning c.consumer_id, c.condition is not null and c.filter is null and c.condition_error is null as is_pending
         into v_consumer;
         if v_consumer.is_pending then
-            perform pg_notify('headrace_rule', '');
+            perform headrace_internal.notify('headrace_rule', '');
         end if;
         insert into headrace_internal.cursor (consumer_id, partition, position)
         select v_consumer.consumer_id, p.partition, case when new.start = 'latest'
@@ -52,7 +52,7 @@ begin
         where t.topic_id = new.topic_id
         on conflict on constraint cursor_pkey do nothing;
     end if;
-    perform pg_notify('headrace_relay', '');
+    perform headrace_internal.notify('headrace_relay', '');
     return null;
 end
 $$;

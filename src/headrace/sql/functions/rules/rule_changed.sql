@@ -30,7 +30,7 @@ begin
         from (select distinct m.topic_id from new_versions m) d;
     end if;
     if v_changed then
-        perform pg_notify('headrace_rule', '');
+        perform headrace_internal.notify('headrace_rule', '');
     end if;
     return null;
 end

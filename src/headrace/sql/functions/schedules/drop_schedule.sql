@@ -10,6 +10,6 @@ begin
     perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
     delete from headrace_internal.schedule s where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
     -- A node removes its pg_cron job.
-    perform pg_notify('headrace_schedule', '');
+    perform headrace_internal.notify('headrace_schedule', '');
 end
 $$;

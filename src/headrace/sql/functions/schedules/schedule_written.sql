@@ -10,6 +10,7 @@ begin
         raise exception 'there is no topic % in namespace "%"', new.topic_id, new.namespace
             using errcode = 'HR101', hint = 'A schedule publishes in its own namespace.';
     end if;
+    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = new.topic_id;
     if tg_op = 'INSERT' or new.cron is distinct from old.cron then
         perform headrace_internal.check_cron(new.cron);
     end if;
@@ -29,7 +30,7 @@ begin
         new.retry_at := null;
         delete from headrace_internal.schedule_due d
         where d.schedule_id = new.schedule_id and (d.tick_at > headrace.clock() or not new.active);
-        perform pg_notify('headrace_schedule', '');
+        perform headrace_internal.notify('headrace_schedule', '');
     end if;
     return new;
 end

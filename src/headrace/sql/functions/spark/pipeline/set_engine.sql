@@ -27,7 +27,7 @@ begin
         return false;
     end if;
     -- The engine that takes over does not wait for the next event.
-    perform pg_notify('headrace_log', v_topic_id::text);
+    perform headrace_internal.notify('headrace_log', v_topic_id::text);
     return true;
 end
 $$;

@@ -19,6 +19,7 @@ begin
         raise exception 'batch % of Spark query "%" brought % rows, and % of them are there', p_batch, p_query, p_rows, v_rows
             using errcode = 'HR200', hint = 'The database restarted meanwhile; let Spark repeat the batch.';
     end if;
+    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = any (v_topics);
     if v_unknown is not null then
         perform headrace_internal.raise_unknown_topic(v_unknown, p_namespace);
     end if;
