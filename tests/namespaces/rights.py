@@ -21,7 +21,7 @@ group_dead_letters count_dead_letters read_dead_letters error_group register_nod
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions
-bury_lost_action bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions
+bury_lost_action bury_unhandled rest_queue queue_is_empty edit_dead_letter redrive_actions discard_actions
 cancel_actions run_actions_now set_action_priority forget_nodes
 """,
     "admin": """
