@@ -71,7 +71,7 @@ class RelayRunner(ConsumerRunner):
         pool: Pool,
         subscription: Subscription,
         stop: asyncio.Event,
-        due: DuePoll | None,
+        due: DuePoll | None = None,
     ) -> None:
         relay = runnable.relay
         consumer = Consumer(
