@@ -22,7 +22,7 @@ register_consumers deregister_node heartbeat
 """,
     "work": """
 claim_actions claim_ordered_actions claim_retried_action ack_actions extend_actions release_actions fail_action bury_actions bury_lost_action
-bury_unhandled rest_queue edit_dead_letter redrive_actions discard_actions cancel_actions run_actions_now set_action_priority forget_nodes
+bury_unhandled rest_queue queue_is_empty edit_dead_letter redrive_actions discard_actions cancel_actions run_actions_now set_action_priority forget_nodes
 """,
     "admin": """
 create_topic create_topic_as_role alter_topic drop_topic set_engine capture capture_rows record_capture forget_capture drop_capture_triggers

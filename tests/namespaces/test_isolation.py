@@ -51,6 +51,7 @@ CALLS = [
     "select headrace.discard_actions(p_namespace => 'b')",
     "select headrace.edit_dead_letter(1, '1', 'b')",
     "select headrace.rest_queue(false, 'b')",
+    "select headrace.queue_is_empty('b')",
     "select headrace.try_lock_topic(%(topic_id)s, 'archive')",
     "select headrace.record_capture('pg_class', %(topic_id)s, '{}', null, '{a,b,c}', null)",
     "select headrace.register_name('action', 'FORGED', p_namespace => 'b')",

@@ -121,6 +121,10 @@ class Queue:
         """Tells senders whether the queue's workers sleep, so that a new action needs a notification."""
         await fetch_value_async(self._leases, f"select headrace.rest_queue(%s, %s){_NO_WAIT}", (asleep, self.namespace))
 
+    async def is_empty(self) -> bool:
+        """True if no action waits, is delayed or is being handled by any node."""
+        return bool(await fetch_value_async(self._leases, "select headrace.queue_is_empty(%s)", (self.namespace,)))
+
     async def clock_s(self) -> float:
         """The database's time, in seconds since 1970."""
         return float(await fetch_value_async(self._leases, "select extract(epoch from headrace.clock())::float8"))

@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 POLL_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1)
 """Pauses after claims that found nothing, before the worker sleeps and waits for a notification."""
 IDLE_S = 1.0
-"""Longest sleep without a notification: for delayed and failed actions that become due, and for a lost notification."""
+"""Longest sleep without a notification while actions are in the queue: delayed and failed ones become due."""
+EMPTY_S = 10.0
+"""The same while the queue is empty: a notification may be lost with its connection."""
 CLAIMS_IN_FLIGHT = 2
 """How many claims of a worker pool run at once: the server works on one while this process reads the rows of another."""
 RETRIED_POLL_S = 0.1
@@ -99,6 +101,10 @@ class ActionWorker:
         self._to_release: dict[bool, list[Claim]] = {True: [], False: []}
         """Claims left by a lost connection, by whether the attempt counts: it does if handlers were called."""
         self._rests = self._steps("rest")
+        self._watch = asyncio.Lock()
+        """Held by the one idle worker that watches the queue for all."""
+        self._idle = 0
+        """How many claims in a row have found nothing."""
         self.handled = 0
         """How many actions this worker has handled."""
         self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
@@ -112,15 +118,16 @@ class ActionWorker:
                 group.create_task(steps.keep_running(partial(self._work, steps)))
 
     async def _work(self, steps: LoopSteps) -> None:
-        idle = 0
         prefetch = Prefetch()
         try:
             while not self._stop.is_set():
                 if await steps.run(partial(self.handle_once, prefetch)):
-                    idle = 0
+                    self._idle = 0
                     continue
-                await self._sleep(idle)
-                idle += 1
+                async with self._watch:
+                    if not self._stop.is_set():
+                        await self._sleep(self._idle)
+                        self._idle += 1
             await self._steps("actions").attempt(partial(self._release_prefetched, prefetch))
         finally:
             prefetch.cancel()
@@ -142,8 +149,11 @@ class ActionWorker:
         else:
             await self._rests.attempt(partial(self._queue.set_asleep, True))
             # Claim once more before the first wait: an action sent just before set_asleep made no notification.
-            if idle > len(POLL_S) and await self._subscription.wait(IDLE_S):
-                await self._rests.attempt(partial(self._queue.set_asleep, False))
+            if idle > len(POLL_S):
+                is_empty = await self._rests.attempt(self._queue.is_empty)
+                if await self._subscription.wait(EMPTY_S if is_empty else IDLE_S):
+                    self._idle = 0
+                    await self._rests.attempt(partial(self._queue.set_asleep, False))
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""

@@ -1,20 +1,20 @@
-"""Due poll: wakes the consumers of a node that may have something to do, by one statement a second for all of them.
+"""Due poll: wakes the consumers of a node that may have something to do, by one statement for all of them.
 
-A consumer sleeps until it is notified. Promises: what no notification says is found within a second: a retry that becomes due, a
-dead letter to redrive, a partition whose holder died, a notification that was lost with its connection, a topic that was dropped
-and created again. However many topics and consumers a node has, they cost one transaction a second per namespace while they are
-idle."""
+A consumer sleeps until it is notified. Promises: what no notification says is found within a second while events come, and within ten
+after a quiet time: a retry that becomes due, a dead letter to redrive, a partition whose holder died, a notification that was lost
+with its connection, a topic that was dropped and created again. However many topics and consumers a node has, they cost one
+transaction in ten seconds per namespace while they are idle."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from headrace.db import LoopSteps, Pool
+from headrace.db import IdlePace, LoopSteps, Pool, Subscription
 
-POLL_S = 1.0
+POLL_S, REST_S = 1.0, 10.0
+"""Pauses between polls: after events or something due, and after a quiet time."""
 
 _DUE = "select topic_id, consumer_id, topics from headrace.due_consumers(%s)"
 _TOPICS = "select topic, topic_id from headrace.topic where namespace = headrace.current_namespace(%s)"
@@ -45,10 +45,13 @@ class PolledConsumer(Protocol):
 class DuePoll:
     """Polls one database until `stop` is set."""
 
-    def __init__(self, pool: Pool, stop: asyncio.Event, *, name: str = "due consumers") -> None:
+    def __init__(self, pool: Pool, appended: Subscription, stop: asyncio.Event, *, name: str = "due consumers") -> None:
+        """`appended` is notified when a log has grown."""
         self._pool = pool
+        self._appended = appended
         self._stop = stop
         self._name = name
+        self._pace = IdlePace(POLL_S, REST_S)
         self._consumers: dict[str | None, list[PolledConsumer]] = {}
         self._topics: dict[str | None, str] = {}
         """What identifies the topics of each namespace, as of the last poll."""
@@ -56,16 +59,18 @@ class DuePoll:
     def add(self, consumer: PolledConsumer) -> None:
         self._consumers.setdefault(consumer.namespace, []).append(consumer)
 
+    def remove(self, consumer: PolledConsumer) -> None:
+        self._consumers[consumer.namespace].remove(consumer)
+
     async def run(self) -> None:
-        steps = {
-            namespace: LoopSteps(f"{self._name} of {namespace or 'the default namespace'}", self._stop, pool=self._pool)
-            for namespace in self._consumers
-        }
+        steps: dict[str | None, LoopSteps] = {}
         while not self._stop.is_set():
-            for namespace in self._consumers:
+            for namespace in [namespace for namespace, consumers in self._consumers.items() if consumers]:
+                if namespace not in steps:
+                    name = f"{self._name} of {namespace or 'the default namespace'}"
+                    steps[namespace] = LoopSteps(name, self._stop, pool=self._pool)
                 await steps[namespace].attempt(partial(self.poll_once, namespace))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), POLL_S)
+            await self._pace.rest(self._stop, self._appended.wait)
 
     async def poll_once(self, namespace: str | None) -> None:
         """Wakes the consumers of a namespace that may have something to do."""
@@ -76,6 +81,7 @@ class DuePoll:
         for consumer in self._consumers[namespace]:
             if consumer.topic_id in topic_ids or consumer.consumer_id in consumer_ids:
                 consumer.wake()
+                self._pace.reset()
         [topics] = [topics for _, _, topics in rows if topics is not None]
         if self._topics.get(namespace) != topics:
             await self._compare_topics(namespace)

@@ -27,7 +27,7 @@ from headrace.db.dsn import to_url
 from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
 from headrace.db.listener import Listener, Subscription
 from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
-from headrace.db.pace import Pace
+from headrace.db.pace import IdlePace, Pace
 from headrace.db.pooler import is_pooled
 from headrace.db.releases import RELEASE, SCHEMA_RELEASE, check_node_release
 from headrace.db.requirements import check_node_database, require_sessions
@@ -66,6 +66,7 @@ __all__ = [
     "Command",
     "Connection",
     "Exchange",
+    "IdlePace",
     "Listener",
     "LoopFailure",
     "LoopMonitor",

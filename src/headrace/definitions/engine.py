@@ -23,6 +23,7 @@ from psycopg.rows import class_row
 
 from headrace.db import (
     AsyncConnection,
+    IdlePace,
     LoopSteps,
     Pool,
     Subscription,
@@ -38,10 +39,10 @@ from headrace.definitions.turns import NamespaceTurns, rounds_by_namespace
 
 logger = logging.getLogger(__name__)
 
-IDLE_S = 1.0
-"""Longest wait without a notification: one may be lost with its connection, and retries fall due. Of the engine: its loops wait for
-ever, and one statement finds those that have something to do."""
-WATCH_S = 5.0
+IDLE_S, REST_S, COMPILER_REST_S = 1.0, 10.0, 20.0
+"""Longest wait without a notification, after recent work and later: one may be lost with its connection, and retries fall due. Of the
+engine: its loops wait for ever, and one statement finds those that have something to do."""
+WATCH_S = 30.0
 """How often the list of active definitions is read, if none was written."""
 
 ROUNDS_S = 0.1
@@ -94,6 +95,8 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         self._compiled = asyncio.Event()
         self._active: dict[int, Consumer] = {}
         self._wake_ups: dict[int, asyncio.Event] = {}
+        self._compiler_pace, self._due_pace = IdlePace(IDLE_S, COMPILER_REST_S), IdlePace(IDLE_S, REST_S)
+        self._work_came = asyncio.Event()
         self._late: set[Unit] = set()
         """Definitions whose last compilation met a transient error."""
         self.events = 0
@@ -119,6 +122,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             await self.show_status(after_compiling=bool(pending))
             if not pending:
                 break
+            self._compiler_pace.reset()
             self._compiled.set()
             self._wake_all()
         return compiled
@@ -198,19 +202,22 @@ class DefinitionEngine(ABC, Generic[Consumer]):
     async def _compile(self) -> None:
         steps = LoopSteps(f"{self.noun} compiler", self._stop, pool=self._pool)
         while not self._stop.is_set():
-            if not await steps.run(self.compile_once) and await self._written.wait(IDLE_S):
+            if not await steps.run(self.compile_once) and await self._written.wait(self._compiler_pace.pause_s()):
+                self._compiler_pace.reset()
                 # Another node may have compiled it.
                 self._compiled.set()
 
     async def _wake_on_append(self) -> None:
         """Wakes the consumers of the topics that a notification names."""
         while not self._stop.is_set():
-            if await self._appended.wait(IDLE_S):
+            if await self._appended.wait(REST_S):
+                self._work_came.set()
                 names = self._appended.take_names()
                 if names is None:
                     self._wake_all()
                 else:
                     self._wake({int(name) for name in names}, ())
+        self._work_came.set()
         self._compiled.set()
         self._wake_all()
 
@@ -222,8 +229,17 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
             consumer_ids = {consumer_id for _, consumer_id in due}
             self._wake(topic_ids, consumer_ids)
+            if due:
+                self._due_pace.reset()
+            await self._due_pace.rest(self._stop, self._wait_for_work)
+
+    async def _wait_for_work(self, timeout_s: float) -> bool:
+        if not self._work_came.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), IDLE_S)
+                await asyncio.wait_for(self._work_came.wait(), timeout_s)
+        came = self._work_came.is_set()
+        self._work_came.clear()
+        return came
 
     async def _find_due(self) -> list[tuple[int, int | None]]:
         async with self._pool.connection() as conn:

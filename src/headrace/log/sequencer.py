@@ -6,8 +6,8 @@ transaction; a second sequencer skips a topic while the first holds its lock. An
 How it sleeps: while events flow, it polls every few milliseconds and needs no wake-up. After a quiet moment it marks the topics as
 asleep; from then on a publisher notifies it once, at commit, and it answers within milliseconds. A transaction that published
 before the mark and commits after it does not notify, so the sequencer keeps polling while one is open. A notification lost with
-its connection is made good by a poll every second. Where the server allows prepared transactions, which cannot notify, it polls ten
-times a second instead of sleeping.
+its connection is made good when the listener connects again, and by a poll every few seconds. Where the server allows prepared
+transactions, which cannot notify, it polls ten times a second instead of sleeping.
 
 A topic that fails stops neither the others nor the loop: see headrace.sequence."""
 
@@ -30,10 +30,12 @@ QUIET_S = 0.25
 """Quiet time after which a topic falls asleep."""
 WATCH_S, WATCHES = 0.025, 5
 """Pause between polls while a transaction that has published is open, and how many such polls come before a sleep."""
-SLEEP_S = 1.0
+SLEEP_S = 5.0
+"""Longest sleep without a notification."""
 UNNOTIFIED_S = 0.1
 """Pause between polls while all topics sleep and publishers do not notify, because the server allows prepared transactions."""
-TRIM_S = 3.0
+TRIM_S, TRIMS_S, IDLE_TRIM_S = 3.0, 20.0, 60.0
+"""How often drained slots of the outbox are truncated: while events flow and until each slot has had its turn, and later."""
 PAUSES_S = {"busy": WATCH_S, "watch": WATCH_S, "poll": UNNOTIFIED_S, "sleep": SLEEP_S}
 """Longest wait for a notification, by the state of the topics."""
 
@@ -99,7 +101,8 @@ class Sequencer:
                 await self._subscription.wait(max(POLL_S, self._poll_pace.pause_s(elapsed_s)))
             else:
                 await self._rest()
-            if time.monotonic() - self._trimmed_at > TRIM_S:
+            # After a quiet time every slot has been trimmed once more.
+            if time.monotonic() - self._trimmed_at > (TRIM_S if time.monotonic() - self._active_at < TRIMS_S else IDLE_TRIM_S):
                 await self._side_steps["trim"].attempt(self._trim)
 
     async def _step(self) -> Sequence[SequencedTopic]:

@@ -17,7 +17,8 @@ from headrace.node.loops import supervise
 
 logger = logging.getLogger(__name__)
 
-SWEEP_S = 2.0
+SWEEP_S = 10.0
+"""How often actions that no node handles are looked for."""
 NO_HANDLER_GRACE_S = 300.0
 """Longer than most rolling deployments: a rule may be active for minutes before the first node with its new handler runs."""
 AWAY_S = 30.0

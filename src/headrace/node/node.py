@@ -261,7 +261,7 @@ class DatabaseLoops:
         self.rules = RuleEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self.correlators = CorrelatorEngine(pool, subscribe("headrace_rule"), subscribe("headrace_log"), stop)
         self._sessions = sessions = HandlerSessions(app, target, consumers_pool=of_consumers, actions_pool=of_actions)
-        self._due = DuePoll(self.loop_pool, stop)
+        self._due = DuePoll(self.loop_pool, subscribe("headrace_log"), stop)
         self._conditions = ConditionCompiler(pool, subscribe("headrace_rule"), stop)
         sources, due = sessions.consumer_sources, self._due
         self.consumers = [
@@ -306,6 +306,7 @@ class DatabaseLoops:
             self._stop,
             namespace=namespace,
             listener=self._listener,
+            due=self._due,
             on_change=register,
         )
 

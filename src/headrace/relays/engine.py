@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.consume import Batch, Consumer, ConsumerRunner, Failure
+from headrace.consume import Batch, Consumer, ConsumerRunner, DuePoll, Failure
 from headrace.core import HeadraceError, PackageMissing
 from headrace.db import (
     Listener,
@@ -34,8 +34,8 @@ from headrace.relays.relay import Relay, check_relay
 
 logger = logging.getLogger(__name__)
 
-IDLE_S: Final = 1.0
-"""Longest wait without a notification."""
+IDLE_S: Final = 10.0
+"""Longest wait without a notification: one may be lost with its connection."""
 STOP_S: Final = 50.0
 """How long a delivery may go on after its relay was changed or dropped."""
 _REPORT = "select headrace.report_relay(%s, %s, %s, %s)"
@@ -65,7 +65,13 @@ class RelayRunner(ConsumerRunner):
     _claim_statement = query("relays/claim_events")
 
     def __init__(
-        self, runnable: RunnableRelay, delivery: Delivery, pool: Pool, subscription: Subscription, stop: asyncio.Event
+        self,
+        runnable: RunnableRelay,
+        delivery: Delivery,
+        pool: Pool,
+        subscription: Subscription,
+        stop: asyncio.Event,
+        due: DuePoll | None = None,
     ) -> None:
         relay = runnable.relay
         consumer = Consumer(
@@ -81,7 +87,7 @@ class RelayRunner(ConsumerRunner):
             namespace=runnable.namespace,
             raw_payload=True,
         )
-        super().__init__(consumer, pool, subscription, stop)
+        super().__init__(consumer, pool, subscription, stop, due=due)
         self._runnable = runnable
 
     async def register(self) -> None:
@@ -104,13 +110,15 @@ class RelayRunner(ConsumerRunner):
 class RunningRelay:
     """A version of a relay with its tasks."""
 
-    def __init__(self, runnable: RunnableRelay, pool: Pool, relay_pool: Pool, subscription: Subscription) -> None:
+    def __init__(
+        self, runnable: RunnableRelay, pool: Pool, relay_pool: Pool, subscription: Subscription, due: DuePoll | None
+    ) -> None:
         self.runnable = runnable
         self._pool = pool
         self._stop = asyncio.Event()
         self.subscription = subscription
         self._delivery = Delivery(runnable.relay, namespace=runnable.namespace, uid=runnable.uid, on_gone=self._disable)
-        self.runner = RelayRunner(runnable, self._delivery, relay_pool, subscription, self._stop)
+        self.runner = RelayRunner(runnable, self._delivery, relay_pool, subscription, self._stop, due)
         self._task = asyncio.create_task(self._run(), name=f"relay {runnable.name}")
 
     async def _run(self) -> None:
@@ -146,15 +154,18 @@ class RelayEngine:
         stop: asyncio.Event,
         *,
         listener: Listener,
+        due: DuePoll | None = None,
         namespace: str | None = None,
         on_change: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`relay_pool` has the connections that deliveries hold, and is opened with the first relay; `pool` has those of short steps.
-        The sessions of both are pinned. `on_change` is called when other relays run than before."""
+        The sessions of both are pinned. `due` wakes the relays for what nobody notifies of; without it each polls. `on_change` is called
+        when other relays run than before."""
         self._pool = pool
         self._relay_pool = relay_pool
         self._written = written
         self._listener = listener
+        self._due = due
         self._stop = stop
         self._namespace = namespace
         self._on_change = on_change
@@ -242,7 +253,7 @@ class RelayEngine:
             await self._relay_pool.open()
             self._is_pool_open = True
         self._running[runnable.relay_id] = RunningRelay(
-            runnable, self._pool, self._relay_pool, self._listener.subscribe("headrace_log")
+            runnable, self._pool, self._relay_pool, self._listener.subscribe("headrace_log"), self._due
         )
 
     def _end(self, relay_id: int) -> None:
@@ -253,6 +264,8 @@ class RelayEngine:
         try:
             await running.stop()
         finally:
+            if self._due is not None:
+                self._due.remove(running.runner)
             self._listener.unsubscribe(running.subscription)
             del self._ending[running.runnable.relay_id]
             self._written.notify()

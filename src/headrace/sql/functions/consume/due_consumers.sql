@@ -1,6 +1,7 @@
 -- The consumers of a namespace that may have something to do now, and (with consumer_id null) the topics whose log grew in the last
 -- seconds: see headrace_internal.find_due. topics changes when a topic of the namespace is created or dropped; there is always one row
--- with it. A node asks once a second for all its consumers, which otherwise sleep until they are notified.
+-- with it. A node asks once a second while something is due or logs grow, and every ten seconds after a
+-- quiet time, for all its consumers, which otherwise sleep until they are notified.
 create or replace function headrace.due_consumers(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
 ) returns table (topic_id integer, consumer_id integer, topics text)

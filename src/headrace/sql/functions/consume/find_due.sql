@@ -1,5 +1,5 @@
 -- What may have something to do now, for nodes that sleep until they are notified: topics (consumer_id is null) whose log grew in the
--- last seconds, and consumers that are behind the head of a log that rests, have a retry that is due, dead letters to redrive, or a
+-- last seconds, and consumers that are behind the head of a log that rests, have a retry that is due soon, dead letters to redrive, or a
 -- timer of their correlator that is due. p_namespace null: of all namespaces.
 -- A notification says most of this earlier. This one statement for everything of a node makes good what no notification says: time
 -- that passes, a lock that ended with its session, and a notification that was lost with its connection. So an idle consumer,
@@ -35,7 +35,8 @@ begin
     from headrace_internal.cursor u
     join headrace_internal.consumer c on c.consumer_id = u.consumer_id
     join headrace_internal.topic t on t.topic_id = c.topic_id
-    where u.retry_at <= headrace.clock() and u.state = 'running' and (p_namespace is null or t.namespace = p_namespace);
+    -- A little ahead: nodes ask again in a second while this returns something, and in ten otherwise.
+    where u.retry_at <= headrace.clock() + interval '12 seconds' and u.state = 'running' and (p_namespace is null or t.namespace = p_namespace);
     return query
     with recursive letter (consumer_id) as (
         (select d.consumer_id from headrace_internal.dead_letter d where d.state = 'redrive' order by d.consumer_id limit 1)
