@@ -94,6 +94,7 @@ class ApplicationSteps:
         await self._registry.register()
         for consumer in self._consumers:
             await consumer.register()
+            await consumer.forget_lost_claims()
 
     async def run_until_idle(self, timeout_s: float) -> RunCounts:
         """Runs rounds of all steps until a round finds nothing to do. Raises NotIdle after `timeout_s`."""
