@@ -176,6 +176,19 @@ async def test_ordered_action_waits_for_an_earlier_one_of_its_key_that_becomes_d
     assert rest[:2] == [1, 2] and sorted([*first, *rest], key=str) == sorted(range(1, 2501), key=str)
 
 
+async def test_ordered_action_is_claimed_behind_many_whose_keys_wait_for_an_action_that_is_due_later(
+    conn: Connection, bench: Bench
+) -> None:
+    conn.execute(
+        """insert into pgmq.q_hr_default (vt, message)
+           select now() + make_interval(secs => case when n <= 2100 then 3600 when n <= 4200 then -60 else -1 end), jsonb_build_object(
+               'id', gen_random_uuid(), 'action', 'work', 'payload', n, 'key', case when n <= 4200 then 'k' || n % 2100 else 'free' end)
+           from generate_series(1, 4202) n order by n"""
+    )
+    assert [claim.action.payload for claim in await bench.queue.claim_ordered("work", 100)] == [4201, 4202]
+    assert await bench.queue.claim_ordered("work", 100) == []
+
+
 async def test_ordered_action_that_fails_holds_its_key_and_no_other(conn: Connection, bench: Bench, effects: Effects) -> None:
     send(conn, 1, 2, 3, key="k")
     send(conn, 4, key="other")

@@ -11,7 +11,7 @@ from headrace.db import Connection
 
 PARAMETERS = {
     "claim_actions": (["work"], 100, 30.0, 0),
-    "claim_ordered_actions": ("work", 100, 30.0),
+    "claim_ordered_actions": ("work", 100, 30.0, 2000),
     "claim_retried_action": (["work"], True, 30.0),
     "ack_actions": ([1], [1], [0.1], None, "default"),
 }

@@ -253,7 +253,9 @@ async def test_stop_signal_commits_the_events_that_are_handled(conn: Connection,
 
     pool = create_pool(database, size=2)
     await pool.open()
-    runner = ConsumerRunner(Consumer(topic="orders", name="c", handler=handle), pool, Subscription("headrace_log"), stop)
+    runner = ConsumerRunner(
+        Consumer(topic="orders", name="c", handler=handle, concurrency=1), pool, Subscription("headrace_log"), stop
+    )
     await runner.run()
     await pool.close()
     assert (len(handled), runner.handled) == (5, 5)

@@ -229,7 +229,7 @@ def test_released_table_is_not_captured(shop: Connection) -> None:
     shop.execute("insert into orders values (1)")
     assert captured(shop) == []
     assert shop.execute("select tgname from pg_trigger where not tgisinternal and tgrelid = 'orders'::regclass").fetchall() == []
-    with pytest.raises(NotFound, match="table public.orders is not captured"):
+    with pytest.raises(NotFound, match=r"table public\.orders is not captured"):
         release_capture(shop, "orders")
 
 

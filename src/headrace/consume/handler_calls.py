@@ -16,13 +16,16 @@ from inspect import iscoroutinefunction
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from headrace.consume.connections import HandlerConnection
-from headrace.consume.failures import HandlerInterrupted, error_summary
+from headrace.consume.connections import HandlerConnection, concurrency_error
+from headrace.consume.failures import HandlerError, HandlerInterrupted, describe_error, error_summary
 from headrace.consume.sessions.kinds import SessionStep, request_for
-from headrace.core import Conflict
+from headrace.core import Conflict, HandlerTimeout
+from headrace.db import connection_lost_error
 from headrace.tracing import switch
 
 logger = logging.getLogger(__name__)
+
+_IDLE_TOO_LONG = "25P03"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +155,15 @@ def _run_functions(functions: Sequence[Callable[[], object]]) -> None:
             function()
         except BaseException:
             logger.exception("a function left for after the commit failed; the commit stands")
+
+
+def handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
+    """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
+    if getattr(error, "sqlstate", None) == _IDLE_TOO_LONG:
+        limit = "the handler left its transaction idle for longer than the session's limit; set timeout_s, or shorten the handler"
+        return describe_error(HandlerTimeout(limit))
+    if conn.is_lost:
+        raise connection_lost_error(error) from error
+    if (cause := concurrency_error(error)) is not None:
+        raise cause from error
+    return describe_error(error)

@@ -18,13 +18,13 @@ import psycopg.errors
 
 from headrace.consume.claims import Claim, ClaimedBatch
 from headrace.consume.conditions import compile_if_allowed
-from headrace.consume.connections import HandlerConnection, TransactionSource, concurrency_error
+from headrace.consume.connections import HandlerConnection, TransactionSource
 from headrace.consume.consumer import CREATE_CONSUMER, SINGLE_MAX, Consumer, create_parameters
 from headrace.consume.due_poll import DuePoll
-from headrace.consume.failures import HandlerError, describe_error
-from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
+from headrace.consume.failures import HandlerError
+from headrace.consume.handler_calls import HandlerGroup, call_handlers, handler_error, run_after_commit
 from headrace.consume.sources import Sources
-from headrace.core import DurationHistogram, HandlerTimeout, LoggedEvent
+from headrace.core import DurationHistogram, LoggedEvent
 from headrace.db import (
     LoopSteps,
     Pace,
@@ -32,7 +32,6 @@ from headrace.db import (
     Pool,
     Subscription,
     Unit,
-    connection_lost_error,
     fetch_value_async,
     is_transient,
     query,
@@ -53,10 +52,10 @@ IDLE_S = 1.0
 
 CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
 from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
-_IDLE_TOO_LONG = "25P03"
 _ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
 _ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
+_FORGET_LOST = """select headrace.release_claims(%s, array_agg(partition), array_agg(position)) from headrace.cursor where consumer_id = %s"""
 _FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
 _END_REDRIVE = "select headrace.end_redrive(%s, %s, %s, %s)"
@@ -307,6 +306,10 @@ class ConsumerRunner:
         self.durations.count_calls(self._handler_s, 1 if self._consumer.batch else batch.size)
         return await (self._commit(conn, batch) if failure is None else self._commit_failure(conn, batch, failure))
 
+    async def forget_lost_claims(self) -> None:
+        """For the test kit, which rolls back what it claims: the next test must not take that for a lost session."""
+        await fetch_value_async(self._pool, _FORGET_LOST, (self._consumer_id, self._consumer_id))
+
     async def _release_claims(self) -> None:
         if not self._rolled_back:
             return
@@ -331,13 +334,13 @@ class ConsumerRunner:
             if is_transient(error):
                 raise
             # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
-            return HandlerFailure(_whole(batch), _handler_error(conn, error))
+            return HandlerFailure(_whole(batch), handler_error(conn, error))
         if self._consumer.batch:
             try:
                 if events:
                     await self._call(conn, events)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return HandlerFailure(_whole(batch), _handler_error(conn, error))
+                return HandlerFailure(_whole(batch), handler_error(conn, error))
             return None
         started = time.monotonic()
         for number, event in enumerate(events):
@@ -349,15 +352,15 @@ class ConsumerRunner:
                 async with conn.savepoint():
                     await self._call(conn, event)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                handler_error = _handler_error(conn, error)
+                problem = handler_error(conn, error)
                 if not conn.is_open:
                     # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
-                    return HandlerFailure(_whole(batch), handler_error)
+                    return HandlerFailure(_whole(batch), problem)
                 moved_to = batch.ends_before(event.position)
                 claim = batch.claim_of(event)
                 before, attempts = moved_to.get(claim.partition, claim.position), claim.attempts
                 attempts = attempts if before == claim.position else 0
-                return HandlerFailure([Claim(claim.partition, before, event.position, 1, attempts)], handler_error, moved_to)
+                return HandlerFailure([Claim(claim.partition, before, event.position, 1, attempts)], problem, moved_to)
         return None
 
     async def _call(self, conn: HandlerConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
@@ -374,7 +377,7 @@ class ConsumerRunner:
         except Exception as error:
             if is_transient(error):
                 raise
-            failure = HandlerFailure(_whole(batch), _handler_error(conn, error))
+            failure = HandlerFailure(_whole(batch), handler_error(conn, error))
             await conn.rollback()
             return failure
         await run_after_commit(conn)
@@ -396,9 +399,9 @@ class ConsumerRunner:
             if is_transient(error):
                 raise
             # With effects of earlier events it may be those that the commit rejected; otherwise it fails because the handler did.
-            handler_error = _handler_error(conn, error) if failure.moved_to else failure.error
+            problem = handler_error(conn, error) if failure.moved_to else failure.error
             await conn.rollback()
-            return HandlerFailure(_whole(batch), handler_error)
+            return HandlerFailure(_whole(batch), problem)
         if failure.moved_to:
             await run_after_commit(conn)
         return replace(failure, outcome=outcomes[-1][0][0])
@@ -440,8 +443,7 @@ class ConsumerRunner:
         self.failures += 1
         claim, error = failure.claims[-1], failure.error
         fields = self._log_fields(claim.upto, claim.attempts + 1, error)
-        message = "%s failed at position %s: %s; %s"
-        follows = _OUTCOMES.get(outcome, outcome)
+        follows, message = _OUTCOMES.get(outcome, outcome), "%s failed at position %s: %s; %s"
         logger.warning(message, self.name, claim.upto, error.line, follows, exc_info=error.exc_info, extra=fields)
 
     def _log_fields(self, position: int, attempt: int | None, error: HandlerError) -> dict[str, object]:
@@ -450,7 +452,7 @@ class ConsumerRunner:
 
     async def redrive_once(self) -> bool:
         """Handles one dead letter marked for redrive; returns False if there is none."""
-        handler_error: HandlerError | None = None
+        problem: HandlerError | None = None
         position = 0
         async with self._source.connect() as conn:
             rows = await conn.begin(_CLAIM_REDRIVE, (self._consumer_id,))
@@ -466,12 +468,12 @@ class ConsumerRunner:
                     await self._call(conn, [event] if self._consumer.batch else event)
                 await conn.commit(_END_REDRIVE, (letter_id, None, None, False))
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                handler_error = _handler_error(conn, error)
+                problem = handler_error(conn, error)
                 await conn.rollback()
             else:
                 await run_after_commit(conn)
-        if handler_error is not None:
-            await self._fail_redrive(letter_id, position, handler_error)
+        if problem is not None:
+            await self._fail_redrive(letter_id, position, problem)
         return True
 
     async def _fail_redrive(self, letter_id: int, position: int, error: HandlerError) -> None:
@@ -496,15 +498,3 @@ _OUTCOMES = {
 def _whole(batch: ClaimedBatch) -> list[Claim]:
     """The claims of a batch that failed as a whole: only if it was a single event, that one is to blame."""
     return [replace(claim, events=batch.size) for claim in batch.claims]
-
-
-def _handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
-    """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
-    if getattr(error, "sqlstate", None) == _IDLE_TOO_LONG:
-        limit = "the handler left its transaction idle for longer than the session's limit; set timeout_s, or shorten the handler"
-        return describe_error(HandlerTimeout(limit))
-    if conn.is_lost:
-        raise connection_lost_error(error) from error
-    if (cause := concurrency_error(error)) is not None:
-        raise cause from error
-    return describe_error(error)

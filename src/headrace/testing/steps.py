@@ -109,6 +109,7 @@ class ApplicationSteps:
         await self._registry.register()
         for consumer in self._consumers:
             await consumer.register()
+            await consumer.forget_lost_claims()
 
     async def close(self) -> None:
         """Closes the connections that handlers have had beside the test's own."""
