@@ -32,10 +32,13 @@ def run(lab: Lab, *, quick: bool) -> None:
 
 def _measure(lab: Lab, rate: int, *, seconds: float) -> tuple[float, float]:
     """CPU milliseconds of the server and of the node for an event that is published, sequenced and handled."""
-    with lab.database(f"rates_{rate}", partitions=1) as target, child("bench.node", target.dsn, "clock") as node:
-        with child("bench.producer", target.dsn, str(rate), str(CONNECTIONS)):
-            time.sleep(WARM_S)
-            before, server_s, node_s = node.ask()["handled"], lab.cpu_s(), cpu_s(node.pid)
-            time.sleep(seconds)
-            events = node.ask()["handled"] - before
-            return 1000 * (lab.cpu_s() - server_s) / events, 1000 * (cpu_s(node.pid) - node_s) / events
+    with (
+        lab.database(f"rates_{rate}", partitions=1) as target,
+        child("bench.node", target.dsn, "clock") as node,
+        child("bench.producer", target.dsn, str(rate), str(CONNECTIONS)),
+    ):
+        time.sleep(WARM_S)
+        before, server_s, node_s = node.ask()["handled"], lab.cpu_s(), cpu_s(node.pid)
+        time.sleep(seconds)
+        events = node.ask()["handled"] - before
+        return 1000 * (lab.cpu_s() - server_s) / events, 1000 * (cpu_s(node.pid) - node_s) / events

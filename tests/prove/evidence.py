@@ -142,7 +142,7 @@ def good_evidence() -> Evidence:
             Output("overdue", "p-0", "overdue", at[make_id(31)] + timedelta(milliseconds=400), None, "action", REMIND),
         ],
         pipeline=PipelineTotals(2, 2, 1, 2),
-        erased=ErasedData({"people": [1, 2, 3], "people-returned": []}, 0, []),
+        erased=ErasedData({"people": [1, 2, 3], "people-returned": []}, 0, [], 1),
         ticks=[Tick(START + timedelta(seconds=n), "fired", make_id(700 + n)) for n in (1, 2)],
         expected_ticks=[START + timedelta(seconds=n) for n in (1, 2)],
         handler_records=[
