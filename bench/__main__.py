@@ -40,6 +40,7 @@ NAMES = (
     "open_consoles",
     "relays",
     "sizing",
+    "rates",
     "schemas",
 )
 

@@ -48,7 +48,7 @@ def logged_event(sent: SentEvent, position: int, *, producer: str = "p") -> Logg
     return LoggedEvent(position, 0, sent.id, sent.topic, sent.type, sent.key, dict(sent.payload), {}, at, at, producer)
 
 
-ORDERS = [sent_event(1), sent_event(2, amount=900), sent_event(3)]
+ORDERS = [sent_event(1, type="returned"), sent_event(2, amount=900), sent_event(3, type="returned")]
 STEPS = [
     sent_event(11, topic="steps", type="a"),
     sent_event(12, topic="steps", type="b"),
@@ -59,6 +59,7 @@ ROWS = (sent_event(100, topic="sink"), sent_event(101, topic="sink"))
 TRIPS = [sent_event(31, topic="trips", type="out", amount=700), sent_event(32, topic="trips", type="back")]
 ALERT, HOME = make_id(500), make_id(501)
 CHARGE, NOTIFY, EXPLODE, FARE, REMIND = make_id(600), make_id(601), make_id(602), make_id(603), make_id(604)
+SHIPPED = (make_id(605), make_id(606))
 
 
 def _log() -> dict[str, list[LoggedEvent]]:
@@ -117,6 +118,7 @@ def good_evidence() -> Evidence:
             Effect(2, NOTIFY, "notify", 1),
             Effect(3, FARE, "charge", 1),
             Effect(4, REMIND, "remind", 1),
+            *(Effect(n, shipped, "ship", 1) for n, shipped in enumerate(SHIPPED, 5)),
         ],
         action_results=[
             ActionResult(CHARGE, "charge", "done", 1),
@@ -124,11 +126,13 @@ def good_evidence() -> Evidence:
             ActionResult(EXPLODE, "explode", "dead", 2),
             ActionResult(FARE, "charge", "done", 1),
             ActionResult(REMIND, "remind", "done", 1),
+            *(ActionResult(shipped, "ship", "done", 1) for shipped in SHIPPED),
         ],
         firings=[
             Firing("big", "orders", 2, make_id(2), CHARGE),
             Firing("trouble", "trouble", 1, make_id(21), EXPLODE),
             Firing("far", "trips", 1, make_id(31), FARE),
+            *(Firing("ship", "orders", n, make_id(n), shipped) for n, shipped in zip((1, 3), SHIPPED, strict=True)),
         ],
         outputs=[
             Output("wide", "p-0", "x", at[make_id(12)], 2, "action", NOTIFY),
@@ -138,7 +142,7 @@ def good_evidence() -> Evidence:
             Output("overdue", "p-0", "overdue", at[make_id(31)] + timedelta(milliseconds=400), None, "action", REMIND),
         ],
         pipeline=PipelineTotals(2, 2, 1, 2),
-        erased=ErasedData({"people": [1, 2, 3], "people-returned": []}, 0, []),
+        erased=ErasedData({"people": [1, 2, 3], "people-returned": []}, 0, [], 1),
         ticks=[Tick(START + timedelta(seconds=n), "fired", make_id(700 + n)) for n in (1, 2)],
         expected_ticks=[START + timedelta(seconds=n) for n in (1, 2)],
         handler_records=[

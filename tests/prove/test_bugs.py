@@ -30,6 +30,7 @@ RUNS = (
             "state-after-output",
             "half-erasure",
             "lost-headers",
+            "newest-first",
         ),
         stalled_s=2,
         lead_s=7,

@@ -36,6 +36,7 @@ from tests.prove.evidence import (
     NOTIFY,
     ORDERS,
     ROWS,
+    SHIPPED,
     START,
     evidence_with,
     good_evidence,
@@ -214,6 +215,13 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
     ("effects-once", "twice", evidence_with(effects=[*good_evidence().effects, Effect(3, NOTIFY, "notify", 2)])),
     ("effects-once", "never", evidence_with(effects=good_evidence().effects[1:])),
     ("effects-once", "of a dead one", evidence_with(effects=[*good_evidence().effects, Effect(3, EXPLODE, "explode", 1)])),
+    (
+        "ordered-by-key",
+        "reversed",
+        evidence_with(
+            effects=[*good_evidence().effects[:4], *(Effect(n, SHIPPED[6 - n], "ship", 1) for n in (5, 6))],
+        ),
+    ),
     ("ticks-once", "twice", evidence_with(ticks=[*good_evidence().ticks, good_evidence().ticks[0]])),
     ("ticks-once", "without event", evidence_with(log=log_without("ticks", 1))),
     ("ticks-once", "event without tick", evidence_with(ticks=good_evidence().ticks[1:], expected_ticks=())),

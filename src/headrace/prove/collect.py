@@ -92,10 +92,12 @@ def _erased_data(conn: Connection) -> ErasedData | None:
         statement = sql.SQL("select count(*) from {} t where strpos(t::text, %s) > 0").format(sql.Identifier(schema, table))
         [(rows,)] = conn.execute(statement, (PERSONAL,)).fetchall()
         remains += [f"{schema}.{table}: {rows} rows"] if rows else []
+    [(count,)] = conn.execute("select count(*) from headrace_internal.erasure").fetchall()
     return ErasedData(
         positions={topic: [event.position for event in log] for topic, log in events.items()},
         payloads=sum(event.payload != {} for log in events.values() for event in log),
         remains=remains,
+        erasures=int(count),
     )
 
 

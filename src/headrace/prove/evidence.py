@@ -150,6 +150,8 @@ class ErasedData:
     """Events of these topics that were not erased."""
     remains: Sequence[str]
     """Tables with a row that still has their data."""
+    erasures: int = 0
+    """How many keys were erased."""
 
 
 class NoEffect(str):

@@ -29,7 +29,7 @@ def finish_workload(environment: Environment, stalled_s: float) -> dict[str, Fin
     """Stops the workload and returns the final state of each shard.
 
     Waits while work is open, until none was done for `stalled_s`: work that is slow on purpose may take its time."""
-    for role in ("producer", "sink"):
+    for role in ("producer", "sink", "eraser"):
         environment.processes.stop_role(role)
     with ExitStack() as stack:
         conns = {target.name: stack.enter_context(connect(target)) for target in environment.targets}

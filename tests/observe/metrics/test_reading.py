@@ -164,6 +164,19 @@ def test_queue_by_state(conn: Connection) -> None:
     assert queue == {"due": 1, "delayed": 1, "in-flight": 1, "retrying": 0, "held": 0}
 
 
+def test_wait_of_the_oldest_due_action(conn: Connection) -> None:
+    conn.execute("select headrace.send_action('mail', '{}', p_delay => '100 seconds')")
+    assert values(conn, "action_wait_seconds") == {("default",): 0}
+    conn.execute("select headrace.send_action('mail')")
+    shift_clock(conn, "90 seconds")
+    [wait_s] = values(conn, "action_wait_seconds").values()
+    assert 90 <= wait_s < 100
+    shift_clock(conn, "500 seconds")
+    conn.execute("select headrace.claim_actions('{mail}', 1, 30)")
+    [wait_s] = values(conn, "action_wait_seconds").values()
+    assert 400 <= wait_s < 450, "the other one fell due later"
+
+
 def test_a_long_queue_is_estimated(conn: Connection) -> None:
     with conn.transaction():
         conn.execute("select headrace.send_action('mail') from generate_series(1, 3000)")

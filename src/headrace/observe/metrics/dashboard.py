@@ -47,6 +47,7 @@ PANELS: tuple[Panel, ...] = (
     Panel("Sequenced events per second", "sequenced_events_total", "ops", rate=True),
     Panel("Events that wait for the sequencer", "outbox_waiting"),
     Panel("Actions in the queue", "action_queue"),
+    Panel("Wait of the oldest due action", "action_wait_seconds", "s"),
     Panel("Dead letters", "dead_letters"),
     Panel("Firings of rules per second", "rule_firings_total", "ops", rate=True),
     Panel("Outputs of correlators per second", "correlator_outputs_total", "ops", rate=True),

@@ -49,6 +49,10 @@ FAMILIES: tuple[Family, ...] = (
         "Actions in the queue by state; exact up to 1 000 of a state, above that an estimate.",
     ),
     Family(
+        "headrace_action_wait_seconds", "gauge", "database", ("namespace",),
+        "Time since the oldest action that waits for a handler fell due; 0 if none waits.", "max",
+    ),
+    Family(
         "headrace_dead_letters", "gauge", "database", ("namespace", "kind", "reason"),
         "Open dead letters of actions and events; exact up to 1 000 of a kind.",
     ),

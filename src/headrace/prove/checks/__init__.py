@@ -29,6 +29,7 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.pipeline_writes_once,
     reactions.actions_end_once,
     reactions.effects_once,
+    reactions.ordered_by_key,
     reactions.ticks_once,
     erasure.erased_is_gone,
     timing.one_holder,

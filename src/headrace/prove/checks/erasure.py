@@ -25,5 +25,5 @@ def erased_is_gone(evidence: Evidence) -> CheckResult:
                 if after != before + 1:
                     yield Violation("an erasure left a gap", (f"{topic}: {before}", f"{topic}: {after}"))
 
-    examined = sum(map(len, erased.positions.values())) if erased else 0
+    examined = erased.erasures if erased else 0
     return check_result("erased-is-gone", "nothing is left of an erased key, and positions stay", examined, violations())

@@ -13,13 +13,15 @@ from headrace.lang.ecl import Event, Interpreter, InterpreterState
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.prove.checks.result import CheckResult, Violation, check_result
 from headrace.prove.definitions import PATTERNS, RULES, Pattern
-from headrace.prove.evidence import ConsumedEvent, Evidence, Firing, Output
+from headrace.prove.evidence import ConsumedEvent, Effect, Evidence, Firing, Output
 from headrace.prove.workload import (
     ALERTS,
     ATTEMPTS_MAX,
     CONSUMERS,
     EXPIRING,
+    ORDERS,
     POISON,
+    SHIP,
     TICKS,
     TRIPS,
     TROUBLE,
@@ -261,6 +263,23 @@ def effects_once(evidence: Evidence) -> CheckResult:
             yield Violation("an effect of an action that did not end", (str(action_id),))
 
     return check_result("effects-once", EFFECTS_PROMISE, len(results), violations())
+
+
+def ordered_by_key(evidence: Evidence) -> CheckResult:
+    """Actions of one key whose handler asks for order took effect in the order in which they were sent."""
+    keys = {event.position: event.key for event in evidence.log.get(ORDERS, ())}
+    positions = {firing.action_id: firing.position for firing in evidence.firings if firing.rule == SHIP}
+    effects = [effect for effect in sorted(evidence.effects, key=lambda effect: effect.seq) if effect.action_id in positions]
+    by_key: dict[str | None, list[Effect]] = defaultdict(list)
+    for effect in effects:
+        by_key[keys.get(positions[effect.action_id])].append(effect)
+    violations = (
+        Violation("an action overtook an earlier one of its key", (f"key {key}: {effect}", str(following)))
+        for key, ordered in by_key.items()
+        for effect, following in pairwise(ordered)
+        if positions[following.action_id] < positions[effect.action_id]
+    )
+    return check_result("ordered-by-key", "ordered actions of a key run in the order of sending", len(effects), violations)
 
 
 def ticks_once(evidence: Evidence) -> CheckResult:

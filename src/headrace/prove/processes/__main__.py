@@ -19,6 +19,7 @@ ROLES = {
     "sharded_producer": "sharded_producer:run_sharded_producer",
     "reader": "reader:run_reader",
     "sink": "sink:run_sink",
+    "eraser": "eraser:run_eraser",
     "node": "node:run_node",
     "pipeline": "pipeline:run_pipeline",
 }

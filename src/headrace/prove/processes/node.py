@@ -15,7 +15,7 @@ from headrace.prove.bugs import plant_in_node
 from headrace.prove.history import HandlerEnded, HandlerStarted, History, now
 from headrace.prove.processes.config import ProcessConfig
 from headrace.prove.processes.failpoint import arm
-from headrace.prove.workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, TROUBLE
+from headrace.prove.workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, SHIP, TROUBLE
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
@@ -59,6 +59,8 @@ async def _fail_or_pause(action: Action, tx: AsyncConnection) -> None:
         raise DeliberateError("this action always fails")
     if action.action == "inspect" and action.attempt == 1 and isinstance(n, int) and n % 5 == 0:
         raise DeliberateError("this action fails once")
+    if action.action == SHIP and action.attempt == 1 and isinstance(n, int) and n % 11 == 0:
+        raise DeliberateError("this action fails once, and its key waits for it")
     if action.action == "paint":
         await tx.execute("select pg_sleep(0.03)")
         await tx.execute(PAUSE, ("paint",))
@@ -92,6 +94,7 @@ def create_application(recorder: Recorder) -> Headrace:
     for name in ("charge", "notify", "remind", "inspect"):
         app.handler(name, attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
     app.handler("paint", attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1, concurrency=2)(recorder.handle)
+    app.handler(SHIP, attempts=ATTEMPTS_MAX, backoff_s=0.05, backoff_max_s=0.2, ordered=True)(recorder.handle)
     app.handler("explode", attempts=2, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
     return app
 

@@ -1,5 +1,5 @@
--- Metric headrace_action_queue: the actions of each namespace by state: due, in-flight, retrying, delayed, held; see
--- headrace_internal.action_state.
+-- Metrics of queues: headrace_action_queue, the actions of each namespace by state (due, in-flight, retrying, delayed, held; see
+-- headrace_internal.action_state), and headrace_action_wait_seconds, how long the oldest due action has been due, 0 if none is.
 -- Each state is counted up to 1 000 actions; of the actions that were claimed before, 1 000 are looked at. If more than 1 000 are due,
 -- the rest of the queue counts as due, by the statistics of the table.
 -- p_prepare: by a prepared statement of the session, which spares its planning; see headrace_internal.metrics_of_log.
@@ -17,7 +17,6 @@ declare
     v_query     text;
     v_states    jsonb;
 begin
-    metric := 'headrace_action_queue';
     foreach v_namespace in array p_namespaces loop
         v_queue := format('pgmq.%I', 'q_' || headrace_internal.queue_of(v_namespace))::regclass;
         v_query := format($sql$
@@ -30,6 +29,8 @@ begin
                     order by q.vt limit 1000) q),
                 'held', (select count(*) from (
                     select from %1$s q where q.vt > headrace.clock() + interval '25 years' order by q.vt limit 1000) q),
+                'oldest', coalesce(date_part('epoch', headrace.clock() - (
+                    select q.vt from %1$s q where q.vt <= headrace.clock() order by q.vt limit 1)), 0),
                 'in-flight', 0, 'retrying', 0) || coalesce((
                     select jsonb_object_agg(s.state, s.actions)
                     from (
@@ -52,6 +53,11 @@ begin
         else
             execute v_query into v_states;
         end if;
+        metric := 'headrace_action_wait_seconds';
+        labels := array[v_namespace];
+        value := (v_states ->> 'oldest')::double precision;
+        return next;
+        v_states := v_states - 'oldest';
         if (v_states ->> 'due')::bigint = 1000 then
             v_states := v_states || jsonb_build_object('due', greatest(1000, pg_stat_get_live_tuples(v_queue) - (
                 select sum(s.value::bigint) from jsonb_each_text(v_states) s where s.key <> 'due')));
