@@ -46,7 +46,7 @@ class WebhookPlace:
         return f"orders{uuid4().hex[:8]}"
 
     def target(self, **_: JSON) -> Target:
-        options: dict[str, JSON] = {"url": self.url, "secret": "env:RELAY_X", "allow_private": True, "in_flight": IN_FLIGHT}
+        options: dict[str, JSON] = {"url": self.url, "secret": "env:RELAY_X", "in_flight": IN_FLIGHT}
         return open_target("webhook", RELAY, options, {"secret": SECRET})
 
     @property

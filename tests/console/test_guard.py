@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import cycle
+from time import time
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -23,6 +24,7 @@ from headrace.cli import app
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.console.app import page_routes
 from headrace.console.guard import CSRF_COOKIE
+from headrace.console.login import SESSION_S
 from headrace.db import Target
 from headrace.ingest.server import HeadTimeoutProtocol
 from headrace.observe import CONTENT_TYPE
@@ -300,3 +302,23 @@ def test_host_application_names_the_user(filled: Target) -> None:
         assert page.status == 200
         assert 'href="/ops/headrace/topics/parcels"' in page.text
         assert ask(f"{address}/static/console.css").status == 200
+
+
+def test_session_ends_at_sign_out_and_by_itself(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the cookie is worth nothing afterwards; other sessions of the same person go on."""
+    answer, cookies = sign_in(guarded, ADA[0])
+    _, other = sign_in(guarded, ADA[0])
+    assert f"Max-Age={SESSION_S}" in answer.headers["set-cookie"]
+    assert ask(f"{guarded}/topics", headers=cookies).status == 200
+    csrf = cookies["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
+    assert ask(f"{guarded}/logout", method="POST", form={"csrf": csrf}, headers=cookies).status == 303
+    assert ask(f"{guarded}/topics?format=json", headers=cookies).status == 401
+    assert ask(f"{guarded}/topics", headers=other).status == 200
+    now = time()
+    monkeypatch.setattr("headrace.console.login.time", lambda: now + SESSION_S + 1)
+    assert ask(f"{guarded}/topics?format=json", headers=other).status == 401
+    monkeypatch.undo()
+    name, value = other["cookie"].split("; ")[1].split("=", 1)
+    nonce, start, signature = value.split(".")
+    for forged in (f"{nonce}.{int(start) + 1}.{signature}", f"{nonce}x.{start}.{signature}", f"{nonce}.{start}.", ".."):
+        assert ask(f"{guarded}/topics?format=json", headers={"cookie": f"{name}={forged}"}).status == 401

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
-from headrace.core import Conflict, Invalid, InvalidHook, UnknownHook, UnknownTopic
+from headrace.core import Conflict, Invalid, InvalidHook, UnknownHook, UnknownTopic, derive_event_id
 from headrace.ingest import alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace
@@ -261,3 +261,20 @@ def test_sender_cannot_choose_the_id_of_anothers_event(place: Place, topic: str)
     body = json.dumps({"id": own}).encode()
     assert send(place, "forger", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] != [own]
     assert len(place.log(topic)) == 2
+
+
+def test_holder_of_a_token_cannot_take_the_id_of_a_webhook_beforehand(place: Place, topic: str) -> None:
+    """Whoever knows the hook's name and the delivery's id, and publishes under what is derived from them, keeps nobody out."""
+    create_hook(place.conn, "wanted", topic, "token", ["env:NEW"], mapping={"id": "{body:id}"})
+    source = "/hooks/default/wanted"
+    thief = place.client("publish")
+    event = {"specversion": "1.0", "source": source, "type": "forged", "data": {}}
+    for id in ("evt_1", str(derive_event_id(source, "evt_1"))):
+        taken = thief.post(f"/topics/{topic}/events", {**event, "id": id}, content_type="application/cloudevents+json")
+        assert taken.status in (200, 201)
+    body = json.dumps({"id": "evt_1", "total": 5}).encode()
+    answers = [send(place, "wanted", body, sign_token(SECRETS["NEW"], body, 0)).json["ids"] for _ in range(2)]
+    assert answers[0] == answers[1], "the same delivery twice is one event"
+    assert [event.payload for event in place.log(topic) if event.producer == source and event.type != "forged"] == [
+        {"id": "evt_1", "total": 5}
+    ]

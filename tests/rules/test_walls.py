@@ -245,3 +245,19 @@ async def test_publishers_of_a_topic_without_inline_rules_do_not_call_them(conn:
     await compile_all(reactor)
     conn.execute("select headrace.drop_topic('cars', p_force => true)")
     assert conn.execute(functions).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("timing", ["after", "inline"])
+async def test_rules_of_a_topic_may_read_more_fields_than_a_query_has_columns(
+    conn: Connection, reactor: RuleEngine, timing: str
+) -> None:
+    """PostgreSQL allows 1 664 columns in a query."""
+    topic(conn, "cars")
+    for rule in range(36):
+        tests = [f"object ->> 'f{rule}_{number}' = 'x'" for number in range(50)]
+        write(conn, f"wide {rule}", " or ".join([*tests, f"key = 'k{rule}'"]), type="car", timing=timing)
+    await compile_all(reactor)
+    assert {(state.status, state.error) for state in list_rules(conn)} == {("valid", None)}
+    conn.execute("select headrace.publish('cars', 'car', '{\"f35_49\": \"x\", \"f0_0\": \"x\"}', p_key => 'k7')")
+    await settle(reactor, conn)
+    assert conn.execute("select count(*) from headrace.firing").fetchone() == (3,), "by a first, a last and the key's rule"

@@ -11,10 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from time import time
 
 from starlette.requests import HTTPConnection
 
 COOKIE = "headrace_session"
+SESSION_S = 12 * 3600
+"""How long a sign-in counts."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +41,42 @@ class NoLogin:
 
 @dataclass(frozen=True)
 class TokenLogin:
-    """Users by the SHA-256 of their tokens. A token is typed once; the browser then keeps a cookie that is derived from it.
+    """Users by the SHA-256 of their tokens. A token is typed once; the browser then keeps the cookie of a session, signed with the
+    configured digest, which ends SESSION_S after the sign-in. Several processes that serve one console know each other's sessions.
 
     It also comes as `Authorization: Bearer …`, for programs."""
 
     users: Mapping[str, User] = field(repr=False)
+    _ended: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sessions that were signed out, by when they would have ended anyway."""
 
     def identify(self, request: HTTPConnection) -> User | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.user_of(token)
-        return _lookup(self.users, _session, request.cookies.get(COOKIE, ""))
+        session = request.cookies.get(COOKIE, "")
+        nonce, _, rest = session.partition(".")
+        start = rest.partition(".")[0]
+        if not (start.isascii() and start.isdigit() and len(start) <= 12) or session in self._ended:
+            return None
+        if not 0 <= time() - int(start) < SESSION_S:
+            return None
+        return _lookup(self.users, lambda digest: _session(digest, nonce, start), session)
 
     def user_of(self, token: str) -> User | None:
         """The user of a token."""
         return _lookup(self.users, lambda digest: digest, _digest(token.strip()))
 
-    def session_of(self, token: str) -> str:
-        """The value of the cookie: it shows neither the token nor its configured digest."""
-        return _session(_digest(token.strip()))
+    def start_session(self, token: str) -> str:
+        """The value of a new cookie: it shows neither the token nor its configured digest."""
+        return _session(_digest(token.strip()), secrets.token_urlsafe(16), str(int(time())))
+
+    def end_session(self, session: str) -> None:
+        """Whoever has copied this cookie cannot use it any more, in this process."""
+        now = time()
+        for old in [name for name, until in self._ended.items() if until < now]:
+            del self._ended[old]
+        self._ended[session] = now + SESSION_S
 
 
 @dataclass(frozen=True)
@@ -101,8 +121,9 @@ def _digest(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
-def _session(digest: str) -> str:
-    return hmac.new(digest.encode(), b"headrace console session", sha256).hexdigest()
+def _session(digest: str, nonce: str, start: str) -> str:
+    signature = hmac.new(digest.encode(), f"headrace console session {nonce} {start}".encode(), sha256).hexdigest()
+    return f"{nonce}.{start}.{signature}"
 
 
 def _lookup(users: Mapping[str, User], derive: Callable[[str], str], value: str) -> User | None:

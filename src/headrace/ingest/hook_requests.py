@@ -9,6 +9,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
+from uuid import UUID
 
 import msgspec
 from psycopg.rows import class_row
@@ -28,10 +29,18 @@ _TRACE = ("traceparent", "tracestate")
 
 
 @dataclass(frozen=True)
+class ServedHook(Hook):
+    """A hook as servers read it."""
+
+    id_key: UUID = field(repr=False)
+    """Random; the ids of its events are derived from it."""
+
+
+@dataclass(frozen=True)
 class ReadyHook:
     """A hook with its secrets and its mapping."""
 
-    hook: Hook
+    hook: ServedHook
     mapping: Mapping
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -57,12 +66,12 @@ class Hooks:
         return ready
 
 
-async def _find_hook(database: Database, namespace: str, name: str) -> Hook | None:
+async def _find_hook(database: Database, namespace: str, name: str) -> ServedHook | None:
     async with database.connection() as conn:
         with map_database_errors():
-            cursor = await conn.cursor(row_factory=class_row(Hook)).execute(
+            cursor = await conn.cursor(row_factory=class_row(ServedHook)).execute(
                 """select h.hook_id, h.namespace, h.hook, h.topic, h.scheme, h.secrets, h.mapping, h.window_s, h.active, h.created_at,
-                       h.created_by
+                       h.created_by, h.id_key
                    from headrace.find_hook(%s, %s) h""",
                 (namespace, name),
             )
@@ -93,8 +102,11 @@ def verify_and_map(ready: ReadyHook, headers: Headers, query: dict[str, str], bo
     event = Event(
         topic=hook.topic, type=mapped.type, payload=mapped.payload, key=mapped.key, headers=event_headers, producer=source
     )
-    # Derived from the hook's name, too: no sender can choose the id of somebody else's event, which would then count as a repetition.
-    return event if mapped.id is None else msgspec.structs.replace(event, id=derive_event_id(source, mapped.id))
+    # Derived from a random key of the hook, too: no other sender and no holder of a token can take the id of a webhook's event beforehand,
+    # which would then count as a repetition.
+    return (
+        event if mapped.id is None else msgspec.structs.replace(event, id=derive_event_id(f"{source} {hook.id_key}", mapped.id))
+    )
 
 
 def _json_body(headers: Headers, body: bytes) -> bytes:

@@ -24,6 +24,9 @@ SHARED_MIN = 8
 DIRECT_MAX = 500
 """At most this many rules are compared one by one in a program; the others are joined."""
 
+COLUMNS_MAX = 1_000
+"""Fields that are extracted once for all rules. PostgreSQL allows 1 664 columns; fields above this are extracted where they are read."""
+
 Columns = dict[Field, str]
 
 
@@ -118,8 +121,8 @@ def match_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
 
 def inline_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
     """Which rule is true for which event of `published`, which has the columns of the outbox."""
-    columns = _columns(versions)
     parameters = Parameters()
+    columns = _columns(versions, parameters)
     text = _fill(
         "rules/inline_program",
         fields=_extractions(columns, parameters),
@@ -129,9 +132,15 @@ def inline_program(topic_id: int, versions: Sequence[ActiveVersion]) -> Program:
     return Program(text, parameters)
 
 
-def _columns(versions: Iterable[ActiveVersion]) -> Columns:
-    fields = dict.fromkeys(field for version in versions for field in version.condition.fields)
-    return {field: f"e.f{number}" for number, field in enumerate(fields, 1)}
+def _columns(versions: Iterable[ActiveVersion], parameters: Parameters | None = None) -> Columns:
+    """How rules read each field: as a column of the event, or, beyond COLUMNS_MAX, by an extraction in place."""
+    extract = parameters.bind_names if parameters else field_to_postgres
+    # `key` and the like come first and are always columns: in place they could be taken for columns of the joined rules.
+    fields = sorted(
+        dict.fromkeys(field for version in versions for field in version.condition.fields),
+        key=lambda field: field.root in ("object", "headers"),
+    )
+    return {field: f"e.f{number}" if number <= COLUMNS_MAX else f"({extract(field)})" for number, field in enumerate(fields, 1)}
 
 
 def _extractions(columns: Columns, parameters: Parameters | None = None) -> sql.Composable:
@@ -141,6 +150,7 @@ def _extractions(columns: Columns, parameters: Parameters | None = None) -> sql.
         [
             sql.SQL(", {} as {}").format(sql.SQL(extract(field)), sql.Identifier(name.removeprefix("e.")))
             for field, name in columns.items()
+            if name.startswith("e.f")
         ]
     )
 

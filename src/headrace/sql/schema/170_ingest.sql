@@ -62,6 +62,8 @@ create table headrace_internal.hook (
     mapping    jsonb       not null default '{}',
     -- Seconds for which a signed time counts.
     window_s   double precision not null default 300,
+    -- Part of what the ids of its events are derived from, so that nobody can know and take such an id beforehand. Servers read it alone.
+    id_key     uuid        not null default gen_random_uuid(),
     active     boolean     not null default true,
     created_at timestamptz not null default headrace.clock(),
     created_by text        not null,
