@@ -26,6 +26,7 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "bytes": texts.format_bytes,
     "since": texts.relative_time,
     "absolute": texts.absolute_time,
+    "identified": texts.identified,
 }
 
 

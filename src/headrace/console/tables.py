@@ -12,7 +12,7 @@ from typing import Any, Literal, LiteralString, TypeAlias
 import msgspec
 from psycopg.rows import dict_row
 
-from headrace.console.texts import cell_text
+from headrace.console.texts import cell_text, identified
 from headrace.core import map_database_errors, safe_json, safe_lines
 from headrace.db import Connection
 
@@ -63,6 +63,13 @@ class Table:
     """Forms at the end of a row: their labels and addresses."""
     sort: str | None = None
     descending: bool = False
+    key: Sequence[str] = ()
+    """The fields that tell its rows apart, where the first column does not."""
+
+    @cached_property
+    def shown_by_id(self) -> Sequence[tuple[str, Row]]:
+        """The rows of the page, each with the id of its element."""
+        return identified(self.shown, f"row-{self.name}", *(self.key or (self.columns[0].name,)))
 
     @cached_property
     def shown(self) -> Sequence[Row]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from hashlib import blake2s
+from typing import Any, TypeVar
 
 import msgspec
 from markupsafe import Markup
 
 from headrace.core import safe_line, safe_lines
+
+T = TypeVar("T")
 
 CELL_CHARS_MAX = 200
 """A cell shows this many characters; the whole text is on the object's own page, or in the export."""
@@ -105,6 +109,20 @@ def absolute_time(at: datetime) -> str:
 def attributes(values: Mapping[str, object]) -> Markup:
     """Attributes of an element; those without a value are left out."""
     return Markup(" ").join(Markup('{}="{}"').format(name, value) for name, value in values.items() if value not in (None, False))
+
+
+def identified(items: Iterable[T], prefix: str, *fields: str) -> list[tuple[str, T]]:
+    """Each item of a list with the id of its element in the page, made from the fields that tell the items apart.
+
+    A live renewal finds an element again by its id, wherever in the list it is now, and keeps what the reader opened in it."""
+    seen: Counter[str] = Counter()
+    result = []
+    for item in items:
+        values = [item.get(name) if isinstance(item, Mapping) else getattr(item, name, None) for name in ("shard", *fields)]
+        element = f"{prefix}-{blake2s(repr(values).encode(), digest_size=8).hexdigest()}"
+        seen[element] += 1
+        result.append((element if seen[element] == 1 else f"{element}-{seen[element]}", item))
+    return result
 
 
 _FORMATS: tuple[tuple[type, Callable[[Any], str]], ...] = (

@@ -68,7 +68,7 @@ def _queue_table(view: View, state: ActionState | None, name: str | None, key: s
     )
     shown = [{**row, "error": (row["error"] or "").split("\n")[0] or None} for row in rows]
     text = "No such action is in the queue." if state or name or key else "The queue is empty."
-    return Table("actions", columns, shown, empty="headrace action send MAIL '{}'", empty_text=text)
+    return Table("actions", columns, shown, empty="headrace action send MAIL '{}'", empty_text=text, key=("action_id", "sent_at"))
 
 
 def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:
@@ -88,7 +88,12 @@ def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:
         Column("ended_at", "ended", kind="time"),
     )
     return Table(
-        "actions", columns, rows, empty="headrace node run shop.events:app", empty_text="No such action has ended lately."
+        "actions",
+        columns,
+        rows,
+        empty="headrace node run shop.events:app",
+        empty_text="No such action has ended lately.",
+        key=("action_id", "ended_at"),
     )
 
 
@@ -133,7 +138,10 @@ def show_action(view: View) -> Page:
         "base": f"/actions/{overview.action_id}",
         "shard": target.name if len(view.shards) > 1 else None,
     }
-    tables = (attempts, Table("results", columns, results, title="Results", empty_text="It has not ended yet."))
+    tables = (
+        attempts,
+        Table("results", columns, results, title="Results", empty_text="It has not ended yet.", key=("ended_at",)),
+    )
     return Page("action.html", f"{overview.action} {overview.action_id}", tables=tables, values=values)
 
 

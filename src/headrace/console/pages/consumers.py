@@ -55,7 +55,7 @@ def lag_table(view: View, *, topic: str | None = None) -> Table:
     ]
     first = 1 if topic else 0
     empty = f"headrace consumer create {topic or 'orders'} billing"
-    return Table("consumers", columns[first:], rows, empty=empty, title="Consumers" if topic else None)
+    return Table("consumers", columns[first:], rows, empty=empty, title="Consumers" if topic else None, key=("topic", "consumer"))
 
 
 def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:

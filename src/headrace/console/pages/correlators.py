@@ -171,7 +171,14 @@ def _outputs_table(view: View, rows: list[Row]) -> Table:
         Column("evidence", "evidence (positions)", wide=True),
         Column("version", kind="number", wide=True),
     )
-    return Table("outputs", columns, rows, title="Newest outputs", empty_text="It has pushed nothing yet.")
+    return Table(
+        "outputs",
+        columns,
+        rows,
+        title="Newest outputs",
+        empty_text="It has pushed nothing yet.",
+        key=("output_at", "key", "token"),
+    )
 
 
 def _edges_table(drawing: Drawing) -> Table:

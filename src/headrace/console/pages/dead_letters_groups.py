@@ -85,7 +85,12 @@ def list_groups(view: View) -> Page:
         Column("first_at", "oldest", kind="time", wide=True),
     )
     table = Table(
-        "groups", columns, rows, empty="headrace dead-letter list", empty_text="No dead letters. Everything was handled."
+        "groups",
+        columns,
+        rows,
+        empty="headrace dead-letter list",
+        empty_text="No dead letters. Everything was handled.",
+        key=("error_group", "of", "reason"),
     )
     values = {"dead_actions": _total(rows, "action"), "dead_events": _total(rows, "event")}
     return Page("dead_letters.html", "Dead letters", tables=(table,), values=values)

@@ -176,7 +176,9 @@ def _consumer_table(view: View, parts: list[HistoryPart]) -> Table:
         Column("retry_at", "next attempt", kind="time"),
         Column("error", wide=True),
     )
-    return Table("consumers", columns, rows, title="Consumers", empty_text="Its topic has no consumer.")
+    return Table(
+        "consumers", columns, rows, title="Consumers", empty_text="Its topic has no consumer.", key=("topic", "consumer")
+    )
 
 
 CONSUMER_FIELDS = ("consumer", "state", "position", "nodes", "retry_at", "error")

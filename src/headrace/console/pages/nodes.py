@@ -75,7 +75,7 @@ def _failure_table(view: View) -> Table:
         Column("retry_at", "next attempt", kind="time"),
         Column("error", wide=True),
     )
-    return Table("failures", columns, rows, title="Failing loops", empty_text="No loop fails.")
+    return Table("failures", columns, rows, title="Failing loops", empty_text="No loop fails.", key=("kind", "name"))
 
 
 def _batch_table(view: View) -> Table:
@@ -92,7 +92,9 @@ def _batch_table(view: View) -> Table:
         Column("took_ms", "ms", kind="number"),
         Column("upto", "up to position", kind="number", wide=True),
     )
-    return Table("batches", columns, rows, title="Newest batches of the pipelines", empty_text="No batch yet.")
+    return Table(
+        "batches", columns, rows, title="Newest batches of the pipelines", empty_text="No batch yet.", key=("topic", "batch")
+    )
 
 
 def _shard_table(view: View) -> Table:

@@ -170,7 +170,12 @@ def _firing_table(view: View, rows: Sequence[Row]) -> Table:
         Column("event_id", "event", link=event, wide=True),
     )
     return Table(
-        "firings", columns, rows, title="Newest firings", empty_text="It has not fired on the newest events of its topic."
+        "firings",
+        columns,
+        rows,
+        title="Newest firings",
+        empty_text="It has not fired on the newest events of its topic.",
+        key=("position", "version"),
     )
 
 

@@ -1,25 +1,46 @@
 // Renews the part #live of a page while it is open: by server-sent events, by polling where streams do not get through.
+// The page is changed in place, element by element, and what the reader did to it stays: see `renew`.
 "use strict";
 (() => {
   const live = document.getElementById("live");
   const button = document.getElementById("live-button");
   if (!live || !live.dataset.stream || !button) return;
+  if (!window.htmx) {
+    // Without it a renewal would replace everything, and fold or empty what the reader has open.
+    button.remove();
+    return;
+  }
   const FAILURES_MAX = 3;
+  const edited = new WeakSet();
+  let morph = null;
   let source = null;
   let timer = null;
   let failures = 0;
   let isOn = true;
 
-  function replace(html) {
-    // Whoever types in a form or selects text here is not interrupted.
+  live.addEventListener("input", (event) => edited.add(event.target));
+  window.htmx.registerExtension("headrace-live", {
+    init: (api) => { morph = api.morph; },
+    // Whether <details> is open is the reader's choice; the server only says how it begins.
+    htmx_before_morph_attr: (element, change) => change.attrName !== "open" || !element.matches("details"),
+    htmx_before_morph_node: (element) => !edited.has(element) && !(element === document.activeElement && element.matches("input, select, textarea")),
+  });
+
+  // Elements are found again by their ids or their order, so open details, scroll positions and focus stay with them.
+  function renew(html) {
+    const template = document.createElement("template");
+    template.innerHTML = html;
     const selection = document.getSelection();
-    if (selection && !selection.isCollapsed && live.contains(selection.anchorNode)) return;
-    const focus = document.activeElement;
-    if (focus && live.contains(focus) && focus.matches("input:not([type=hidden]), textarea, select")) return;
-    if (window.htmx) {
-      window.htmx.swap({ text: html, target: live, swap: "innerMorph", sourceElement: live });
-    } else {
-      live.innerHTML = html;
+    const { anchorNode, anchorOffset, focusNode, focusOffset } = selection;
+    const focused = document.activeElement;
+    morph(live, template.content, true);
+    if (focused !== document.activeElement && live.contains(focused)) focused.focus({ preventScroll: true });
+    // A text that changes or moves loses its selection.
+    const isText = [anchorNode, focusNode].every((node) => node?.nodeType === Node.TEXT_NODE && node.isConnected);
+    const isMoved = selection.anchorNode !== anchorNode || selection.anchorOffset !== anchorOffset
+      || selection.focusNode !== focusNode || selection.focusOffset !== focusOffset;
+    if (isText && isMoved) {
+      selection.setBaseAndExtent(anchorNode, Math.min(anchorOffset, anchorNode.length), focusNode, Math.min(focusOffset, focusNode.length));
     }
     document.dispatchEvent(new Event("headrace:renewed"));
   }
@@ -33,7 +54,7 @@
     try {
       const answer = await fetch(live.dataset.part, { headers: { "HX-Request": "true" } });
       if (answer.ok) {
-        replace(await answer.text());
+        renew(await answer.text());
         show("on", "Live");
       } else show("lost", "Not live");
     } catch { show("lost", "Not live"); }
@@ -47,7 +68,7 @@
       return;
     }
     source = new EventSource(live.dataset.stream);
-    source.addEventListener("live", (event) => { failures = 0; show("on", "Live"); replace(event.data); });
+    source.addEventListener("live", (event) => { failures = 0; show("on", "Live"); renew(event.data); });
     source.addEventListener("failure", () => show("lost", "Not live"));
     source.onerror = () => {
       failures += 1;
