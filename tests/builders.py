@@ -81,6 +81,18 @@ def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 6
         time.sleep(every_s)
 
 
+def notifications(listener: Connection, sender: Connection) -> int:
+    """How many notifications of its channels a session has got since it was asked last.
+
+    Asks for one more on a channel of its own: notifications come in the order of their commits, so all others have come before it."""
+    listener.execute("listen test_end")
+    sender.execute("notify test_end")
+    for count, notification in enumerate(listener.notifies(timeout=60)):
+        if notification.channel == "test_end":
+            return count
+    raise AssertionError("no notification came within 60 s")
+
+
 def topic(conn: Connection, name: str = "orders", *, partitions: int = 1) -> str:
     """Creates a topic and returns its name."""
     create_topic(conn, name, partitions=partitions)

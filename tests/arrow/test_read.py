@@ -161,7 +161,8 @@ def test_reading_that_is_given_up_leaves_nothing_behind(
     reading.close()
     assert [part.start for part in parts] in ([1, 6], [1, 6, 11])
     assert not [thread for thread in threading.enumerate() if "next part of the log" in thread.name]
-    sessions = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    sessions = """select count(*) from pg_stat_activity
+        where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"""
     wait_until(lambda: conn.execute(sessions).fetchone() == (0,), "the connection is closed")
 
 

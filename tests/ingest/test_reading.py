@@ -20,6 +20,10 @@ from headrace.outbox import publish
 from tests.builders import drain, wait_until
 from tests.ingest.conftest import Client, Place
 
+ACTIVE = (
+    "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
+)
+
 
 def fill(conn: Connection, topic: str, *types: str, key: str | None = None) -> None:
     with conn.transaction():
@@ -127,13 +131,10 @@ def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, 
     """Thirty readers wait; nothing is asked while they do, and the event is read once for all of them."""
     readers = 30
     clients = [place.client("read") for _ in range(readers)]
-    calls = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'topic_id'"
     with ThreadPoolExecutor(readers) as pool:
         answers = [pool.submit(client.get, f"/topics/{topic}/events?wait_s=30") for client in clients]
-        waiting = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
-        time.sleep(0.3)
+        wait_until(lambda: place.conn.execute(ACTIVE).fetchone() == (0,), "the end of the first reads")
         assert not any(answer.done() for answer in answers)
-        assert place.conn.execute(waiting).fetchone() == (0,), calls
         began = time.monotonic()
         fill(place.conn, topic, "late")
         pages = [answer.result(timeout=20).json for answer in answers]
@@ -236,8 +237,7 @@ def test_readers_beyond_the_limit_are_503_and_those_who_left_do_not_count(place:
     streams = [Stream(client, f"/topics/{topic}/events") for _ in range(20)]
     for stream in streams:
         stream.close()
-    waiting = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()"
-    wait_until(lambda: place.conn.execute(waiting).fetchone() == (0,), "the end of all reads")
+    wait_until(lambda: place.conn.execute(ACTIVE).fetchone() == (0,), "the end of all reads")
     assert client.get(f"/topics/{topic}/events").status == 200
 
 

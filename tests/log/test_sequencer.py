@@ -10,7 +10,7 @@ import pytest
 
 from headrace.db import Connection, Target, connect
 from headrace.log import read_log, sequence
-from tests.builders import drain, fill, numbers, publish, shift_clock, topic, trim_outbox
+from tests.builders import drain, fill, notifications, numbers, publish, shift_clock, topic, trim_outbox
 
 
 def test_positions_rise_by_one_without_gaps(conn: Connection) -> None:
@@ -182,14 +182,14 @@ def test_publisher_notifies_only_a_sleeping_sequencer(conn: Connection, second: 
     topic(conn)
     second.execute("listen headrace_outbox")
     publish(conn, 1)
-    assert len(list(second.notifies(timeout=1, stop_after=1))) == 1
+    assert notifications(second, conn) == 1
     drain(conn)
     publish(conn, 2)
-    assert list(second.notifies(timeout=0.2)) == []
+    assert notifications(second, conn) == 0
     drain(conn)
     assert conn.execute("select headrace_internal.sequencer_rest(0)").fetchone() == ("sleep",)
     publish(conn, 3)
-    assert len(list(second.notifies(timeout=1, stop_after=1))) == 1
+    assert notifications(second, conn) == 1
 
 
 def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, second: Connection) -> None:

@@ -21,6 +21,8 @@ from tests.builders import through_proxy, topic
 
 pytestmark = pytest.mark.lane("pg18")
 
+SESSIONS = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend'"
+
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
@@ -58,7 +60,8 @@ async def test_node_runs_as_long_as_the_block_and_stops_in_order(shop: Shop, con
         assert running.health().is_healthy and shop.handled == [1]
     assert [node.state for node in list_nodes(conn, stopped=True)] == ["stopped"]
     assert other_tasks() == set()
-    assert conn.execute("select count(*) from pg_stat_activity where datname = current_database()").fetchone() == (1,)
+    # The server notices the end of a session only after a moment.
+    await until(lambda: conn.execute(SESSIONS).fetchone() == (1,))
 
 
 async def test_unknown_topic_raises_before_the_block(conn: Connection, database: Target) -> None:
@@ -217,8 +220,7 @@ async def test_node_that_is_cancelled_during_its_start_leaves_nothing_behind(
     assert [node.state for node in list_nodes(conn)] == [], "those that had registered have deregistered"
     # A connection whose attempt was cancelled is closed when it is collected.
     gc.collect()
-    sessions = "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend'"
-    await until(lambda: conn.execute(sessions).fetchone() == (1,))
+    await until(lambda: conn.execute(SESSIONS).fetchone() == (1,))
 
 
 async def test_role_that_only_handles_may_run_a_node_without_the_sequencer(conn: Connection, database: Target) -> None:

@@ -9,6 +9,7 @@ from headrace.core import HeadraceError, Invalid, InvalidEventType, NotFound, Pa
 from headrace.db import Connection, Target, connect, map_database_errors
 from headrace.namespaces import grant_namespace
 from headrace.outbox import capture, release_capture
+from tests.builders import notifications
 
 
 @pytest.fixture
@@ -293,6 +294,6 @@ def test_captured_events_reach_the_log(shop: Connection, second: Connection) -> 
     capture(shop, "orders", "orders")
     second.execute("listen headrace_outbox")
     shop.execute("insert into orders select n from generate_series(1, 100) n")
-    assert len(list(second.notifies(timeout=5, stop_after=1))) == 1
+    assert notifications(second, shop) == 1
     shop.execute("select headrace.sequence()")
     assert shop.execute("select count(*), max(position) from headrace.log").fetchone() == (100, 100)

@@ -14,7 +14,7 @@ from headrace.db import Connection, Server, Target, connect
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace, grant_node
 from headrace.outbox import direct, publish, publish_many, publishing
-from tests.builders import drain, numbers, own_database
+from tests.builders import drain, notifications, numbers, own_database
 from tests.outbox.callers import CALLERS
 from tests.outbox.test_publish import expected, full_event, stored
 
@@ -161,10 +161,10 @@ def test_direct_insert_wakes_a_sleeping_sequencer(conn: Connection, database: Ta
     with connect(database) as listener:
         listener.execute("listen headrace_outbox")
         publish(conn, "orders", "a", 2)
-        assert list(listener.notifies(timeout=0.2)) == []
+        assert notifications(listener, conn) == 0
         conn.execute("update headrace_internal.topic set asleep = true")
         publish(conn, "orders", "a", 3)
-        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+        assert notifications(listener, conn) == 1
 
 
 def test_payload_that_keeps_its_schema_goes_the_direct_way_but_never_by_copy(conn: Connection, database: Target) -> None:

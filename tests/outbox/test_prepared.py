@@ -9,7 +9,7 @@ import pytest
 
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.log import sequence
-from tests.builders import drain, numbers, publish, topic
+from tests.builders import drain, notifications, numbers, publish, topic
 from tests.conftest import FAST, temporary_folder
 
 
@@ -48,10 +48,10 @@ def test_setting_brings_the_notification_back(prepared_dsn: str) -> None:
         topic(conn, "bills")
         listener.execute("listen headrace_outbox")
         publish(conn, 1, topic="bills")
-        assert list(listener.notifies(timeout=0.1)) == []
+        assert notifications(listener, conn) == 0
         conn.execute("set headrace.notify = on")
         publish(conn, 2, topic="bills")
-        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+        assert notifications(listener, conn) == 1
 
 
 def test_setting_switches_the_notification_off(conn: Connection, second: Connection) -> None:
@@ -59,5 +59,5 @@ def test_setting_switches_the_notification_off(conn: Connection, second: Connect
     second.execute("listen headrace_outbox")
     conn.execute("set headrace.notify = off")
     publish(conn, 1)
-    assert list(second.notifies(timeout=0.1)) == []
+    assert notifications(second, conn) == 0
     assert drain(conn) == 1
