@@ -101,7 +101,7 @@ async def test_extender_runs_in_the_background(conn: Connection, bench: Bench, e
 
     async def slow(action: Action, tx: AsyncConnection) -> None:
         (first,) = conn.execute("select vt from pgmq.q_hr_default").fetchone() or (None,)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while conn.execute("select vt > %s from pgmq.q_hr_default", (first,)).fetchone() != (True,):
                 await asyncio.sleep(0.02)
         await write(action, tx)

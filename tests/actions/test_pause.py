@@ -366,7 +366,7 @@ async def test_running_node_pauses_within_a_second_and_goes_on_exactly_once(conn
         assert count() == (100, 100)
         resume(conn, "consumer", "orders/billing")
         resume(conn, "queue")
-        await asyncio.to_thread(wait_until, lambda: count() == (200, 200), "the rest", timeout_s=10)
+        await asyncio.to_thread(wait_until, lambda: count() == (200, 200), "the rest")
     finally:
         node.stop()
         await running

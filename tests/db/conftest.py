@@ -67,7 +67,7 @@ def _launch(server: Server, folder: Path, mode: str, size: int) -> tuple[Pooler,
     process = subprocess.Popen(
         [program, str(config)], user=user, extra_groups=[] if user else None, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             psycopg.connect(server.dsn(), port=port).close()

@@ -14,7 +14,7 @@ async def subscription(database: Target) -> AsyncIterator[Subscription]:
     listener = Listener(database)
     subscription = listener.subscribe("news")
     running = asyncio.create_task(listener.run())
-    assert await subscription.wait(5)  # Connected.
+    assert await subscription.wait(60)  # Connected.
     subscription.take_names()
     subscription.listener = listener  # type: ignore[attr-defined]
     yield subscription
@@ -29,9 +29,9 @@ async def test_delivered_notification_wakes_once(subscription: Subscription, con
     listener: Listener = subscription.listener  # type: ignore[attr-defined]
     conn.execute("select pg_notify('news', '1')")
     listener.deliver("news", "1", backend_pid=pid(conn))
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
     conn.execute("select pg_notify('news', 'end')")
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
     assert subscription.take_names() == {"1", "end"}
     assert not await subscription.wait(0.1)
 
@@ -41,17 +41,17 @@ async def test_notification_of_another_backend_is_never_ignored(
 ) -> None:
     listener: Listener = subscription.listener  # type: ignore[attr-defined]
     listener.deliver("news", "1", backend_pid=pid(conn))
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
     with psycopg.connect(database.dsn, autocommit=True) as other:
         other.execute("select pg_notify('news', '1')")
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
 
 
 async def test_each_delivery_takes_one_message_away(subscription: Subscription, conn: Connection) -> None:
     listener: Listener = subscription.listener  # type: ignore[attr-defined]
     listener.deliver("news", "1", backend_pid=pid(conn))
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
     conn.execute("select pg_notify('news', '1')")  # Its message is the one that was delivered.
     conn.execute("select pg_notify('news', '1')")
-    assert await subscription.wait(5)
+    assert await subscription.wait(60)
     assert not await subscription.wait(0.1)

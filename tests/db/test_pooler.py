@@ -191,7 +191,7 @@ async def test_node_refuses_a_transaction_pooler_at_once(
     transaction_pooler: Target, shared_backend: Target, session_pooler: Target, database: Target
 ) -> None:
     for pooled in (transaction_pooler, shared_backend):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with pytest.raises(TransactionPooler, match="give the address of PostgreSQL itself"):
                 await Node(Headrace(), [pooled]).run()
         assert traces(pooled) == []

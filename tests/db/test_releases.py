@@ -127,11 +127,11 @@ async def test_node_that_is_too_old_refuses_at_once(conn: Connection, database: 
     with pytest.raises(
         SchemaTooNew, match=f"works with nodes from 98.0.0 on, and this node is {RELEASE}; install headrace {NEXT}"
     ):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await Node(Headrace(), [database]).run()
 
 
 async def test_node_on_an_empty_database_says_what_to_do(empty: Target) -> None:
     with pytest.raises(NotMigrated, match="run: headrace migrate"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await Node(Headrace(), [empty]).run()

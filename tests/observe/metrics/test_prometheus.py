@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -237,6 +236,4 @@ def test_dashboard_and_alerts_use_only_names_that_exist_and_the_dashboard_all_of
 def test_queries_of_the_dashboard_are_valid(prometheus: Prometheus) -> None:
     for panel in json.loads(dashboard_json())["panels"]:
         expression = panel["targets"][0]["expr"].replace("$__rate_interval", "1m").replace("$shard", ".*")
-        deadline = time.monotonic() + 10
         prometheus.query(expression)  # An invalid one raises.
-        assert time.monotonic() < deadline
