@@ -7,9 +7,11 @@ chooses for one test."""
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
+import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -44,8 +46,27 @@ hypothesis_settings.register_profile("explore")
 hypothesis_settings.load_profile("repeatable")
 
 
+_logging_errors: list[str] = []
+
+
+def _keep_logging_error(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """In place of logging's own way, which prints "Logging error" and goes on."""
+    _logging_errors.append(f"{record.name}: {record.msg!r} {record.args!r} in {handler!r}\n{traceback.format_exc()}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lane(names): run on these lanes")
+    own, logging.Handler.handleError = logging.Handler.handleError, _keep_logging_error  # type: ignore[method-assign]
+    config.add_cleanup(lambda: setattr(logging.Handler, "handleError", own))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """A record that could not be logged fails the test during which it was written."""
+    yield
+    errors = _logging_errors.copy()
+    _logging_errors.clear()
+    assert not errors, "a record could not be logged: " + "\n".join(errors)
 
 
 class OneSpark(LoadScopeScheduling):

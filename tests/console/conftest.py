@@ -22,7 +22,7 @@ import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from filelock import FileLock
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.console import ConsoleSettings, create_app
@@ -41,6 +41,9 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 390, "height": 844}}
 DEPENDS_ON_LOOKS = ("color-contrast", "scrollable-region-focusable", "target-size", "link-in-text-block")
 """Rules of axe whose answer can change with colours or layout; the others see the same page in every look."""
+WAIT_MS = 60_000
+"""How long a test waits for what a page must do or show; on a busy machine a page takes seconds."""
+expect.set_options(timeout=WAIT_MS)
 UPDATE = bool(os.environ.get("HEADRACE_UPDATE_SNAPSHOTS"))
 
 
@@ -190,7 +193,7 @@ class Pages:
         )
         self.contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(WAIT_MS)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto(url, wait_until="load")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import random
-import socket
 import subprocess
 import threading
 import time
@@ -14,15 +13,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from headrace.db import Connection, Target
+from headrace.db import Connection, Target, free_port
 from headrace.ingest import create_access_token
 from tests.builders import drain, start_python, topic
 from tests.ingest.conftest import Answer, Client
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

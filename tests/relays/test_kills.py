@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -14,16 +13,10 @@ from typing import Any
 import pytest
 
 from headrace.consume import consumer_lag
-from headrace.db import Connection, Target
+from headrace.db import Connection, Target, free_port
 from headrace.relays import Relay, create_relay
 from tests.builders import drain, start_python, topic, wait_until
 from tests.relays.conftest import SECRET
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def accepted(file: Path) -> list[dict[str, Any]]:

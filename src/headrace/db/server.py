@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -36,12 +37,17 @@ def embedded_bin() -> Path:
     return Path(package.origin).parent / "pginstall18" / "bin"
 
 
+PORTS = range(10_000, 32_000)
+"""Below the ports that systems give to outgoing connections, one of which could else take a free port before it is used."""
+
+
 def free_port() -> int:
     """A TCP port on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise DatabaseUnavailable(f"none of 100 ports from {PORTS.start} to {PORTS.stop} is free; end programs that listen there")
 
 
 def is_free(port: int) -> bool:
