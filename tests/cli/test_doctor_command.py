@@ -221,12 +221,29 @@ def test_stopped_consumer_and_dead_letters_are_found(database: Target, conn: Con
         id = create_consumer(conn, Consumer(topic="orders", name=name, handler=lambda event, tx: None, failure=policy))
         for _ in range(3 if name == "c" else 1):
             conn.execute("select headrace.fail(%s, 0, 0, 1, 1, 'ValueError')", (id,))
+    node = uuid4()
+    conn.execute("select headrace.register_node(%s, 'node', '1')", (node,))
+    conn.execute("select headrace.register_consumers(%s, '{orders/a,orders/b,orders/c}')", (node,))
     [stopped] = problems(database, "consumers")
     assert "default/orders/a" in stopped.message and "headrace consumer resume orders a" in str(stopped.advice)
     [letters] = problems(database, "dead letters", "warning")
     assert "default/orders/b: 1 event was" in letters.message
     [failing] = problems(database, "consumers", "warning")
     assert "default/orders/c" in failing.message
+
+
+def test_consumer_that_no_node_runs_and_that_keeps_events_is_found(database: Target, conn: Connection) -> None:
+    topic(conn)
+    create_consumer(conn, Consumer(topic="orders", name="old-name", handler=lambda event, tx: None))
+    assert problems(database, "consumers", "warning") == [], "it keeps nothing"
+    fill(conn, 7)
+    [found] = problems(database, "consumers", "warning")
+    assert found.message.startswith("default/orders/old-name: no node runs it, and 7 events behind it stay in the log")
+    assert found.advice is not None and "headrace consumer drop orders old-name" in found.advice
+    node = uuid4()
+    conn.execute("select headrace.register_node(%s, 'node', '1')", (node,))
+    conn.execute("select headrace.register_consumers(%s, '{orders/old-name}')", (node,))
+    assert problems(database, "consumers", "warning") == []
 
 
 def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connection) -> None:

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.actions import Action
-from headrace.core import Conflict
+from headrace.core import Conflict, UnregisteredName
 from headrace.db import Connection, Pool, Target, create_pool
+from headrace.log import create_topic
 from headrace.node import Headrace, Identity, Node
 from headrace.node.registry import Registry
+from headrace.rules import Rule, create_rule
 from tests.builders import shift_clock
 
 
@@ -40,6 +42,22 @@ async def test_registered_node_has_its_identity_and_its_handlers(conn: Connectio
         "select node_id, namespace, name, description, metadata, handlers, state, version <> '' from headrace.node_state"
     ).fetchone()
     assert row == (identity.node_id, "default", "n1", "mails", {"zone": "a"}, ["mail"], "alive", True)
+
+
+@pytest.mark.lane("pg18")
+async def test_rule_for_a_handler_that_a_node_has_registered_is_known(conn: Connection, pool: Pool) -> None:
+    conn.execute("update headrace_internal.namespace set unknown_names = 'refuse'")
+    conn.execute("select headrace.register_name('event_type', 'placed')")
+    create_topic(conn, "orders")
+    rule = Rule(name="mail", topic="orders", event_type="placed", action="mail")
+    with pytest.raises(UnregisteredName, match='action "mail"'):
+        create_rule(conn, rule)
+    app = Headrace()
+    app.handler("mail")(ignore)
+    app.handler("1 is not a name for a rule")(ignore)
+    await Registry(app, Identity(name="n1"), pool).register()
+    create_rule(conn, rule)
+    assert conn.execute("select action from headrace.action").fetchall() == [("mail",)]
 
 
 async def test_node_without_heartbeat_is_lost_after_90_seconds(conn: Connection, pool: Pool) -> None:

@@ -169,8 +169,8 @@ def seek_(
     else:
         several = len(session.targets) > 1
         for target, move in moves:
-            partition = "all" if move.partition < 0 else move.partition
-            place = f"{target.name}, partition {partition}" if several else f"partition {partition}"
+            moved = "all" if move.partition < 0 else move.partition
+            place = f"{target.name}, partition {moved}" if several else f"partition {moved}"
             note(f"{place}: position {move.from_position} → {move.to_position}")
         note(f"consumer {name} of topic {topic} moved")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 from typer import Typer
 
+from headrace.cli.options import Yes
 from headrace.cli.session import Session, command
 from headrace.core import NotFound
-from headrace.db import data_folder, embedded_server
+from headrace.db import SERVER_FOLDER, data_folder, embedded_server
 
 group = Typer(help="The embedded PostgreSQL, used when no database is configured.")
 
@@ -15,7 +18,7 @@ group = Typer(help="The embedded PostgreSQL, used when no database is configured
 def start(session: Session) -> None:
     """Start the embedded PostgreSQL; create its data folder if needed.
 
-    The data folder is HEADRACE_DATA, or else a folder in your user data directory.
+    The data folder is HEADRACE_DATA, or else the project's: .headrace in the current folder, or in the nearest one above that has it.
     """
     server = embedded_server()
     server.start()
@@ -40,6 +43,22 @@ def status(session: Session) -> None:
     if server is None or server.pid is None:
         raise NotFound(f"no embedded server runs in {data_folder()}; run: headrace server start")
     _print_running(session, server.dsn())
+
+
+@command(group, "reset", common=("json",))
+def reset(session: Session, yes: Yes = False) -> None:
+    """Stop the embedded PostgreSQL and delete its data, to begin again with an empty one.
+
+    Deletes all databases of the server of this project, and nothing else.
+    """
+    folder = data_folder() / SERVER_FOLDER
+    session.confirm(f"Delete the embedded PostgreSQL with all its data in {folder}?", yes=yes)
+    if folder.exists():
+        embedded_server().stop()
+        shutil.rmtree(folder)
+    session.done(
+        f"deleted {folder}; the next command starts an empty one", {"running": False, "dsn": None, "data": str(folder.parent)}
+    )
 
 
 def _print_running(session: Session, dsn: str) -> None:

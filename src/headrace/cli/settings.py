@@ -26,7 +26,11 @@ ENVIRONMENT = (
         "Address of the database if `HEADRACE_DSN` is not set. Both may name a driver of SQLAlchemy, such as `postgresql+asyncpg://`.",
     ),
     Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
-    Setting("HEADRACE_DATA", "the user's data folder; `/var/lib/headrace` for root", "Folder of the embedded PostgreSQL."),
+    Setting(
+        "HEADRACE_DATA",
+        "`.headrace` of the project: in the current folder or the nearest one above",
+        "Folder of the embedded PostgreSQL.",
+    ),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),
     Setting(
         "HEADRACE_SECRETS",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, LiteralString, Self, TypeAlias
 from uuid import UUID
 
 from headrace.consume.conditions import COMPILE, MAY_COMPILE, compile_parameters
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.signatures import Delivery
 from headrace.core import Invalid, LoggedEvent, UnknownConsumer
-from headrace.db import Connection, fetch_rows, fetch_value, query
+from headrace.db import Connection, Pool, fetch_rows, fetch_value, query
 from headrace.lang.condition import parse
+
+logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = (
     Callable[[LoggedEvent[Any], Any], Awaitable[None]]
@@ -202,6 +205,10 @@ CREATE_CONSUMER = """select headrace.create_consumer(
     p_session_limit_s => %s)"""
 
 
+IS_NEW: LiteralString = """select not exists (
+    select from headrace.consumer c where c.topic_id = headrace.topic_id(%s, %s) and c.consumer = %s)"""
+
+
 def create_parameters(consumer: Consumer) -> tuple[str | int | float | None, ...]:
     """The parameters of CREATE_CONSUMER."""
     failure = consumer.failure
@@ -216,6 +223,20 @@ def create_consumer(conn: Connection, consumer: Consumer) -> int:
     if consumer.where is not None and fetch_value(conn, MAY_COMPILE):
         fetch_value(conn, COMPILE, compile_parameters(consumer_id, consumer.where))
     return consumer_id
+
+
+async def warn_of_events_behind(pool: Pool, consumer: Consumer) -> None:
+    """Logs a warning if a consumer that was just created begins with events of the past: it may be an old one with a new name."""
+    parameters = {"topic": consumer.topic, "consumer": consumer.name, "namespace": consumer.namespace}
+    async with pool.connection() as conn:
+        row = await (await conn.execute(query("consume/new_consumer"), parameters)).fetchone()
+    behind, idle = row or (0, None)
+    if behind:
+        renamed = (
+            f"; no node runs {', '.join(idle)} of this topic: was it renamed? Give it its old name with name=" if idle else ""
+        )
+        message = "consumer %s/%s is new and begins with the %d events behind it (start='latest' would leave them out)%s"
+        logger.warning(message, consumer.topic, consumer.name, behind, renamed)
 
 
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:

@@ -5,6 +5,7 @@ Owns the way to PostgreSQL. Promises: database errors are raised as errors of ou
 from headrace.core import map_database_errors, map_error
 from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, WAIT_S, PoolShare, divide_connections
 from headrace.db.connections import (
+    SERVER_FOLDER,
     AsyncConnection,
     Connection,
     OwnPool,
@@ -60,6 +61,7 @@ __all__ = [
     "RELAY_CONNECTIONS",
     "RELEASE",
     "SCHEMA_RELEASE",
+    "SERVER_FOLDER",
     "TRANSIENT_ERRORS",
     "WAIT_S",
     "AsyncConnection",

@@ -5,11 +5,13 @@ started in a data folder and keeps running, so that several commands share it.""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +26,8 @@ from headrace.db.dsn import read_dsn, strip_driver
 from headrace.db.pooler import is_pooled
 from headrace.db.server import Server
 from headrace.db.sql_files import query
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection as ArrowConnection
@@ -87,21 +91,31 @@ class Target:
         return f"{self.name} ({parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')})"
 
 
-def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The data folder of the embedded server: HEADRACE_DATA, else the user's data folder (/var/lib for root)."""
-    if folder := environ.get("HEADRACE_DATA"):
-        return Path(folder)
-    if os.geteuid() == 0:
-        # The server runs as another user, who cannot read root's home.
-        return Path("/var/lib/headrace")
-    import platformdirs
+PROJECT_FOLDER = ".headrace"
+SERVER_FOLDER = "pg18"
+"""In the data folder; beside it are the demo and other things of the project."""
 
-    return platformdirs.user_data_path("headrace")
+
+def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The data folder of the embedded server: HEADRACE_DATA, else the project's, `.headrace` in the current folder or in the
+    nearest one above that has it."""
+    if data := environ.get("HEADRACE_DATA"):
+        return Path(data)
+    here = Path.cwd()
+    folders = [_project_data(project) for project in (here, *here.parents)]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
+
+
+def _project_data(project: Path) -> Path:
+    if os.geteuid() == 0 and not all(folder.stat().st_mode & 0o001 for folder in (project, *project.parents)):
+        # The server runs as another user, who cannot enter a private folder of root's.
+        return Path("/var/lib/headrace") / sha256(str(project).encode()).hexdigest()[:12]
+    return project / PROJECT_FOLDER
 
 
 def embedded_server(environ: Mapping[str, str] = os.environ) -> Server:
     """The embedded PostgreSQL, which is used if no database is configured. Not started."""
-    return Server(data_folder(environ) / "pg18")
+    return Server(data_folder(environ) / SERVER_FOLDER)
 
 
 def configured_targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
@@ -112,6 +126,9 @@ def configured_targets(environ: Mapping[str, str] = os.environ) -> list[Target]:
     if configured:
         return parse_targets(configured)
     server = embedded_server(environ)
+    if server.pid is None:
+        # Not only in a log that somebody has configured: whoever runs a command in another folder gets another database.
+        logger.warning("starting the embedded PostgreSQL of this project; its data is in %s", server.folder.parent)
     server.start()
     return [Target("embedded", server.dsn())]
 

@@ -37,7 +37,7 @@ def check_outbox(conn: Connection) -> Iterator[Finding]:
 def check_consumers(conn: Connection) -> Iterator[Finding]:
     healthy = 0
     rows = conn.execute(query("observe/doctor/consumers")).fetchall()
-    for namespace, topic, consumer, stopped, failing, dead_letters, error in rows:
+    for namespace, topic, consumer, stopped, failing, dead_letters, error, kept in rows:
         name = f"{namespace}/{topic}/{consumer}"
         where = f"{topic} {consumer} --namespace {namespace}"
         see_lag = f"see: headrace consumer lag {where}"
@@ -49,13 +49,17 @@ def check_consumers(conn: Connection) -> Iterator[Finding]:
                 f"{name}: {stopped} {'partition has' if stopped == 1 else 'partitions have'} stopped",
                 advice,
             )
+        if kept:
+            events = "1 event behind it stays" if kept == 1 else f"{kept} events behind it stay"
+            advice = f"run a node with it; if it was renamed or is not needed any more: headrace consumer drop {where}"
+            yield "consumers", "warning", f"{name}: no node runs it, and {events} in the log whatever its retention", advice
         if failing:
             yield "consumers", "warning", f"{name}: {failing} partitions keep failing: {error}", see_lag
         if dead_letters:
             which = f"--consumer {topic}/{consumer} --namespace {namespace}"
             advice = f"redrive or discard them; see: headrace dead-letter list {which}"
             yield "dead letters", "warning", f"{name}: {_count(dead_letters, 'event')} moved to the dead letters", advice
-        healthy += not (stopped or failing or dead_letters)
+        healthy += not (stopped or failing or dead_letters or kept)
     yield "consumers", "ok" if healthy else "info", f"{healthy} without problems"
 
 

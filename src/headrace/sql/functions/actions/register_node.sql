@@ -1,4 +1,5 @@
--- Registers a node, or marks it alive again. Nodes of the namespace without a heartbeat for a day are deleted.
+-- Registers a node, or marks it alive again; and the names of the actions it handles (headrace.action), if the caller may handle actions:
+-- rules for them are then known. A name that no rule could have is left out. Nodes of the namespace without a heartbeat for a day are deleted.
 create or replace function headrace.register_node(
     p_node_id     uuid,
     p_name        text,
@@ -21,5 +22,12 @@ begin
     values (p_node_id, v_namespace, p_name, p_description, p_metadata, p_version, p_handlers)
     on conflict on constraint node_pkey do update set heartbeat_at = headrace.clock(), stopped_at = null
     where node.namespace = excluded.namespace;
+    if headrace_internal.holds_level(p_caller, 'work', v_namespace) is true then
+        insert into headrace_internal.action (namespace, action)
+        select v_namespace, h.action from (select distinct unnest(p_handlers)) h (action)
+        where h.action ~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$'
+        order by h.action
+        on conflict on constraint action_pkey do nothing;
+    end if;
 end
 $$;

@@ -1,10 +1,17 @@
--- Consumers with the number of stopped partitions, of partitions that keep failing with an error of theirs, and of open dead letters.
+-- Consumers with the number of events that the log keeps for one that no live node runs (relays have a check of their own), of stopped partitions,
+-- of partitions that keep failing with an error of theirs, and of open dead letters.
 -- A consumer of headrace itself retries what no user's code can have caused, so its first failure counts.
 select t.namespace, t.topic, c.consumer,
     (select count(*) from headrace_internal.cursor u where u.consumer_id = c.consumer_id and u.state = 'stopped') as stopped,
     f.failing,
     (select count(*) from headrace_internal.dead_letter d where d.consumer_id = c.consumer_id and d.state in ('dead', 'behind')) as dead_letters,
-    f.error
+    f.error,
+    case when c.consumer not like 'headrace.%%' and c.consumer not like 'relay.%%' and not exists (
+            select from headrace_internal.node n
+            where n.namespace = t.namespace and n.stopped_at is null and n.heartbeat_at > headrace.clock() - interval '90 seconds'
+                and n.consumers @> array[t.topic || '/' || c.consumer])
+        then (select h.position - min(u.position) from headrace.log_head(t.topic_id) h, headrace_internal.cursor u
+            where u.consumer_id = c.consumer_id group by h.position) end as kept
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id
 cross join lateral (
