@@ -6,6 +6,7 @@ HELP_LINES: dict[str, str] = {
     "server start": "Start the embedded PostgreSQL; create its data folder if needed.",
     "server stop": "Stop the embedded PostgreSQL. Committed data is kept.",
     "server status": "Show whether the embedded PostgreSQL runs, and its address.",
+    "server reset": "Stop the embedded PostgreSQL and delete its data, to begin again with an empty one.",
     "migrate": "Create or update the schema of headrace, on every shard.",
     "doctor": "Check every shard and report problems, with what to do about them.",
     "topic": "Topics: named logs with partitions and a retention.",
