@@ -16,7 +16,8 @@ from typing import Generic, TypeVar
 from headrace.core import TokenBucket, TokenBuckets
 from headrace.ingest.problems import too_many
 
-T, V = TypeVar("T"), TypeVar("V")
+T = TypeVar("T")
+V = TypeVar("V")
 UNKNOWN_PER_S = 50.0
 """Looks into the database for tokens and hooks that are not known to exist, per second and address of a client."""
 ENTRIES_MAX = 10_000

@@ -61,7 +61,8 @@ class HeadTimeoutProtocol(H11Protocol):
         if len(self.connections) <= count_max or self.client is None:
             return False
         address = self.client[0]
-        return sum(other.client is not None and other.client[0] == address for other in self.connections) > count_max
+        clients = [getattr(other, "client", None) for other in self.connections]
+        return sum(client is not None and client[0] == address for client in clients) > count_max
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import DumperKey
 from psycopg.adapt import Dumper, PyFormat
 from psycopg.conninfo import conninfo_to_dict
 
@@ -67,8 +68,9 @@ class TypedParameter:
 class _TypedDumper(Dumper):
     """Sends the text of a TypedParameter with its own oid."""
 
-    def get_key(self, obj: TypedParameter, format: PyFormat) -> tuple[type, int]:
-        return self.cls, obj.type_oid
+    def get_key(self, obj: TypedParameter, format: PyFormat) -> DumperKey:
+        # psycopg keeps a dumper per key: one for each type.
+        return (self.cls, obj.type_oid)  # type: ignore[return-value]
 
     def upgrade(self, obj: TypedParameter, format: PyFormat) -> _TypedDumper:
         dumper = type(self)(self.cls)
@@ -79,15 +81,16 @@ class _TypedDumper(Dumper):
         return None if obj.text is None else obj.text.encode()
 
 
-def send_typed(conn: Connection, text: sql.Composable | str, parameters: Sequence[TypedParameter]) -> psycopg.RawCursor:
+def send_typed(conn: Connection, text: sql.Composable | str, parameters: Sequence[TypedParameter]) -> psycopg.RawCursor[tuple[object, ...]]:
     """Executes a statement whose parameters $1, $2 … have the types of the given oids."""
     conn.adapters.register_dumper(TypedParameter, _TypedDumper)
-    return psycopg.RawCursor(conn).execute(sql.SQL(text) if isinstance(text, str) else text, parameters)  # type: ignore[arg-type]
+    cursor = psycopg.RawCursor(conn)
+    return cursor.execute(text.encode() if isinstance(text, str) else text.as_bytes(conn), parameters)
 
 
-def typed_null(place: int) -> sql.SQL:
+def typed_null(place: int) -> sql.Composable:
     """A null of the type of the parameter at a place: no constraint of a domain is checked."""
-    return sql.SQL(f"(select ${place} where false)")  # type: ignore[arg-type]
+    return sql.SQL("(select {} where false)").format(sql.SQL("$") + sql.Literal(place))
 
 
 @dataclass(frozen=True)
