@@ -13,7 +13,7 @@ from headrace.consume.conditions import COMPILE, MAY_COMPILE, compile_parameters
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
 from headrace.consume.signatures import Delivery
 from headrace.core import Invalid, LoggedEvent, UnknownConsumer
-from headrace.db import Connection, Pool, fetch_rows, fetch_value, query
+from headrace.db import Connection, Pool, fetch_rows, fetch_value, fetch_value_async, query
 from headrace.lang.condition import parse
 
 logger = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ CREATE_CONSUMER = """select headrace.create_consumer(
     p_session_limit_s => %s)"""
 
 
-IS_NEW: LiteralString = """select not exists (
+_IS_NEW: LiteralString = """select not exists (
     select from headrace.consumer c where c.topic_id = headrace.topic_id(%s, %s) and c.consumer = %s)"""
 
 
@@ -225,7 +225,16 @@ def create_consumer(conn: Connection, consumer: Consumer) -> int:
     return consumer_id
 
 
-async def warn_of_events_behind(pool: Pool, consumer: Consumer) -> None:
+async def register_consumer(pool: Pool, consumer: Consumer) -> int:
+    """Creates the consumer, or changes its settings, and returns its id. Warns if it is new and begins with events of the past."""
+    is_new = await fetch_value_async(pool, _IS_NEW, (consumer.topic, consumer.namespace, consumer.name))
+    consumer_id: int = await fetch_value_async(pool, CREATE_CONSUMER, create_parameters(consumer))
+    if is_new:
+        await _warn_of_events_behind(pool, consumer)
+    return consumer_id
+
+
+async def _warn_of_events_behind(pool: Pool, consumer: Consumer) -> None:
     """Logs a warning if a consumer that was just created begins with events of the past: it may be an old one with a new name."""
     parameters = {"topic": consumer.topic, "consumer": consumer.name, "namespace": consumer.namespace}
     async with pool.connection() as conn:

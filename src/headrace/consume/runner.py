@@ -19,7 +19,7 @@ import psycopg.errors
 from headrace.consume.claims import Claim, ClaimedBatch
 from headrace.consume.conditions import compile_if_allowed
 from headrace.consume.connections import HandlerConnection, TransactionSource
-from headrace.consume.consumer import CREATE_CONSUMER, IS_NEW, SINGLE_MAX, Consumer, create_parameters, warn_of_events_behind
+from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, handler_error, run_after_commit
@@ -192,13 +192,10 @@ class ConsumerRunner:
                 group.create_task(steps.keep_running(partial(self._work, steps)))
 
     async def register(self) -> None:
-        """Registers the consumer with the database. Warns if it is new and begins with events of the past."""
-        is_new = await fetch_value_async(self._pool, IS_NEW, (*self._topic, self._consumer.name))
-        self._consumer_id = await fetch_value_async(self._pool, CREATE_CONSUMER, create_parameters(self._consumer))
+        """Registers the consumer with the database."""
+        self._consumer_id = await register_consumer(self._pool, self._consumer)
         self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
         self._subscription.filter = str(self._topic_id)
-        if is_new:
-            await warn_of_events_behind(self._pool, self._consumer)
         await self._compile_condition()
 
     async def _compile_condition(self) -> None:

@@ -81,7 +81,9 @@ class _TypedDumper(Dumper):
         return None if obj.text is None else obj.text.encode()
 
 
-def send_typed(conn: Connection, text: sql.Composable | str, parameters: Sequence[TypedParameter]) -> psycopg.RawCursor[tuple[object, ...]]:
+def send_typed(
+    conn: Connection, text: sql.Composable | str, parameters: Sequence[TypedParameter]
+) -> psycopg.RawCursor[tuple[object, ...]]:
     """Executes a statement whose parameters $1, $2 … have the types of the given oids."""
     conn.adapters.register_dumper(TypedParameter, _TypedDumper)
     cursor = psycopg.RawCursor(conn)
