@@ -14,7 +14,7 @@ LOOKUP = re.compile(
 OWNER = re.compile(
     r"""\bnamespace\s*=|\b\w*topic_id\s*=|topic_id\s+is\s+not\s+distinct\s+from|consumer_id\s*=|stream_id\s*="""
     # The log of one topic, by its own name.
-    r"""|'log_'\s*\|\||%4\$I\s+l\b"""
+    r"""|'log_'\s*\|\||%\d\$I\s+l\b"""
 )
 ALLOWED = {
     "functions/rules/react_late": "selects from an array of hits of one topic",

@@ -1,6 +1,6 @@
 -- Consumers and their cursors.
 create table headrace_internal.consumer (
-    consumer_id   integer     not null generated always as identity,
+    consumer_id   bigint     not null generated always as identity,
     topic_id      integer     not null,
     consumer      text        not null,
     -- 'partition': one cursor per partition, handled in parallel. 'topic': one cursor over the whole topic.
@@ -44,7 +44,7 @@ where condition is not null and filter is null and condition_error is null;
 -- The progress of a consumer. Whoever locks the row may handle the partition; the lock ends with the
 -- transaction, so a dead process holds nothing. Partition -1: the one cursor over the whole topic.
 create table headrace_internal.cursor (
-    consumer_id integer     not null,
+    consumer_id bigint     not null,
     partition   integer     not null,
     position    bigint      not null,
     state       text        not null default 'running',
@@ -68,7 +68,7 @@ create index cursor_retry on headrace_internal.cursor (retry_at) where retry_at 
 -- Events a consumer could not handle ('dead'), and later events of the same key that wait behind them ('behind').
 create table headrace_internal.dead_letter (
     dead_letter_id bigint   not null generated always as identity,
-    consumer_id integer     not null,
+    consumer_id bigint     not null,
     partition   integer     not null,
     position    bigint      not null,
     event_id    uuid        not null,

@@ -92,7 +92,7 @@ create index correlator_version_pending on headrace_internal.correlator_version 
 create table headrace_internal.correlator_table (
     correlator_id integer  not null,
     version_id  bigint     not null,
-    consumer_id integer    not null,
+    consumer_id bigint    not null,
     compiled    text       not null,
     -- The SQL that gives every event after position $1 up to $2 its key and symbol, printed from our own trees. Here, and not in a
     -- function, because every role may read the text of a function.

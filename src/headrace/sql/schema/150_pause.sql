@@ -7,7 +7,7 @@ create table headrace_internal.pause (
     -- A consumer is named topic/consumer; the queue of a namespace has no name: ''.
     name        text        not null,
     -- Of a consumer, a correlator and a relay. The pause ends with what is paused.
-    consumer_id integer,
+    consumer_id bigint,
     rule_id     integer,
     reason      text,
     paused_at   timestamptz not null default headrace.clock(),

@@ -1,7 +1,7 @@
 -- What a pause is about, by kind and name: the consumer that a pause of a consumer, correlator or relay stops, or the rule. Raises HR102,
 -- HR120, HR122, HR123 or HR100 if there is none. Anything an action's name is known by will do: a node, a rule, the registry, the queue.
 create or replace function headrace_internal.pause_subject(
-    p_kind text, p_name text, p_namespace text, out consumer_id integer, out rule_id integer
+    p_kind text, p_name text, p_namespace text, out consumer_id bigint, out rule_id integer
 )
 language plpgsql stable
 as $$

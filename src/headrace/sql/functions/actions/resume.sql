@@ -11,7 +11,7 @@ as $$
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, headrace_internal.pause_level(p_kind, p_name), p_namespace,
         case p_kind when 'consumer' then substring(p_name from '^(.*)/[^/]*$') end);
-    v_consumer_id integer;
+    v_consumer_id bigint;
     v_was_paused  boolean;
     v_count       integer := 0;
 begin

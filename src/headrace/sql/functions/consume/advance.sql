@@ -1,6 +1,6 @@
 -- Moves a claimed cursor: everything up to and including the position is handled. In the handler's own transaction.
 create or replace function headrace.advance(
-    p_consumer_id integer, p_partition integer, p_position bigint, p_caller headrace_internal.caller default current_user
+    p_consumer_id bigint, p_partition integer, p_position bigint, p_caller headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
 security definer

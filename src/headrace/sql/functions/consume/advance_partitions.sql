@@ -1,7 +1,7 @@
 -- Moves claimed cursors, like headrace.advance: the position of each partition is the last that is handled. In the handler's own
 -- transaction. Locks: the cursor rows, which the caller has claimed. Index: cursor_pkey.
 create or replace function headrace.advance_partitions(
-    p_consumer_id integer, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
+    p_consumer_id bigint, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
 security definer

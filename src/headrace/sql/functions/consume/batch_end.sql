@@ -2,7 +2,7 @@
 -- not pass yet. In a large log it names the topic's own branch, see headrace_internal.log_is_small. Indexes: log_partition, log_position.
 -- Runs as the owner: a node has no right on a branch.
 create or replace function headrace_internal.batch_end(
-    p_consumer_id integer, p_topic_id integer, p_partition integer, p_position bigint, p_max integer, out upto bigint, out events integer
+    p_consumer_id bigint, p_topic_id integer, p_partition integer, p_position bigint, p_max integer, out upto bigint, out events integer
 )
 language plpgsql stable
 security definer

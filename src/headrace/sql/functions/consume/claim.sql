@@ -1,7 +1,7 @@
 -- Claims partitions of a consumer like headrace.claim_events, and returns only which events: those after "position" up to "upto". They
 -- can be read from headrace.log. Raises HR300 for a consumer with a condition: headrace.claim_events gives only the events that match.
 create or replace function headrace.claim(
-    p_consumer_id integer,
+    p_consumer_id bigint,
     p_max         integer,
     p_min         integer default 1,
     p_wait_s      double precision default 0,

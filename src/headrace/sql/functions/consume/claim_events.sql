@@ -21,7 +21,7 @@
 -- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic. The form of
 -- the condition rules out every other index, see headrace_internal.next_position.
 create or replace function headrace.claim_events(
-    p_consumer_id integer,
+    p_consumer_id bigint,
     p_max         integer,
     p_min         integer default 1,
     p_wait_s      double precision default 0,

@@ -3,7 +3,7 @@
 -- Locks: the cursor row of the partition, skip locked, so that the key keeps its order; and the letter, which another node may have
 -- ended a moment ago. Index: dead_letter_redrive. A letter whose last redrive was lost with its session, see headrace.claim_events, is
 -- dead again, and no letter is claimed.
-create or replace function headrace.claim_redrive(p_consumer_id integer, p_caller headrace_internal.caller default current_user)
+create or replace function headrace.claim_redrive(p_consumer_id bigint, p_caller headrace_internal.caller default current_user)
 returns table (dead_letter_id bigint, partition integer, "position" bigint)
 language plpgsql volatile
 security definer

@@ -1,7 +1,7 @@
 -- Stores the compiled form of a consumer's condition, or why it has none, unless the condition was changed meanwhile; wakes the
 -- consumer. Only the owner and nodes may call it: p_filter is executed with the owner's rights. True if it was stored.
 -- Locks: the consumer row.
-create or replace function headrace_internal.compile_condition(p_consumer_id integer, p_condition text, p_filter text, p_error text)
+create or replace function headrace_internal.compile_condition(p_consumer_id bigint, p_condition text, p_filter text, p_error text)
 returns boolean
 language plpgsql volatile
 as $$

@@ -1,7 +1,7 @@
 -- How far a consumer may go: up to the oldest border (change of the number of partitions) that one of its partitions has not
 -- reached; without one, the largest bigint. PL/pgSQL, because almost no topic has a border: the query's plan is then never started.
 -- Indexes: topic_border_pkey, cursor_pkey, log_partition.
-create or replace function headrace_internal.consumer_bound(p_consumer_id integer, p_topic_id integer) returns bigint
+create or replace function headrace_internal.consumer_bound(p_consumer_id bigint, p_topic_id integer) returns bigint
 language plpgsql stable
 as $$
 begin

@@ -1,10 +1,10 @@
 -- The id of a consumer; raises HR102 if it does not exist.
-create or replace function headrace_internal.consumer_id(p_topic text, p_consumer text, p_namespace text default null) returns integer
+create or replace function headrace_internal.consumer_id(p_topic text, p_consumer text, p_namespace text default null) returns bigint
 language plpgsql stable
 as $$
 declare
     v_topic_id    integer := headrace.topic_id(p_topic, p_namespace);
-    v_consumer_id integer;
+    v_consumer_id bigint;
     v_known       text;
 begin
     select c.consumer_id into v_consumer_id

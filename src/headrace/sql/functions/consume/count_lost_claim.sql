@@ -3,7 +3,7 @@
 -- is a failed attempt of that event, and the policy of the consumer decides. See headrace.fail.
 -- Call it while the cursor is locked, and commit before the next claim. Locks: the cursor row. Indexes: log_partition, log_position.
 create or replace function headrace_internal.count_lost_claim(
-    p_consumer_id integer, p_partition integer, p_position bigint, p_is_single boolean, p_max integer
+    p_consumer_id bigint, p_partition integer, p_position bigint, p_is_single boolean, p_max integer
 ) returns void
 language plpgsql volatile
 as $$

@@ -20,7 +20,7 @@ create or replace function headrace.create_consumer(
     p_where          text default null,
     p_session_limit_s double precision default null,
     p_caller         headrace_internal.caller default current_user
-) returns integer
+) returns bigint
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp

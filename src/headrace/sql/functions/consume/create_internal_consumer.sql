@@ -6,7 +6,7 @@ create or replace function headrace_internal.create_internal_consumer(p_topic_id
 language plpgsql volatile
 as $$
 declare
-    v_consumer_id integer;
+    v_consumer_id bigint;
 begin
     loop
         insert into headrace_internal.consumer (topic_id, consumer, ordered_by) values (p_topic_id, p_consumer, 'topic')

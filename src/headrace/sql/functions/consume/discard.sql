@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
-    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    v_consumer_id bigint := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_letters     bigint[];
     v_keys        text[];
     v_count       integer;

@@ -4,7 +4,7 @@
 -- quiet time, for all its consumers, which otherwise sleep until they are notified.
 create or replace function headrace.due_consumers(
     p_namespace text default null, p_caller headrace_internal.caller default current_user
-) returns table (topic_id integer, consumer_id integer, topics text)
+) returns table (topic_id integer, consumer_id bigint, topics text)
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp

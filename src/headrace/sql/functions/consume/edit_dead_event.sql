@@ -11,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
-    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    v_consumer_id bigint := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
 begin
     if p_payload is not null then
         perform headrace.event_within_limits('edited', null, p_payload, '{}');

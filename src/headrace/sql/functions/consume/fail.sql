@@ -10,7 +10,7 @@
 -- the handler: so no other worker repeats the batch before the failure is recorded. If that transaction is gone, call it in one of
 -- its own. Null, and nothing changes, if the cursor has moved meanwhile (p_position differs): another node has handled the batch.
 create or replace function headrace.fail(
-    p_consumer_id integer,
+    p_consumer_id bigint,
     p_partition   integer,
     p_position    bigint,
     p_upto        bigint,

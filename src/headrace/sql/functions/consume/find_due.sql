@@ -6,7 +6,7 @@
 -- rule or correlator costs nothing. Of cursors per partition only the furthest is compared with the head; a worker that finds the
 -- other partitions locked keeps asking by itself.
 -- Locks nothing. Indexes: cursor_pkey, cursor_retry, dead_letter_redrive, correlator_instance_due.
-create or replace function headrace_internal.find_due(p_namespace text default null) returns table (topic_id integer, consumer_id integer)
+create or replace function headrace_internal.find_due(p_namespace text default null) returns table (topic_id integer, consumer_id bigint)
 language plpgsql stable
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -4,7 +4,7 @@
 -- Fewer than p_min matches are a batch only when the oldest has waited p_wait_s seconds, or more events follow.
 -- It names the topic's own branch, see headrace_internal.next_position. Indexes: log_partition, log_position.
 create or replace function headrace_internal.find_matches(
-    p_consumer_id integer, p_topic_id integer, p_partition integer, p_position bigint, p_filter text, p_min integer,
+    p_consumer_id bigint, p_topic_id integer, p_partition integer, p_position bigint, p_filter text, p_min integer,
     p_wait_s double precision, out upto bigint, out has_matches boolean, out has_more boolean
 )
 language plpgsql stable

@@ -4,7 +4,7 @@
 -- held back here. Index: dead_letter_held, log_partition.
 -- It names the topic's own branch, see headrace_internal.next_position.
 create or replace function headrace.hold_back(
-    p_consumer_id integer, p_partition integer, p_position bigint, p_upto bigint, p_caller headrace_internal.caller default current_user
+    p_consumer_id bigint, p_partition integer, p_position bigint, p_upto bigint, p_caller headrace_internal.caller default current_user
 ) returns integer
 language plpgsql volatile
 security definer

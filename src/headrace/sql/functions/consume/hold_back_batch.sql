@@ -2,7 +2,7 @@
 -- dead letters or wait behind one; null if none is.
 -- Locks: see headrace.hold_back. Index: dead_letter_once.
 create or replace function headrace_internal.hold_back_batch(
-    p_consumer_id integer, p_partition integer, p_position bigint, p_upto bigint
+    p_consumer_id bigint, p_partition integer, p_position bigint, p_upto bigint
 ) returns bigint[]
 language plpgsql volatile
 as $$

@@ -1,7 +1,7 @@
 -- Marks for a redrive the events of these keys of a consumer that wait behind a dead letter which has ended; those behind another one
 -- that is still dead go on waiting. The caller holds the ended letters for update: so batches that were in flight and have held events
 -- back behind them (headrace.hold_back) have committed, and these events are seen here. Index: dead_letter_held.
-create or replace function headrace_internal.release_behind(p_consumer_id integer, p_keys text[]) returns void
+create or replace function headrace_internal.release_behind(p_consumer_id bigint, p_keys text[]) returns void
 language sql volatile
 as $$
     update headrace_internal.dead_letter b set state = 'redrive'

@@ -2,7 +2,7 @@
 -- next claim would take them for lost, see headrace_internal.count_lost_claim. p_positions are where the cursors stand.
 -- Locks: the cursor rows, skip locked. Index: cursor_pkey.
 create or replace function headrace.release_claims(
-    p_consumer_id integer, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
+    p_consumer_id bigint, p_partitions integer[], p_positions bigint[], p_caller headrace_internal.caller default current_user
 ) returns void
 language plpgsql volatile
 security definer

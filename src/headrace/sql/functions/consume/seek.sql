@@ -18,7 +18,7 @@ as $$
 #variable_conflict use_column
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
-    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    v_consumer_id bigint := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_topic_id    integer := headrace.topic_id(p_topic, v_namespace);
     v_to          bigint := headrace.seek_position(v_topic_id, p_target);
 begin

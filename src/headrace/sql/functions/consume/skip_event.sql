@@ -16,7 +16,7 @@ as $$
 #variable_conflict use_column
 declare
     v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace, p_topic);
-    v_consumer_id integer := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
+    v_consumer_id bigint := headrace_internal.consumer_id(p_topic, p_consumer, v_namespace);
     v_consumer    record;
     v_stuck       integer[];
     v_cursor      record;

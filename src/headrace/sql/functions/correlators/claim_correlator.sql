@@ -3,7 +3,7 @@
 -- does not pass before the change is active.
 -- Locks: the cursor row, no key update, skip locked, until the end of the transaction. Index: log_position backwards.
 create or replace function headrace_internal.claim_correlator(p_correlator_id integer, p_max integer)
-returns table (consumer_id integer, topic_id integer, version_id bigint, from_position bigint, upto bigint)
+returns table (consumer_id bigint, topic_id integer, version_id bigint, from_position bigint, upto bigint)
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp

@@ -7,7 +7,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_consumer_id integer;
+    v_consumer_id bigint;
 begin
     select c.consumer_id into v_consumer_id
     from headrace_internal.correlator k

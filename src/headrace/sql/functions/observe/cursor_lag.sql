@@ -7,7 +7,7 @@
 create or replace function headrace.cursor_lag(
     p_topic text default null, p_consumer text default null, p_namespace text default null, p_exact integer default 100,
     p_caller headrace_internal.caller default current_user
-) returns table (consumer_id integer, partition integer, events bigint, is_estimate boolean, oldest_at timestamptz)
+) returns table (consumer_id bigint, partition integer, events bigint, is_estimate boolean, oldest_at timestamptz)
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp

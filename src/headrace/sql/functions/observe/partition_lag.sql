@@ -4,7 +4,7 @@
 -- p_now: the time partition that is written now, or null; it is used if all events to handle are in it. Index: log_partition, in a
 -- form that rules out every other index, see headrace_internal.next_position.
 create or replace function headrace_internal.partition_lag(
-    p_consumer_id integer, p_topic_id integer, p_now regclass, p_head bigint, p_partitions integer, p_exact integer default 100,
+    p_consumer_id bigint, p_topic_id integer, p_now regclass, p_head bigint, p_partitions integer, p_exact integer default 100,
     out events double precision, out oldest_at timestamptz
 )
 language plpgsql stable
