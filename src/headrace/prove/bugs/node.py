@@ -75,7 +75,7 @@ def _first_capture(_node: str) -> None:
     def record(self: RegisterProgram, memory: Any, *args: Any) -> Any:
         return original(self, memory, *args) if memory == self.empty else memory
 
-    RegisterProgram.record = record  # type: ignore[method-assign]
+    RegisterProgram.record = record  # type: ignore[method-assign, assignment]
 
 
 def _no_relay_ledger(_node: str) -> None:

@@ -168,7 +168,8 @@ def replay(evidence: Evidence, pattern: Pattern) -> Counter[OutputIdentity]:
         key = event.key or ""
         now = _micros(event.appended_at)
         state = states.get(key) or engine.start(now)
-        states[key], pushed = engine.step(state, Event(event.type, now, Sample(event.payload, event.type, key=key)))
+        subject = Sample(event.payload, event.type, key=key)  # type: ignore[arg-type]
+        states[key], pushed = engine.step(state, Event(event.type, now, subject))
         outputs.update((key, output.token, EPOCH + timedelta(microseconds=output.time)) for output in pushed)
     if evidence.finished_at is not None:
         for key, state in states.items():
