@@ -289,6 +289,33 @@ def test_every_check_has_a_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == set(BY_NAME)
 
 
+@pytest.mark.timeout(30)
+def test_checks_of_an_hour_end_also_where_everything_is_broken() -> None:
+    """As many records as an hour leaves, each of them wrong: a check that compares them in pairs would take hours."""
+    count = 15_000
+    good = good_evidence()
+    [event, *_] = good.log["orders"]
+    ids = [make_id(10_000 + n) for n in range(count)]
+    twice = [msgspec.structs.replace(event, id=ids[n // 2], position=n + 1) for n in range(count)]
+    evidence = evidence_with(
+        log=good.log | {"orders": twice, "ticks": twice},
+        consumed=[ConsumedEvent(n, "ledger", 0, count - n, ids[n]) for n in range(count)],
+        relayed={"hook": relayed_events(*range(count), *range(count), delivery="at least once", at=1.0)},
+        effects=[Effect(n, ids[n // 2], "ship", 1) for n in range(count)],
+        action_results=[ActionResult(id_, "ship", "done", 1) for id_ in ids],
+        firings=[Firing("ship", "orders", count - n, ids[n], ids[n]) for n in range(count)],
+        ticks=[Tick(START + timedelta(seconds=n), "fired", ids[n // 2]) for n in range(count)],
+        handler_records=[
+            kind(at=float(n), node=f"n{n % 2}", action_id=id_, attempt=1)
+            for n, id_ in enumerate(ids)
+            for kind in (HandlerStarted, HandlerEnded)
+        ],
+        faults=[FaultRecord("kill-node", 30.0 * n, 30.0 * n + 1) for n in range(120)],
+    )
+    broken = {result.check for check in CHECKS if not (result := check(evidence)).holds}
+    assert broken >= {"one-event-per-id", "consumed-in-order", "effects-once", "ordered-by-key", "ticks-once"}
+
+
 def test_smallest_example_is_shown() -> None:
     twice = [*good_evidence().log["orders"], *good_evidence().log["orders"], good_evidence().log["orders"][0]]
     result = BY_NAME["one-event-per-id"](evidence_with_log(orders=twice))

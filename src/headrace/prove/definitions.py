@@ -80,6 +80,10 @@ PATTERNS = {
     "simple": Pattern(STEPS, "repeat {push(x) {do {sequential {a, b, a}} unless {c}}}"),
     "timed": Pattern(STEPS, "repeat {push(late) {sequential {a, fail {within 300 ms {b}}}}}"),
     "wide": Pattern(STEPS, "parallel {repeat {push(x) {sequential {a, b}}}, repeat {push(y) {accumulate {b, c}}}}"),
+    "rising": Pattern(
+        STEPS,
+        "capture amount = (object -> 'amount')::int; repeat {push(more) {sequential {a as first, b as second, c and <amount > second.amount>}}}",
+    ),
     "trip": Pattern(TRIPS, "repeat {push(home) {do {sequential {out, back}} unless {lost}}}"),
     "overdue": Pattern(TRIPS, "repeat {push(overdue) {sequential {out, fail {within 400 ms {back}}}}}"),
 }
@@ -87,6 +91,7 @@ OUTPUTS: dict[str, Output] = {
     "x": ActionOutput(action="notify"),
     "y": EventOutput(event="y", topic=ALERTS),
     "late": ActionOutput(action="remind"),
+    "more": ActionOutput(action="notify"),
     "home": EventOutput(event="home", topic=ALERTS),
     "overdue": ActionOutput(action="remind"),
 }

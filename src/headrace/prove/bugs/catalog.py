@@ -128,6 +128,7 @@ _ALL = (
         pause_s=0.1,
     ),
     Bug("no-fence", "an ack does not check whether the lease is still held", "effects-once", edits=_NO_FENCE, pause_s=0.3),
+    Bug("first-capture", "a correlator keeps what it has captured first", "outputs-match-replay"),
     Bug("state-after-output", "a correlator's state is saved in a transaction after its outputs", "outputs-match-replay"),
     Bug(
         "loose-schedule",

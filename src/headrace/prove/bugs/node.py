@@ -13,6 +13,7 @@ from headrace.core import DeliveryError
 from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
 from headrace.db import AsyncConnection, Exchange
+from headrace.lang.ecl.registers import RegisterProgram
 from headrace.relays import Message
 from headrace.relays.targets import postgres
 
@@ -68,6 +69,15 @@ def _state_after_output(_node: str) -> None:
     CorrelatorEngine.step_once = step_once  # type: ignore[method-assign]
 
 
+def _first_capture(_node: str) -> None:
+    original = RegisterProgram.record
+
+    def record(self: RegisterProgram, memory: Any, *args: Any) -> Any:
+        return original(self, memory, *args) if memory == self.empty else memory
+
+    RegisterProgram.record = record  # type: ignore[method-assign, assignment]
+
+
 def _no_relay_ledger(_node: str) -> None:
     """Confirmations of a relay's target get lost, which does no harm by itself; but its ledger says that nothing was delivered."""
     original_deliver, original_statement = postgres.PostgresTarget.deliver, vars(postgres)["_statement"]
@@ -87,6 +97,7 @@ def _no_relay_ledger(_node: str) -> None:
 
 NODE_BUGS: dict[str, Callable[[str], None]] = {
     "ack-before-commit": _ack_before_commit,
+    "first-capture": _first_capture,
     "local-lease": _local_lease,
     "no-relay-ledger": _no_relay_ledger,
     "state-after-output": _state_after_output,

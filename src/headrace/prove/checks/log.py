@@ -143,10 +143,12 @@ def one_event_per_id(evidence: Evidence) -> CheckResult:
 
     def violations() -> Iterator[Violation]:
         for events in evidence.log.values():
-            for event_id, count in Counter(event.id for event in events).items():
-                if count > 1:
-                    copies = tuple(_describe_event(event) for event in events if event.id == event_id)
-                    yield Violation(f"an event is in the log {count} times", copies)
+            copies: dict[UUID, list[LoggedEvent]] = defaultdict(list)
+            for event in events:
+                copies[event.id].append(event)
+            for same in copies.values():
+                if len(same) > 1:
+                    yield Violation(f"an event is in the log {len(same)} times", tuple(map(_describe_event, same)))
 
     examined = sum(map(len, evidence.log.values()))
     return check_result("one-event-per-id", "the same id twice is one event", examined, violations())

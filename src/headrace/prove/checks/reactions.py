@@ -168,7 +168,8 @@ def replay(evidence: Evidence, pattern: Pattern) -> Counter[OutputIdentity]:
         key = event.key or ""
         now = _micros(event.appended_at)
         state = states.get(key) or engine.start(now)
-        states[key], pushed = engine.step(state, Event(event.type, now, Sample(None, event.type, key=key)))
+        subject = Sample(event.payload, event.type, key=key)  # type: ignore[arg-type]
+        states[key], pushed = engine.step(state, Event(event.type, now, subject))
         outputs.update((key, output.token, EPOCH + timedelta(microseconds=output.time)) for output in pushed)
     if evidence.finished_at is not None:
         for key, state in states.items():
@@ -249,17 +250,19 @@ def actions_end_once(evidence: Evidence) -> CheckResult:
 
 def effects_once(evidence: Evidence) -> CheckResult:
     """A handler's effect is there once if its action is done, and not at all if it is dead."""
-    times = Counter(effect.action_id for effect in evidence.effects)
+    effects: dict[UUID, list[Effect]] = defaultdict(list)
+    for effect in evidence.effects:
+        effects[effect.action_id].append(effect)
     results = {result.action_id: result for result in evidence.action_results}
 
     def violations() -> Iterator[Violation]:
         for action_id, result in results.items():
             expected = 1 if result.outcome == "done" else 0
-            if times[action_id] != expected:
-                effects = tuple(str(effect) for effect in evidence.effects if effect.action_id == action_id)
-                message = f"the effect of an action happened {times[action_id]} times, not {expected}"
-                yield Violation(message, (str(result), *effects))
-        for action_id in times.keys() - results.keys():
+            written = effects.get(action_id, ())
+            if len(written) != expected:
+                message = f"the effect of an action happened {len(written)} times, not {expected}"
+                yield Violation(message, (str(result), *map(str, written)))
+        for action_id in effects.keys() - results.keys():
             yield Violation("an effect of an action that did not end", (str(action_id),))
 
     return check_result("effects-once", EFFECTS_PROMISE, len(results), violations())
@@ -287,12 +290,12 @@ def ticks_once(evidence: Evidence) -> CheckResult:
     events = Counter(event.id for event in evidence.log.get(TICKS, ()))
     ids = Counter(tick.event_id for tick in evidence.ticks if tick.event_id)
     recorded = {tick.tick_at for tick in evidence.ticks}
+    by_event = {tick.event_id: tick for tick in evidence.ticks}
 
     def violations() -> Iterator[Violation]:
         for event_id, count in ids.items():
             if count != 1 or events[event_id] != 1:
-                example = str(next(tick for tick in evidence.ticks if tick.event_id == event_id))
-                yield Violation(f"a tick became {events[event_id]} events", (example,))
+                yield Violation(f"a tick became {events[event_id]} events", (str(by_event[event_id]),))
         for event_id in events.keys() - ids.keys():
             yield Violation("an event of the schedule has no tick", (str(event_id),))
         for tick_at in evidence.expected_ticks:

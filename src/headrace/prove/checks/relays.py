@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 
 from headrace.core import LoggedEvent
 from headrace.prove.checks.result import CheckResult, Violation, check_result
-from headrace.prove.evidence import Evidence, FaultRecord, RelayedEvent
+from headrace.prove.evidence import Evidence, RelayedEvent
 from headrace.prove.workload import ORDERS
 
 ONCE = "a target that can tell a repetition has every event of the log exactly once, in order per partition"
@@ -39,8 +40,9 @@ def relayed_at_least_once(evidence: Evidence) -> CheckResult:
         for relay, events in _targets(evidence, "at least once"):
             yield from _other_events(relay, events, logged)
             first: dict[int, RelayedEvent] = {}
+            fault_at = min((fault.started_at for fault in evidence.faults), default=inf)
             for event in events:
-                if event.position in first and not _may_repeat(event, evidence.faults):
+                if event.position in first and not _may_repeat(event, fault_at):
                     yield Violation("a target has an event twice, without a fault", (f"{relay} {event}",))
                 first.setdefault(event.position, event)
             for position in logged:
@@ -68,9 +70,9 @@ def _other_events(relay: str, events: Sequence[RelayedEvent], logged: Mapping[in
             yield Violation("a target has another event than the log", (f"{relay} {event}", f"the log has {original}"))
 
 
-def _may_repeat(event: RelayedEvent, faults: Sequence[FaultRecord]) -> bool:
+def _may_repeat(event: RelayedEvent, fault_at: float) -> bool:
     """Had a fault begun when the repetition came? Where the target does not tell its time, a fault at any time counts."""
-    return any(event.at is None or fault.started_at <= event.at for fault in faults)
+    return fault_at < inf if event.at is None else fault_at <= event.at
 
 
 def _disorder(relay: str, events: Sequence[RelayedEvent], groups: Mapping[int, str]) -> Iterator[Violation]:

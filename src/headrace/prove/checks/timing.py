@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from uuid import UUID
 
 from headrace.prove.checks.result import CheckResult, Violation, check_result
@@ -43,12 +43,13 @@ JUDGE_S = 20.0
 def one_holder(evidence: Evidence) -> CheckResult:
     """No two nodes handle one action at the same time, except after faults that keep a node from extending its lease."""
     held = _handling_times(evidence)
-    excused_times = [
-        (fault.started_at - 1, fault.healed_at + SETTLED_S) for fault in evidence.faults if fault.fault in LEASE_FAULTS
-    ]
+    faults = sorted((fault for fault in evidence.faults if fault.fault in LEASE_FAULTS), key=lambda fault: fault.started_at)
+    starts = [fault.started_at - 1 for fault in faults]
+    ends = list(accumulate((fault.healed_at + SETTLED_S for fault in faults), max))
 
     def is_excused(at: float) -> bool:
-        return any(start <= at <= end for start, end in excused_times)
+        begun = bisect_right(starts, at)
+        return begun > 0 and at <= ends[begun - 1]
 
     def violations() -> Iterator[Violation]:
         for action_id, times in held.items():
