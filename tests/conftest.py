@@ -71,7 +71,8 @@ def pytest_runtest_teardown() -> Iterator[None]:
 
 class OneSpark(LoadScopeScheduling):
     """Files with Spark tests go to one worker, so that Spark starts once per run; those of the console to one, which fills its
-    database and starts chromium once; the tests of one broker, which are a file, to one as well; all other tests to whoever is free.
+    database and starts chromium once; the tests of a file that share something costly, such as a broker, to one as well, by lane;
+    all other tests to whoever is free.
 
     By the text of the file: the process that schedules does not collect, and xdist's own groups are lost with pytest 9.2."""
 
@@ -81,7 +82,9 @@ class OneSpark(LoadScopeScheduling):
             return "spark"
         if file.startswith("tests/console/"):
             return "console"
-        return file if "/relays/targets/" in file else nodeid
+        if "/relays/targets/" in file or _shares(file):
+            return f"{file} {'pg15' if '[pg15' in nodeid else ''}"
+        return nodeid
 
     def _reschedule(self, node: WorkerController) -> None:
         super()._reschedule(node)
@@ -105,9 +108,18 @@ class OneSpark(LoadScopeScheduling):
 @cache
 def _uses_spark(file: str) -> bool:
     """The file's tests, or a fixture of its folder, ask for the session."""
+    return any(re.search(r"def \w+\([^)]*\bspark\b", text) for text in _texts(file))
+
+
+@cache
+def _shares(file: str) -> bool:
+    """The file's tests share a fixture or a result that each worker would make again."""
+    return any(re.search(r'scope="module"|^@cache', text, re.MULTILINE) for text in _texts(file))
+
+
+def _texts(file: str) -> list[str]:
     own = ROOT / file
-    texts = [path.read_text(encoding="utf-8") for path in (own, own.with_name("conftest.py")) if path.exists()]
-    return any(re.search(r"def \w+\([^)]*\bspark\b", text) for text in texts)
+    return [path.read_text(encoding="utf-8") for path in (own, own.with_name("conftest.py")) if path.exists()]
 
 
 @pytest.hookimpl(optionalhook=True)

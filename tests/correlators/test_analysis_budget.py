@@ -14,6 +14,9 @@ from headrace.db import Connection
 from tests.builders import topic
 from tests.correlators.steps import settle_correlators
 
+# Python compiles the patterns; PostgreSQL only stores them.
+pytestmark = pytest.mark.lane("pg18")
+
 TIMERS = ", ".join(f"sequential {{e{number}, after {number + 1} s, f{number}}}" for number in range(8))
 MANY_TIMERS = f"repeat {{push(x) {{accumulate {{{TIMERS}}}}}}}"
 """Eight timers side by side: the exact analysis has more than 20 000 configurations, and used to stop the event loop meanwhile."""

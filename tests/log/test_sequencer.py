@@ -237,7 +237,9 @@ def test_trim_leaves_a_slot_with_an_open_publisher_alone(conn: Connection, secon
     with second.transaction():
         publish(second, 1)
         fill(conn, 10)
-        assert trim_outbox(conn) == 0
+        # The others may be in the slot of the next four seconds, which is trimmed.
+        trim_outbox(conn)
+        assert second.execute("select count(*) from headrace.outbox").fetchone() == (1,)
     drain(conn)
     assert numbers(conn)[-1] == 1
 

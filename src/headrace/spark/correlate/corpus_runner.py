@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -110,10 +110,13 @@ class _Corpus:
         return Stepped(concatenate(outputs, OUTPUT_SCHEMA), concatenate(list(states.values()), STATE_SCHEMA))
 
     def observations(self, stepped: Stepped) -> list[Observation]:
-        order = [("time", "ascending"), ("offset", "ascending"), ("place", "ascending")]
+        def place_of(row: dict[str, Any]) -> list[tuple[bool, int]]:
+            """Outputs of timers have no offset, and come before those of events of the same time."""
+            return [(row[name] is not None, row[name] or 0) for name in ("time", "offset", "place")]
+
         outputs: dict[str, list[tuple[int | None, int, str]]] = {}
         captured: dict[str, list[str | None]] = {}
-        for row in stepped.outputs.take(pc.sort_indices(stepped.outputs, order, null_placement="at_start")).to_pylist():
+        for row in sorted(stepped.outputs.to_pylist(), key=place_of):
             outputs.setdefault(row["key"], []).append((row["offset"], row["time"], row["token"]))
             captured.setdefault(row["key"], []).append(row["captured"])
         units = {row["key"]: TableState(tuple(row["units"])) for row in stepped.states.to_pylist()}
