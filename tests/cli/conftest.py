@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +43,22 @@ class Answer:
 Cli = Callable[..., Answer]
 
 
+@contextmanager
+def own_logging() -> Iterator[None]:
+    """A command may log to its own standard error, which is closed after the call: the handlers of the test's process come back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers.copy(), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 def call(*words: str, given: str | None = None) -> Answer:
     """One call of `headrace`; an error that is not ours is raised."""
-    result = CliRunner().invoke(app, list(words), input=given)
+    with own_logging():
+        result = CliRunner().invoke(app, list(words), input=given)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Answer(result.exit_code, result.stdout, result.stderr)
