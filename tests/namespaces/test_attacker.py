@@ -166,6 +166,21 @@ def test_no_long_attack_changes_another_namespace(
     assert len(work.ids) > 10 * (time.monotonic() - started), "b was stopped; the ratio is measured by bench/walls.py"
 
 
+@pytest.mark.lane("pg18")
+def test_attack_of_an_admin_leaves_every_row_of_an_idle_namespace(shop: Connection, database: Target, sign_in: SignIn) -> None:
+    """The schedules of the admin's own namespace fire meanwhile."""
+    attacker = sign_in(a="admin")
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=attacker.info.user)
+    other, own = known_identifiers(shop, "b", secret=SECRET), known_identifiers(shop, "a")
+    before = snapshot(shop, "b")
+    shop.execute(
+        """insert into headrace_internal.schedule_due (schedule_id, tick_at)
+           select s.schedule_id, now() from headrace_internal.schedule s where s.namespace = 'a'"""
+    )
+    attack(dsn, other, 400, seed=0, own=own)
+    assert snapshot(shop, "b") == before
+
+
 OPEN = """
     create or replace function headrace_internal.holds_level(p_caller name, p_level text, p_namespace text) returns boolean
     language sql stable as $$ select true $$"""

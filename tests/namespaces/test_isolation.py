@@ -19,6 +19,7 @@ def snapshot(conn: Connection, namespace: str) -> list[object]:
     """All rows of a namespace, as the owner sees them."""
     owned = "(select topic_id from headrace.topic where namespace = %(namespace)s)"
     consumers = f"(select consumer_id from headrace.consumer where topic_id in {owned})"
+    schedules = "(select schedule_id from headrace.schedule where namespace = %(namespace)s)"
     texts = [
         "select * from headrace.topic where namespace = %(namespace)s",
         f"select * from headrace_internal.topic_border where topic_id in {owned} order by 1, 2",
@@ -29,8 +30,8 @@ def snapshot(conn: Connection, namespace: str) -> list[object]:
         f"select * from headrace.dead_letter where consumer_id in {consumers}",
         "select to_jsonb(s) from headrace.schedule s where namespace = %(namespace)s",
         "select * from headrace.pause where namespace = %(namespace)s order by kind, name",
-        "select count(*) from headrace.schedule_due where schedule_id in (select schedule_id from headrace.schedule)",
-        "select * from headrace.schedule_tick",
+        f"select * from headrace.schedule_due where schedule_id in {schedules} order by 1, 2",
+        f"select * from headrace.schedule_tick where schedule_id in {schedules} order by 1, 2",
         "select * from headrace.namespace",
     ]
     return [conn.execute(text, {"namespace": namespace}).fetchall() for text in texts]

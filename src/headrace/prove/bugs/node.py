@@ -51,16 +51,18 @@ def _local_lease(node: str) -> None:
 
 
 def _state_after_output(_node: str) -> None:
+    """Every third of the later transactions fails, as if the node had died before it."""
     names = vars(correlator_batches)
     original_write, original_step = names["write_instances_async"], CorrelatorEngine.step_once
     pending: dict[int, Sequence[Any]] = {}
+    transactions = count(1)
 
     async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
         pending[correlator_id] = instances
 
     async def step_once(self: CorrelatorEngine, watched: Any, *, most: int | None = None) -> Any:
         result = await original_step(self, watched, most=most)
-        if instances := pending.pop(watched.correlator_id, None):
+        if (instances := pending.pop(watched.correlator_id, None)) and next(transactions) % 3:
             async with self._pool.connection() as conn:
                 await original_write(conn, watched.correlator_id, instances)
         return result
@@ -85,7 +87,7 @@ def _no_relay_ledger(_node: str) -> None:
 
     async def deliver(self: postgres.PostgresTarget, messages: Sequence[Message]) -> None:
         await original_deliver(self, messages)
-        if next(deliveries) % 20 == 0:
+        if next(deliveries) % 3 == 0:
             raise DeliveryError("the confirmation was lost")
 
     def statement(name: str, names: Any) -> Any:

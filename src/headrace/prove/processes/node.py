@@ -19,6 +19,7 @@ from headrace.prove.workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, L
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
+PAUSE_ACTION = "select headrace_prove.pause_action(%s, %s, %s, %s)"
 
 
 class DeliberateError(Exception):
@@ -47,12 +48,12 @@ class Recorder:
         self._history.write(HandlerStarted(at=now(), node=self.name, action_id=action.id, attempt=action.attempt))
         try:
             await tx.execute(EFFECT, (action.id, action.action, action.attempt, self.name))
-            await _fail_or_pause(action, tx)
+            await _fail_or_pause(action, tx, self.name)
         finally:
             self._history.write(HandlerEnded(at=now(), node=self.name, action_id=action.id, attempt=action.attempt))
 
 
-async def _fail_or_pause(action: Action, tx: AsyncConnection) -> None:
+async def _fail_or_pause(action: Action, tx: AsyncConnection, node: str) -> None:
     """What an action's handler does after its effect."""
     n = action.payload["n"] if isinstance(action.payload, dict) and "n" in action.payload else 0
     if action.action == "explode":
@@ -62,8 +63,7 @@ async def _fail_or_pause(action: Action, tx: AsyncConnection) -> None:
     if action.action == SHIP and action.attempt == 1 and isinstance(n, int) and n % 11 == 0:
         raise DeliberateError("this action fails once, and its key waits for it")
     if action.action == "paint":
-        await tx.execute("select pg_sleep(0.03)")
-        await tx.execute(PAUSE, ("paint",))
+        await tx.execute(PAUSE_ACTION, (action.action, action.id, action.attempt, node))
 
 
 def create_application(recorder: Recorder) -> Headrace:

@@ -14,7 +14,7 @@ declare
     v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
 begin
     return query
-    select null::integer, null::integer, count(*) || ' ' || coalesce(max(t.topic_id), 0)
+    select null::integer, null::bigint, count(*) || ' ' || coalesce(max(t.topic_id), 0)
     from headrace_internal.topic t where t.namespace = v_namespace;
     return query
     select d.topic_id, d.consumer_id, null::text from headrace_internal.find_due(v_namespace) d;

@@ -15,7 +15,7 @@ as $$
 #variable_conflict use_column
 begin
     return query
-    select t.topic_id, null::integer
+    select t.topic_id, null::bigint
     from headrace_internal.topic t
     where (p_namespace is null or t.namespace = p_namespace)
         and (not t.asleep or t.asleep_at > statement_timestamp() - interval '3 seconds');

@@ -21,3 +21,9 @@ create table headrace_prove.switch (
     name    text             not null primary key,
     pause_s double precision not null
 );
+-- How long a handler of an action takes. A seeded bug may put another function in its place, which waits for what the bug leads to.
+create function headrace_prove.pause_action(p_action text, p_action_id uuid, p_attempt integer, p_node text) returns void
+language sql volatile
+as $$
+    select pg_sleep(0.03 + coalesce((select s.pause_s from headrace_prove.switch s where s.name = p_action), 0))
+$$;
