@@ -1,13 +1,20 @@
-FROM python:3.12-slim AS build
+# The base by its digest; docs/operations.md shows the command.
+ARG BASE
+FROM ${BASE:?set --build-arg BASE=python:3.12-slim@sha256:…, see docs/operations.md} AS build
+ARG BASE
+RUN case "$BASE" in *@sha256:*) ;; *) echo "BASE is $BASE, which can change: name it with its digest, python:3.12-slim@sha256:…" >&2; exit 1;; esac
 WORKDIR /src
+COPY requirements.build.txt .
+RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.build.txt
 COPY . .
-RUN pip install --no-cache-dir build && python -m build --wheel --outdir /wheels
+RUN python -m build --wheel --no-isolation --outdir /wheels
 
-FROM python:3.12-slim
+FROM ${BASE}
 RUN useradd --system --create-home headrace
+COPY requirements.image.txt /tmp/
+RUN pip install --no-cache-dir --require-hashes --no-deps -r /tmp/requirements.image.txt
 COPY --from=build /wheels/*.whl /tmp/
-COPY constraints.txt /tmp/
-RUN pip install --no-cache-dir -c /tmp/constraints.txt "$(ls /tmp/headrace-*.whl)[console,http,relay,fast]" && rm -r /tmp/*
+RUN pip install --no-cache-dir --no-deps /tmp/headrace-*.whl && pip check && rm -r /tmp/*
 USER headrace
 WORKDIR /app
 ENTRYPOINT ["headrace"]

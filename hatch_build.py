@@ -1,7 +1,7 @@
 """Build hook: puts the console's browser libraries into wheel and sdist.
 
 They are fetched from npm by pinned integrity. A source distribution carries them, so a wheel that is built from it needs no
-network. An editable installation (`make setup`) goes on without them, since the console works without them for reading."""
+network; files that were changed end the build. An editable installation (`make setup`) goes on without them, since the console works without them for reading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         except (assets.AssetError, OSError, subprocess.TimeoutExpired) as error:
             if version != "editable":
                 raise
-            self.app.display_warning(f"the console's browser libraries were not fetched: {error}")
+            self.app.display_warning(f"the console's browser libraries are not ready: {error}")
 
     def _is_complete(self) -> bool:
         return bool(_load_assets(Path(self.root)).is_complete())

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from packaging.metadata import Metadata
 
+from headrace.console import assets
+
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = str(ROOT / "constraints.txt")
 VENDOR = "headrace/console/vendor"
@@ -75,7 +77,22 @@ def check_contents(distribution: Distribution) -> int:
     }
     if any(problems.values()):
         raise PackageError("; ".join(f"{what}: {', '.join(sorted(found)[:9])}" for what, found in problems.items() if found))
+    check_vendor(distribution)
     return len(inside)
+
+
+def check_vendor(distribution: Distribution) -> None:
+    """Raises PackageError if the browser libraries in the wheel or the sdist are not the pinned ones."""
+    with zipfile.ZipFile(distribution.wheel) as archive:
+        in_wheel = {name.rpartition("/")[2]: archive.read(name) for name in archive.namelist() if f"{VENDOR}/" in name}
+    with tarfile.open(distribution.sdist) as archive:
+        members = [member for member in archive.getmembers() if f"src/{VENDOR}/" in member.name and member.isfile()]
+        in_sdist = {member.name.rpartition("/")[2]: archive.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+    try:
+        assets.check_contents(in_wheel, distribution.wheel.name)
+        assets.check_contents(in_sdist, distribution.sdist.name)
+    except assets.AssetError as error:
+        raise PackageError(str(error)) from None
 
 
 def read_metadata(distribution: Distribution) -> Metadata:

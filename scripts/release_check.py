@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 
+from headrace.console import assets
 from scripts import package, site
 from scripts.package import ROOT, Distribution, PackageError
 
@@ -47,6 +48,7 @@ class Checklist:
         self._check("version, changes and citation agree", self._version)
         self._check("reference pages are fresh", self._reference)
         self._check("the site has no broken link", self._site)
+        self._check("the console's browser libraries are the pinned ones", self._libraries)
         self._check("wheel and sdist build from a clean clone", self._build)
         self._check("the metadata are valid", self._metadata)
         self._check("wheel and sdist hold every file", self._contents)
@@ -96,6 +98,15 @@ class Checklist:
         if problems := site.broken_links(pages):
             raise PackageError("; ".join(problems))
         return f"{sum(1 for _ in pages.rglob('*.html'))} pages"
+
+    def _libraries(self) -> str:
+        if not assets.is_complete():
+            raise PackageError("they are missing; run: python -m headrace.console.assets")
+        try:
+            assets.check_files()
+        except assets.AssetError as error:
+            raise PackageError(str(error)) from None
+        return ", ".join(f"{library.package} {library.version}" for library in assets.LIBRARIES)
 
     def _build(self) -> str:
         self.distribution = package.build(self.folder)

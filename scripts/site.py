@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headrace.console.assets import Library, fetch
+from headrace.console.assets import File, Library, fetch
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -35,7 +35,10 @@ SEARCH_SHIM = Library(
     "iframe-worker",
     "1.0.4",
     "sha512-roeaaI+Lg1LJNfgpCjoRe/+WzEjy9+Z08LoEvu85MCPbBjwm+qXz8Ag5U05lHa6V1CysZyGzE0SOkAtSUA5q7Q==",
-    {"shim/index.js": "shim.js", "LICENSE": "shim.LICENSE.txt"},
+    {
+        "shim/index.js": File("shim.js", "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609"),
+        "LICENSE": File("shim.LICENSE.txt", "dd69737a4768aab9f934a5aed9efab9561ac4062d4fdbe490d44369a2cf48b6b"),
+    },
 )
 
 

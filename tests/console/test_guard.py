@@ -12,6 +12,7 @@ from itertools import cycle
 from time import time
 from urllib.parse import urlencode, urlsplit
 
+import psycopg
 import pytest
 import uvicorn
 from playwright.sync_api import expect
@@ -24,10 +25,11 @@ from headrace.cli import app
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.console.app import page_routes
 from headrace.console.guard import CSRF_COOKIE
-from headrace.console.login import SESSION_S
+from headrace.console.login import COOKIE, IDLE_S, SESSION_S
 from headrace.db import Target
 from headrace.ingest.server import HeadTimeoutProtocol
 from headrace.observe import CONTENT_TYPE
+from tests.builders import wait_until
 from tests.console.addresses import page_addresses
 from tests.console.conftest import Pages, Running, check_looks, serve
 
@@ -308,17 +310,63 @@ def test_session_ends_at_sign_out_and_by_itself(guarded: str, monkeypatch: pytes
     """A copy of the cookie is worth nothing afterwards; other sessions of the same person go on."""
     answer, cookies = sign_in(guarded, ADA[0])
     _, other = sign_in(guarded, ADA[0])
-    assert f"Max-Age={SESSION_S}" in answer.headers["set-cookie"]
+    assert f"Max-Age={IDLE_S}" in answer.headers["set-cookie"]
     assert ask(f"{guarded}/topics", headers=cookies).status == 200
-    csrf = cookies["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
-    assert ask(f"{guarded}/logout", method="POST", form={"csrf": csrf}, headers=cookies).status == 303
-    assert ask(f"{guarded}/topics?format=json", headers=cookies).status == 401
+    sign_out(guarded, cookies)
+    for headers in (cookies, {**cookies, "authorization": "Basic eDp5"}):
+        assert ask(f"{guarded}/topics?format=json", headers=headers).status == 401
     assert ask(f"{guarded}/topics", headers=other).status == 200
     now = time()
-    monkeypatch.setattr("headrace.console.login.time", lambda: now + SESSION_S + 1)
+    monkeypatch.setattr("headrace.console.login.time", lambda: now + IDLE_S + 1)
     assert ask(f"{guarded}/topics?format=json", headers=other).status == 401
     monkeypatch.undo()
     name, value = other["cookie"].split("; ")[1].split("=", 1)
-    nonce, start, signature = value.split(".")
-    for forged in (f"{nonce}.{int(start) + 1}.{signature}", f"{nonce}x.{start}.{signature}", f"{nonce}.{start}.", ".."):
+    nonce, start, issued, signature = value.split(".")
+    for forged in (
+        f"{nonce}.{start}.{int(issued) + 1}.{signature}",
+        f"{nonce}.{int(start) + 1}.{issued}.{signature}",
+        f"{nonce}x.{start}.{issued}.{signature}",
+        f"{nonce}.{start}.{issued}.",
+        f"{nonce}.{start}",
+        "...",
+    ):
         assert ask(f"{guarded}/topics?format=json", headers={"cookie": f"{name}={forged}"}).status == 401
+
+
+def test_pages_that_are_asked_for_renew_the_session_until_its_end(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that renew themselves: nobody may sit in front of them."""
+    _, cookies = sign_in(guarded, ADA[0])
+    start = time()
+    assert COOKIE not in ask(f"{guarded}/topics", headers=cookies).cookies, "a young cookie is not renewed"
+    for later_s in range(IDLE_S // 2, SESSION_S, IDLE_S // 2):
+        monkeypatch.setattr("headrace.console.login.time", lambda later_s=later_s: start + later_s)
+        assert COOKIE not in ask(f"{guarded}/topics?live=part", headers=cookies).cookies
+        renewed = ask(f"{guarded}/topics", headers=cookies).cookies[COOKIE]
+        cookies = {"cookie": f"{cookies['cookie'].split('; ')[0]}; {COOKIE}={renewed}"}
+    monkeypatch.setattr("headrace.console.login.time", lambda: start + SESSION_S + 1)
+    assert ask(f"{guarded}/topics?format=json", headers=cookies).status == 401
+
+
+def test_sign_out_counts_in_other_processes_and_after_a_restart(filled: Target) -> None:
+    def settings() -> ConsoleSettings:
+        # Each process has its own.
+        return ConsoleSettings(login=TokenLogin({ADA[1]: User("ada", "lab_admin")}))
+
+    with serve([filled], settings()) as first, serve([filled], settings()) as second:
+        _, cookies = sign_in(first, ADA[0])
+        assert ask(f"{second}/topics?format=json", headers=cookies).status == 200
+        sign_out(first, cookies)
+        wait_until(
+            lambda: ask(f"{second}/topics?format=json", headers=cookies).status == 401, "the sign-out in the other process"
+        )
+    with serve([filled], settings()) as restarted:
+        assert ask(f"{restarted}/topics?format=json", headers=cookies).status == 401
+    with psycopg.connect(filled.dsn) as conn:
+        conn.execute("set session authorization lab_admin")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            conn.execute("select headrace_internal.ended_sessions()")
+
+
+def sign_out(address: str, cookies: Mapping[str, str]) -> None:
+    csrf = cookies["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
+    assert ask(f"{address}/logout", method="POST", form={"csrf": csrf}, headers=cookies).status == 303

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, create_app, read_settings
-from headrace.console.assets import AssetError, Library, check_integrity, fetch
+from headrace.console.assets import AssetError, File, Library, check_integrity, fetch
 from headrace.console.guard import CSRF_COOKIE
 from headrace.core import Invalid
 from headrace.db import Target
@@ -243,9 +244,23 @@ def test_library_that_is_not_the_pinned_one_is_not_installed(tmp_path: Path) -> 
     package = tmp_path / "evil.tgz"
     with tarfile.open(package, "w:gz"):
         pass
-    library = Library("htmx.org", "4.0.0", "sha512-AAAA", {"dist/htmx.min.js": "htmx.js"})
+    library = Library("htmx.org", "4.0.0", "sha512-AAAA", {"dist/htmx.min.js": File("htmx.js", "00")})
     with pytest.raises(AssetError, match=r"has integrity sha512-.*expected sha512-AAAA; nothing was installed"):
         check_integrity(library, package)
+
+
+def test_changed_file_of_a_library_is_named_and_never_used_for_a_build(tmp_path: Path) -> None:
+    files = {"a.js": File("a.js", sha256(b"a").hexdigest()), "b.js": File("b.js", sha256(b"b").hexdigest())}
+    library = Library("letters", "1.0.0", "sha512-AAAA", files)
+    (tmp_path / "versions.txt").write_text("letters 1.0.0 sha512-AAAA\n")
+    (tmp_path / "a.js").write_bytes(b"a")
+    (tmp_path / "b.js").write_bytes(b"b")
+    assert fetch(tmp_path, libraries=[library]) == []
+    (tmp_path / "b.js").write_bytes(b"evil")
+    with pytest.raises(
+        AssetError, match=r"were changed: b\.js has SHA-256 \w+, expected \w+ of letters 1\.0\.0; delete the folder"
+    ):
+        fetch(tmp_path, libraries=[library])
 
 
 def test_without_npm_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,7 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
             yield
         databases.close()
 
+    site = Site(databases, settings, create_templates())
     routes = page_routes()
     app = Starlette(
         routes=[
@@ -90,11 +91,11 @@ def create_app(targets: Sequence[Target], settings: ConsoleSettings | None = Non
             Mount("/static/vendor", StaticFiles(directory=VENDOR, check_dir=False)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guard, settings=settings)],
+        middleware=[Middleware(Guard, settings=settings, ended_sessions=site.ended_sessions)],
         exception_handlers={404: _not_found, 405: _wrong_method},
         lifespan=lifespan,
     )
-    app.state.site = Site(databases, settings, create_templates())
+    app.state.site = site
     base_path = base_path.rstrip("/")
     # Beside the guard: HTTP in has tokens of its own, and knows neither logins nor cookies.
     mounts = [Mount(f"{base_path}/ingest", ingest)] if ingest else []

@@ -2,7 +2,8 @@
 
 They are not in git. `python -m headrace.console.assets` takes them from npm, by version and by the SHA-512 that is written here,
 into the folder vendor/ of this package, with their licences. Every build of the package does the same through hatch_build.py,
-which loads this file alone; so it imports the standard library only. Without them the console works for reading:
+which loads this file alone; so it imports the standard library only. Files that are there already are compared with the SHA-256 that
+is written here: a changed one is an error and never gets into a package. Without them the console works for reading:
 pages are whole without JavaScript; charts are left out and live pages are replaced as a whole."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha512
+from hashlib import sha256, sha512
 from pathlib import Path
 
 VENDOR = Path(__file__).parent / "vendor"
@@ -24,13 +25,21 @@ MARKER = "versions.txt"
 
 
 @dataclass(frozen=True)
+class File:
+    """The name that we give a file, and its SHA-256."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Library:
-    """A package of npm: its integrity as npm writes it, and the files we take, by the names we give them."""
+    """A package of npm: its integrity as npm writes it, and the files we take, by their paths in the package."""
 
     package: str
     version: str
     integrity: str
-    files: Mapping[str, str]
+    files: Mapping[str, File]
 
 
 LIBRARIES: Sequence[Library] = (
@@ -38,24 +47,34 @@ LIBRARIES: Sequence[Library] = (
         "htmx.org",
         "4.0.0",
         "sha512-T/171FUY93Kdfp8t+DnHdk45QvKRiBhVhhrwSzrXgUi4pHKvhp77dUA/qg8FAjsFWPIHNbmUuIdCrcVHuiZWng==",
-        {"dist/htmx.min.js": "htmx.js", "LICENSE": "htmx.LICENSE.txt"},
+        {
+            "dist/htmx.min.js": File("htmx.js", "e484d9171a9db30a39c8f16e3d709d4137f3211c659f8e6125816635033d593f"),
+            "LICENSE": File("htmx.LICENSE.txt", "d3d2456f76414f2456104660ebd65aff1c04cd7966b942bdabd63f3cdb316a38"),
+        },
     ),
     Library(
         "uplot",
         "1.6.32",
         "sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==",
-        {"dist/uPlot.iife.min.js": "uplot.js", "dist/uPlot.min.css": "uplot.css", "LICENSE": "uplot.LICENSE.txt"},
+        {
+            "dist/uPlot.iife.min.js": File("uplot.js", "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"),
+            "dist/uPlot.min.css": File("uplot.css", "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"),
+            "LICENSE": File("uplot.LICENSE.txt", "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd"),
+        },
     ),
 )
 
 
 class AssetError(Exception):
-    """A library could not be fetched, or is not the one that was pinned."""
+    """A library could not be fetched, or is not the one that was pinned, or its files were changed."""
 
 
 def fetch(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> list[Path]:
-    """Fetches all libraries; returns the files that are new. Nothing is written unless all packages are the pinned ones."""
+    """Fetches all libraries; returns the files that are new. Nothing is written unless all packages are the pinned ones.
+
+    Raises AssetError if the pinned versions are in the folder and a file of them was changed: somebody wanted that, or it is an attack."""
     if is_complete(folder, libraries=libraries):
+        check_files(folder, libraries=libraries)
         return []
     with tempfile.TemporaryDirectory(prefix="headrace-assets-") as name:
         packages = [(library, _pack(library, Path(name))) for library in libraries]
@@ -65,7 +84,28 @@ def fetch(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) ->
         for library, package in packages:
             _extract(library, package, folder)
     (folder / MARKER).write_text(_versions(libraries))
+    check_files(folder, libraries=libraries)
     return _paths(folder, libraries)
+
+
+def check_files(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> None:
+    """Raises AssetError if a file in the folder is not the one of its library."""
+    check_contents({path.name: path.read_bytes() for path in _paths(folder, libraries)}, str(folder), libraries=libraries)
+
+
+def check_contents(contents: Mapping[str, bytes], place: str, *, libraries: Sequence[Library] = LIBRARIES) -> None:
+    """Raises AssetError if one of these files, by their names, is not the one of its library. `place` says where they are."""
+    changed = [
+        f"{file.name} has SHA-256 {digest}, expected {file.sha256} of {library.package} {library.version}"
+        for library in libraries
+        for file in library.files.values()
+        if (digest := sha256(contents[file.name]).hexdigest()) != file.sha256
+    ]
+    if changed:
+        raise AssetError(
+            f"files in {place} were changed: {'; '.join(changed)}; delete the folder vendor, "
+            "then fetch them again: python -m headrace.console.assets"
+        )
 
 
 def is_complete(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARIES) -> bool:
@@ -76,7 +116,7 @@ def is_complete(folder: Path = VENDOR, *, libraries: Sequence[Library] = LIBRARI
 
 
 def _paths(folder: Path, libraries: Sequence[Library]) -> list[Path]:
-    return [folder / name for library in libraries for name in library.files.values()]
+    return [folder / file.name for library in libraries for file in library.files.values()]
 
 
 def _versions(libraries: Sequence[Library]) -> str:
@@ -105,18 +145,18 @@ def _pack(library: Library, folder: Path) -> Path:
 
 def _extract(library: Library, package: Path, folder: Path) -> None:
     with tarfile.open(package) as archive:
-        for inside, name in library.files.items():
+        for inside, file in library.files.items():
             member = archive.extractfile(f"package/{inside}")
             if member is None:
                 raise AssetError(f"{library.package} {library.version} has no file {inside}")
-            (folder / name).write_bytes(member.read())
+            (folder / file.name).write_bytes(member.read())
 
 
 def main() -> int:
     try:
         files = fetch()
     except (AssetError, OSError, subprocess.TimeoutExpired) as error:
-        sys.stderr.write(f"the console's browser libraries were not fetched: {error}\nIt works without them, for reading.\n")
+        sys.stderr.write(f"the console's browser libraries are not ready: {error}\nIt works without them, for reading.\n")
         return 1
     sys.stdout.write("".join(f"{path}\n" for path in files))
     return 0

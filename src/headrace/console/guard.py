@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.console.login import TokenLogin, User
+from headrace.console.ended_sessions import EndedSessions
+from headrace.console.login import COOKIE, IDLE_S, RENEW_S, Session, TokenLogin, User
 from headrace.console.settings import ConsoleSettings
 
 CSRF_COOKIE = "headrace_csrf"
@@ -39,9 +40,10 @@ _host = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\]*)(:\d*)?")
 class Guard:
     """An ASGI middleware around all pages."""
 
-    def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings, ended_sessions: EndedSessions) -> None:
         self._app = app
         self._settings = settings
+        self._ended_sessions = ended_sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,9 +54,10 @@ class Guard:
         is_new = len(csrf) < 20
         if is_new:
             csrf = secrets.token_urlsafe(24)
-        identity = self._settings.login.identify(request)
-        user = await identity if isawaitable(identity) else identity
+        user, session = await self._identify(request)
         scope["headrace.user"] = user
+        response = self._reject(request, user)
+        renewed = session.cookie if session and response is None and _is_used(request, session) else None
         # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
         scope["headrace.csrf"] = csrf
 
@@ -65,11 +68,22 @@ class Guard:
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
                 if is_new:
-                    headers.append("set-cookie", _csrf_cookie(scope, csrf))
+                    headers.append("set-cookie", _cookie(scope, CSRF_COOKIE, csrf))
+                if renewed is not None:
+                    headers.append("set-cookie", _cookie(scope, COOKIE, renewed, max_age_s=IDLE_S))
             await send(message)
 
-        response = self._reject(request, user)
         await (response or self._app)(scope, receive, send_guarded)
+
+    async def _identify(self, request: Request) -> tuple[User | None, Session | None]:
+        """The user, and the session if a cookie says so. Signed-out sessions have no user."""
+        login = self._settings.login
+        session = login.session_of(request) if isinstance(login, TokenLogin) else None
+        if session is not None:
+            has_ended = await self._ended_sessions.includes(session.hash)
+            return (None, None) if has_ended else (session.user, session)
+        identity = login.identify(request)
+        return await identity if isawaitable(identity) else identity, None
 
     def _reject(self, request: Request, user: User | None) -> Response | None:
         """The answer to a request that goes no further."""
@@ -78,9 +92,7 @@ class Guard:
             return PlainTextResponse(
                 f"This console does not answer for this host. Allowed: {', '.join(hosts)}.\n", status_code=400
             )
-        root = str(request.scope.get("root_path", "")).rstrip("/")
-        # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
-        path = str(request.scope["path"]).removeprefix(root)
+        root, path = _root_and_path(request)
         if path in OPEN_PATHS or path.startswith("/static/"):
             return None
         if user is None:
@@ -105,7 +117,21 @@ def _host_name(request: Request) -> str | None:
     return host["name"] if host else None
 
 
-def _csrf_cookie(scope: Scope, csrf: str) -> str:
+def _root_and_path(request: Request) -> tuple[str, str]:
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    # Of the scope, never of request.url: that one is built from the Host header, which the client chooses.
+    return root, str(request.scope["path"]).removeprefix(root)
+
+
+def _is_used(request: Request, session: Session) -> bool:
+    """True if somebody asked for a page and the cookie is due. An open page that renews itself is no sign of somebody in front of it."""
+    path = _root_and_path(request)[1]
+    is_page = path not in OPEN_PATHS and not path.startswith("/static/") and "live" not in request.query_params
+    return is_page and session.age_s >= RENEW_S
+
+
+def _cookie(scope: Scope, name: str, value: str, *, max_age_s: int | None = None) -> str:
     path = str(scope.get("root_path", "")).rstrip("/") + "/"
+    age = "" if max_age_s is None else f"; Max-Age={max_age_s}"
     secure = "; Secure" if scope.get("scheme") == "https" else ""
-    return f"{CSRF_COOKIE}={csrf}; Path={path}; HttpOnly; SameSite=Strict{secure}"
+    return f"{name}={value}; Path={path}{age}; HttpOnly; SameSite=Strict{secure}"

@@ -17,7 +17,11 @@ from starlette.requests import HTTPConnection
 
 COOKIE = "headrace_session"
 SESSION_S = 12 * 3600
-"""How long a sign-in counts."""
+"""How long a sign-in counts at most."""
+IDLE_S = 3600
+"""A session ends this long after the last page that somebody asked for."""
+RENEW_S = 60
+"""A cookie older than this is renewed by the next page."""
 
 
 @dataclass(frozen=True)
@@ -40,43 +44,62 @@ class NoLogin:
 
 
 @dataclass(frozen=True)
+class Session:
+    """A sign-in with a token: `hash` names it without its secret, `cookie` is its value as of now."""
+
+    user: User
+    hash: str
+    ends_at: float
+    age_s: float
+    """Since the cookie was issued."""
+    cookie: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class TokenLogin:
     """Users by the SHA-256 of their tokens. A token is typed once; the browser then keeps the cookie of a session, signed with the
-    configured digest, which ends SESSION_S after the sign-in. Several processes that serve one console know each other's sessions.
+    configured digest. It ends IDLE_S after it was renewed last, and SESSION_S after the sign-in in any case. Several processes that
+    serve one console know each other's sessions.
 
     It also comes as `Authorization: Bearer …`, for programs."""
 
     users: Mapping[str, User] = field(repr=False)
-    _ended: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Sessions that were signed out, by when they would have ended anyway."""
 
     def identify(self, request: HTTPConnection) -> User | None:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
+        token = _bearer(request)
+        if token is not None:
             return self.user_of(token)
-        session = request.cookies.get(COOKIE, "")
-        nonce, _, rest = session.partition(".")
-        start = rest.partition(".")[0]
-        if not (start.isascii() and start.isdigit() and len(start) <= 12) or session in self._ended:
+        session = self.session_of(request)
+        return session.user if session else None
+
+    def session_of(self, request: HTTPConnection) -> Session | None:
+        """The session of a request's cookie, unless it has ended by itself; a token in the request counts instead of it. Whether it was
+        signed out, EndedSessions knows."""
+        if _bearer(request) is not None:
             return None
-        if not 0 <= time() - int(start) < SESSION_S:
+        value = request.cookies.get(COOKIE, "")
+        nonce, _, rest = value.partition(".")
+        times = rest.split(".")[:2]
+        if len(times) < 2 or not all(text.isascii() and text.isdigit() and len(text) <= 12 for text in times):
             return None
-        return _lookup(self.users, lambda digest: _session(digest, nonce, start), session)
+        now, (start, issued) = time(), map(int, times)
+        if not (0 <= now - start < SESSION_S and 0 <= now - issued < IDLE_S):
+            return None
+        digest = _matching(self.users, lambda digest: _cookie(digest, nonce, start, issued), value)
+        if digest is None:
+            return None
+        renewed = _cookie(digest, nonce, start, int(now))
+        return Session(self.users[digest], _digest(nonce), start + SESSION_S, now - issued, renewed)
 
     def user_of(self, token: str) -> User | None:
         """The user of a token."""
-        return _lookup(self.users, lambda digest: digest, _digest(token.strip()))
+        digest = _matching(self.users, lambda digest: digest, _digest(token.strip()))
+        return None if digest is None else self.users[digest]
 
     def start_session(self, token: str) -> str:
         """The value of a new cookie: it shows neither the token nor its configured digest."""
-        return _session(_digest(token.strip()), secrets.token_urlsafe(16), str(int(time())))
-
-    def end_session(self, session: str) -> None:
-        """Whoever has copied this cookie cannot use it any more, in this process."""
-        now = time()
-        for old in [name for name, until in self._ended.items() if until < now]:
-            del self._ended[old]
-        self._ended[session] = now + SESSION_S
+        now = int(time())
+        return _cookie(_digest(token.strip()), secrets.token_urlsafe(16), now, now)
 
 
 @dataclass(frozen=True)
@@ -121,14 +144,21 @@ def _digest(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
-def _session(digest: str, nonce: str, start: str) -> str:
-    signature = hmac.new(digest.encode(), f"headrace console session {nonce} {start}".encode(), sha256).hexdigest()
-    return f"{nonce}.{start}.{signature}"
+def _bearer(request: HTTPConnection) -> str | None:
+    """The token that a program sends."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
 
 
-def _lookup(users: Mapping[str, User], derive: Callable[[str], str], value: str) -> User | None:
+def _cookie(digest: str, nonce: str, start: int, issued: int) -> str:
+    text = f"headrace console session {nonce} {start} {issued}"
+    return f"{nonce}.{start}.{issued}.{hmac.new(digest.encode(), text.encode(), sha256).hexdigest()}"
+
+
+def _matching(users: Mapping[str, User], derive: Callable[[str], str], value: str) -> str | None:
+    """The configured digest from which a value derives."""
     # Compares with every token, in constant time: the time tells nothing about how much of a token was right.
-    matches = [user for digest, user in users.items() if hmac.compare_digest(derive(digest).encode(), value.encode())]
+    matches = [digest for digest in users if hmac.compare_digest(derive(digest).encode(), value.encode())]
     return matches[0] if matches else None
 
 

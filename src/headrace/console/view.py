@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from headrace.console.audit import Change, record_change
 from headrace.console.databases import Databases
+from headrace.console.ended_sessions import EndedSessions
 from headrace.console.login import User
 from headrace.console.masks import hidden_fields, mask_payload
 from headrace.console.samples import Samples
@@ -70,6 +71,7 @@ class Site:
 
     def __init__(self, databases: Databases, settings: ConsoleSettings, templates: Environment) -> None:
         self.databases = databases
+        self.ended_sessions = EndedSessions(databases)
         self.settings = settings
         self.templates = templates
         self.samples = Samples()

@@ -32,6 +32,7 @@ from headrace.lang.ecl import (
     vacuity,
     waits_for,
 )
+from headrace.lang.ecl.space import Space
 from headrace.lang.ecl.table import TableEngine, classify, run_step
 
 NORMAL = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -170,10 +171,11 @@ def test_analysis_has_a_limit() -> None:
 
 
 def test_analysis_has_a_limit_of_steps() -> None:
-    # Fourteen timers can come due in 2^14 different sets, from a handful of configurations.
-    branches = ",".join(f"after {n} s" for n in range(1, 15))
+    # Nineteen configurations, each with a class of events for every branch.
+    branches = ",".join(f"repeat{{push(x){{a{n}}}}}" for n in range(60))
+    table = compile(parse(f"parallel{{{branches},loop(18){{b}}}}"))
     with pytest.raises(StateLimitExceeded, match="at least 1001 steps, allowed are 1000"):
-        vacuity(compile(parse(f"push(x){{sequential{{parallel{{{branches}}},never}}}}")), limit=20)
+        list(Space([table], limit=20).walk())
 
 
 @pytest.mark.parametrize(

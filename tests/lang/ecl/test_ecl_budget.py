@@ -28,6 +28,15 @@ def test_same_pattern_takes_the_same_steps() -> None:
     assert budgets[0].spent == budgets[1].spent
 
 
+@pytest.mark.parametrize("count", [20, 40])
+def test_timers_that_run_side_by_side_are_analysed_in_few_steps(count: int) -> None:
+    # All of them start together, so that only one of the 2 ** count sets of timers can be due next.
+    timers = ",".join(f"after {n + 1} s" for n in range(count))
+    budget = Budget(1_000_000)
+    (dependency,) = dependencies(compile(parse(f"repeat{{push(x){{accumulate{{{timers}}}}}}}")), budget=budget)
+    assert (dependency.timers, dependency.types) == (True, ())
+
+
 def test_comparing_states_has_a_budget() -> None:
     old, new = compile(parse(MANY_TIMERS)), compile(parse(MANY_TIMERS.replace("a0", "b0")))
     with pytest.raises(StateLimitExceeded, match="steps, allowed are 50000"):

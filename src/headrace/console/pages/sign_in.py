@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from headrace.console.login import COOKIE, SESSION_S, TokenLogin
+from headrace.console.login import COOKIE, IDLE_S, TokenLogin
 from headrace.console.routes import change, cookie_path, read
 from headrace.console.view import Done, Page, View
 
@@ -26,15 +26,15 @@ def sign_in(view: View) -> Page | Response:
     secure = view.request.scope["scheme"] == "https"
     path = cookie_path(view.request)
     session = login.start_session(token)
-    response.set_cookie(COOKIE, session, max_age=SESSION_S, httponly=True, samesite="strict", secure=secure, path=path)
+    response.set_cookie(COOKIE, session, max_age=IDLE_S, httponly=True, samesite="strict", secure=secure, path=path)
     return response
 
 
 def sign_out(view: View) -> Done | Response:
-    login, session = view.site.settings.login, view.request.cookies.get(COOKIE)
-    # Only a valid session: nobody fills the memory with made-up ones.
-    if isinstance(login, TokenLogin) and session and login.identify(view.request):
-        login.end_session(session)
+    login = view.site.settings.login
+    # Only a valid session: nobody fills the table with made-up ones.
+    if isinstance(login, TokenLogin) and (session := login.session_of(view.request)):
+        view.site.ended_sessions.add(session.hash, session.ends_at)
     response = RedirectResponse(view.url("/login"), status_code=303)
     response.delete_cookie(COOKIE, path=cookie_path(view.request))
     return response

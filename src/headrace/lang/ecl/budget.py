@@ -9,7 +9,8 @@ from __future__ import annotations
 from headrace.lang.ecl.errors import StateLimitExceeded
 
 COMPILE_STEPS_MAX = 1_500_000
-ANALYSIS_STEPS_MAX = 50_000_000
+ANALYSIS_STEPS_MAX = 10_000_000
+"""About ten seconds: somebody waits for `headrace ecl deps` or `check`."""
 _HINT = "split the pattern into several correlators, or use fewer timers and conditions side by side"
 
 

@@ -15,13 +15,12 @@ from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
 from headrace.lang.ecl.errors import StateLimitExceeded
 from headrace.lang.ecl.events import Output
 from headrace.lang.ecl.network import live_timers, step_units
-from headrace.lang.ecl.parts import submasks
 from headrace.lang.ecl.possible import possible_situations
 from headrace.lang.ecl.situations import Situation, Situations, TooWide
 from headrace.lang.ecl.table import Table, TableState, start_state
 from headrace.lang.ecl.trace import Trace, TraceStep
 from headrace.lang.ecl.tree import Predicate
-from headrace.lang.ecl.zone import EMPTY_ZONE, Moment, Zone, due_together, elapsed, schedule, started
+from headrace.lang.ecl.zone import EMPTY_ZONE, Moment, Zone, elapsed, next_due, schedule, started
 
 CONFIGURATIONS_MAX = 20_000
 SITUATIONS_MAX = 20_000
@@ -136,16 +135,14 @@ class Space:
         if fresh:
             # The instance begins at its first event's time, when no timer can be due yet.
             return
-        for due in submasks(sum(1 << timer for timer in configuration.zone.timers)):
+        for due, left in next_due(configuration.zone):
             self._count_step(configuration.zone)
-            left = due_together(configuration.zone, due)
-            if left is not None:
-                yield self._edge(number, Input((), None, due), left)
+            yield self._edge(number, Input((), None, due), left)
 
     def _count_step(self, zone: Zone) -> None:
         # Bringing a zone to its closed form takes the cube of its timers.
         self._budget.spend(4 + self._units + (len(zone.timers) + 1) ** 3 // 8)
-        # Few configurations can have many inputs: every set of timers may come due together.
+        # Few configurations can have many inputs: of timers that were started independently, every set may come due together.
         self._steps += 1
         allowed = self._limit * STEPS_PER_CONFIGURATION_MAX
         if self._steps > allowed:

@@ -8,7 +8,7 @@ x_i - x_j: 2c+1 means ≤ c, 2c means < c."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -49,22 +49,50 @@ def elapsed(zone: Zone) -> Zone:
     return Zone(zone.timers, closed)
 
 
-def due_together(zone: Zone, due: int) -> Zone | None:
-    """The others' remaining times at the moment when exactly the timers of `due` come due; None if that cannot be."""
-    indexes = [index for index, timer in enumerate(zone.timers, 1) if due >> timer & 1]
-    rest = [index for index in range(1, len(zone.timers) + 1) if index not in indexes]
-    first = indexes[0]
-    bounds = [list(row) for row in zone.bounds]
-    for index in indexes[1:]:
-        bounds[index][first] = min(bounds[index][first], 1)
-        bounds[first][index] = min(bounds[first][index], 1)
-    for index in rest:
-        bounds[first][index] = min(bounds[first][index], 0)
-    closed = _closed(bounds)
-    if closed is None:
-        return None
-    order = [first, *rest]
-    return Zone(tuple(zone.timers[index - 1] for index in rest), tuple(tuple(closed[i][j] for j in order) for i in order))
+def next_due(zone: Zone) -> Iterator[tuple[int, Zone]]:
+    """Each set of timers that can come due together and first, as a mask, and the remaining times of the others at that moment.
+
+    In rising order of the masks. A timer is decided only after those above it, and a decision that leaves no point is left at
+    once; so the work follows the number of possible sets and not that of all sets."""
+    indexes = range(1, len(zone.timers) + 1)
+    for highest in indexes:
+        bounds = _narrowed(zone.bounds, [(highest, index, 0 if index > highest else 1) for index in indexes if index != highest])
+        if bounds is not None:
+            yield from _with_highest(zone, highest, bounds)
+
+
+def _with_highest(zone: Zone, highest: int, bounds: Sequence[Sequence[int]]) -> Iterator[tuple[int, Zone]]:
+    """The sets in which this timer is the one of the highest number."""
+    undecided = [(highest - 1, [highest], bounds)]
+    while undecided:
+        index, due, bounds = undecided.pop()
+        if index == 0:
+            rest = [other for other in range(1, len(zone.timers) + 1) if other not in due]
+            order = [highest, *rest]
+            left = Zone(tuple(zone.timers[other - 1] for other in rest), tuple(tuple(bounds[i][j] for j in order) for i in order))
+            yield sum(1 << zone.timers[other - 1] for other in due), left
+            continue
+        # The last one is taken first: sets without the timer come before those with it.
+        if (together := _narrowed(bounds, [(index, highest, 1)])) is not None:
+            undecided.append((index - 1, [*due, index], together))
+        if (later := _narrowed(bounds, [(highest, index, 0)])) is not None:
+            undecided.append((index - 1, due, later))
+
+
+def _narrowed(bounds: Sequence[Sequence[int]], limits: Iterable[tuple[int, int, int]]) -> Sequence[Sequence[int]] | None:
+    """Closed bounds with further limits on x_i - x_j, in closed form again; None if no point satisfies them."""
+    for i, j, limit in limits:
+        if limit >= bounds[i][j]:
+            continue
+        if _sum(bounds[j][i], limit) < 1:
+            return None
+        ends = [_sum(limit, bound) for bound in bounds[j]]
+        bounds = [[min(bound, _sum(row[i], end)) for bound, end in zip(row, ends, strict=True)] for row in bounds]
+    return bounds
+
+
+def _sum(first: int, second: int) -> int:
+    return ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
 
 
 def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
@@ -75,6 +103,7 @@ def _closed(bounds: list[list[int]]) -> tuple[tuple[int, ...], ...] | None:
             first = bounds[i][middle]
             for j in size:
                 second = bounds[middle][j]
+                # As _sum does; a call would take most of the time here.
                 through = ((first >> 1) + (second >> 1)) * 2 + (first & second & 1)
                 if through < bounds[i][j]:
                     bounds[i][j] = through
