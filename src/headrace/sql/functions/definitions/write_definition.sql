@@ -10,13 +10,14 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_names   text[] := headrace_internal.definition_columns(p_kind);
+    v_names   text[];
     v_columns text;
     v_values  text;
     v_row     jsonb;
 begin
     -- Without an old and a new row there is nothing to write: the level is checked all the same.
     perform headrace_internal.authorize(p_caller, 'admin', coalesce(p_old, p_new) ->> 'namespace');
+    v_names := headrace_internal.definition_columns(p_kind);
     if v_names is null then
         raise exception '% is not a kind of definition', coalesce(quote_literal(p_kind), 'null')
             using errcode = 'HR300', hint = 'Choose rule, correlator, relay, schedule, event_type or action.';

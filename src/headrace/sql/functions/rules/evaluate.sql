@@ -1,7 +1,6 @@
 -- What a stored rule says about a JSON object, without publishing it: true, false, or null if its condition is unknown. An event of another
 -- type than the rule's is false; without p_type the object is one of the rule's type. Evaluates the compiled condition of the rule's
--- newest version, also of a rule that is not active. Raises HR120 for a rule that is unknown, or whose namespace the caller may not
--- read, HR200 while the rule waits for a node that compiles it, HR300 for an invalid one.
+-- newest version, also of a rule that is not active. Raises HR120 for a rule that is unknown, HR200 while the rule waits for a node that compiles it, HR300 for an invalid one.
 -- Indexes: rule_name_unique, rule_version_unique. Calls: headrace_internal.evaluate_filter.
 create or replace function headrace.evaluate(
     p_rule       text,
@@ -19,13 +18,13 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-    v_namespace text := headrace.current_namespace(p_namespace);
+    v_namespace text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
     v_version   record;
 begin
     select v.event_type, v.status, v.error, v.filter into v_version
     from headrace_internal.rule r
     join headrace_internal.rule_version v on v.rule_id = r.rule_id and v.version = r.version
-    where r.namespace = v_namespace and r.rule = p_rule and headrace_internal.holds_level(p_caller, 'consume', v_namespace) is true;
+    where r.namespace = v_namespace and r.rule = p_rule;
     if not found then
         raise exception 'there is no rule "%" in namespace "%"', p_rule, v_namespace
             using errcode = 'HR120', hint = 'See: select rule from headrace.rule.';
