@@ -7,4 +7,6 @@ select 'actions in the queue', q.due + q.in_flight + q.delayed + q.retrying + q.
 union all
 select 'timers running', count(*) from headrace_internal.correlator_instance i where i.deadline is not null
 union all
-select 'consumers stopped', count(*) from headrace_internal.cursor u where u.state = 'stopped';
+select 'consumers stopped', count(*) from headrace_internal.cursor u where u.state = 'stopped'
+union all
+select 'dead letters to redrive', count(*) from headrace.action_dead_letters(p_action => 'mend');
