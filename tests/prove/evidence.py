@@ -27,7 +27,7 @@ from headrace.prove.evidence import (
     Sample,
     Tick,
 )
-from headrace.prove.history import HandlerEnded, HandlerStarted, ReadEvent, SentEvent
+from headrace.prove.history import HandlerEnded, HandlerStarted, Paused, ReadEvent, SentAction, SentEvent
 from headrace.prove.processes.reader import digest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,6 +60,7 @@ TRIPS = [sent_event(31, topic="trips", type="out", amount=700), sent_event(32, t
 ALERT, HOME = make_id(500), make_id(501)
 CHARGE, NOTIFY, EXPLODE, FARE, REMIND = make_id(600), make_id(601), make_id(602), make_id(603), make_id(604)
 SHIPPED = (make_id(605), make_id(606))
+LATER, SENT_AGAIN, MENDED = make_id(607), make_id(608), make_id(609)
 
 
 def _log() -> dict[str, list[LoggedEvent]]:
@@ -119,6 +120,8 @@ def good_evidence() -> Evidence:
             Effect(3, FARE, "charge", 1),
             Effect(4, REMIND, "remind", 1),
             *(Effect(n, shipped, "ship", 1) for n, shipped in enumerate(SHIPPED, 5)),
+            Effect(7, LATER, "later", 1),
+            Effect(8, MENDED, "mend", 1),
         ],
         action_results=[
             ActionResult(CHARGE, "charge", "done", 1),
@@ -127,6 +130,9 @@ def good_evidence() -> Evidence:
             ActionResult(FARE, "charge", "done", 1),
             ActionResult(REMIND, "remind", "done", 1),
             *(ActionResult(shipped, "ship", "done", 1) for shipped in SHIPPED),
+            ActionResult(LATER, "later", "done", 1),
+            ActionResult(MENDED, "mend", "dead", 2),
+            ActionResult(MENDED, "mend", "done", 1),
         ],
         firings=[
             Firing("big", "orders", 2, make_id(2), CHARGE),
@@ -150,7 +156,14 @@ def good_evidence() -> Evidence:
             HandlerEnded(at=2.0, node="n1", action_id=CHARGE, attempt=1),
             HandlerStarted(at=3.0, node="n2", action_id=CHARGE, attempt=2),
             HandlerEnded(at=4.0, node="n2", action_id=CHARGE, attempt=2),
+            HandlerStarted(at=12.0, node="n2", action_id=LATER, attempt=1),
+            HandlerEnded(at=12.1, node="n2", action_id=LATER, attempt=1),
         ],
+        sent_actions=[
+            SentAction(at=8.0, action="later", ids=(LATER, SENT_AGAIN), not_before=10.0),
+            SentAction(at=8.0, action="mend", ids=(MENDED,)),
+        ],
+        pauses=[Paused(at=9.0, until=11.0, action="later")],
         faults=[FaultRecord("kill-node", 20.0, 21.0), FaultRecord("shard-down", 40.0, 45.0)],
         samples=[Sample(float(at), at * 100, at * 100, 0, 0, 0) for at in range(60)],
         finished_at=START + timedelta(hours=1),

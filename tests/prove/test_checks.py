@@ -33,9 +33,12 @@ from headrace.prove.workload import make_transaction
 from tests.prove.evidence import (
     CHARGE,
     EXPLODE,
+    LATER,
+    MENDED,
     NOTIFY,
     ORDERS,
     ROWS,
+    SENT_AGAIN,
     SHIPPED,
     START,
     evidence_with,
@@ -60,6 +63,11 @@ def evidence_with_sent(**changes: object) -> Evidence:
     first, *others = good_evidence().operations
     sent = msgspec.structs.replace(first.events[0], **changes)
     return evidence_with(operations=[replace(first, events=(sent, *first.events[1:])), *others])
+
+
+def started_later(at: float) -> HandlerStarted:
+    """A handler of the delayed action started at this time."""
+    return HandlerStarted(at=at, node="n1", action_id=LATER, attempt=1)
 
 
 VIOLATIONS: list[tuple[str, str, Evidence]] = [
@@ -239,6 +247,13 @@ VIOLATIONS: list[tuple[str, str, Evidence]] = [
             ]
         ),
     ),
+    ("unique-once", "sent twice", evidence_with(effects=[*good_evidence().effects, Effect(9, SENT_AGAIN, "later", 1)])),
+    ("unique-once", "never sent", evidence_with(effects=[])),
+    ("not-before-its-time", "early", evidence_with(handler_records=[started_later(9.0)])),
+    ("nothing-starts-paused", "started", evidence_with(handler_records=[started_later(10.5)])),
+    ("redriven-once", "twice", evidence_with(effects=[*good_evidence().effects, Effect(9, MENDED, "mend", 1)])),
+    ("redriven-once", "lost", evidence_with(action_results=good_evidence().action_results[:-1])),
+    ("redriven-once", "never dead", evidence_with(action_results=[ActionResult(MENDED, "mend", "done", 1)])),
     ("all-work-finished", "unfinished", evidence_with(unfinished={"events in the outbox": 1})),
     (
         "other-shards-continue",
@@ -405,7 +420,7 @@ def test_working_off_a_backlog_is_not_the_usual_rate() -> None:
 
 def test_lease_is_judged_only_without_a_fault_that_excuses_it() -> None:
     check = BY_NAME["one-holder"]
-    assert check(evidence_with(faults=[])).examined == 2
+    assert check(evidence_with(faults=[])).examined == 3
     assert check(evidence_with(faults=[FaultRecord("cut", 2.5, 4.0)])).examined == 1
     assert check(evidence_with(faults=[FaultRecord("cut", 0.0, 4.0)])).label == "not checked"
 

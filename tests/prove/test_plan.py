@@ -170,7 +170,7 @@ def is_closed(conn: socket.socket) -> bool:
         return True
 
 
-def test_proxy_forwards_delays_cuts_and_rejects() -> None:
+def test_proxy_forwards_delays_swallows_cuts_and_rejects() -> None:
     echo = Echo()
     echo.start()
     proxy = Proxy("127.0.0.1", echo.port)
@@ -185,6 +185,14 @@ def test_proxy_forwards_delays_cuts_and_rejects() -> None:
             assert conn.recv(10) == b"slowly"
             assert time.monotonic() - start >= 0.2
             proxy.delay_s = 0.0
+            proxy.swallow()
+            conn.sendall(b"late")
+            conn.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                conn.recv(10)
+            proxy.forward()
+            conn.settimeout(5)
+            assert conn.recv(10) == b"late"
             proxy.open = False
             proxy.cut()
             assert is_closed(conn)

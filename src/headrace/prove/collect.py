@@ -29,7 +29,7 @@ from headrace.prove.evidence import (
     Tick,
 )
 from headrace.prove.finish import FinalState
-from headrace.prove.history import Completed, HandlerEnded, HandlerStarted, Invoked, ReadEvent, read_history
+from headrace.prove.history import Completed, HandlerEnded, HandlerStarted, Invoked, Paused, ReadEvent, SentAction, read_history
 from headrace.prove.processes import MAIN, reader_name
 from headrace.prove.processes.reader import digest
 from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, PEOPLE, PERSONAL, RETURNS, SCHEDULE, TRIPS
@@ -106,6 +106,7 @@ def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidenc
     is_first = target.name == MAIN
     with connect(target) as conn:
         log = {topic: list(read_whole_log(conn, topic)) for topic in COMPLETE_TOPICS}
+        sender_records = list(read_history(folder, "sender")) if is_first else []
         node_records = read_history(folder, "node") if is_first else ()
         return Evidence(
             shard=target.name,
@@ -125,6 +126,8 @@ def collect_evidence(target: Target, folder: Path, final: FinalState) -> Evidenc
             ticks=_rows(conn, "ticks", Tick, {"schedule": SCHEDULE}),
             expected_ticks=_expected_ticks(conn, final.schedule_paused_at - timedelta(seconds=TICK_S)),
             handler_records=[record for record in node_records if isinstance(record, HandlerStarted | HandlerEnded)],
+            sent_actions=[record for record in sender_records if isinstance(record, SentAction)],
+            pauses=[record for record in sender_records if isinstance(record, Paused)],
             finished_at=final.at,
             unfinished=final.unfinished,
             expiring_head=get_topic(conn, EXPIRING).last_position,

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from headrace.core import LoggedEvent
-from headrace.prove.history import HandlerEnded, HandlerStarted, Outcome, ReadEvent, SentEvent
+from headrace.prove.history import HandlerEnded, HandlerStarted, Outcome, Paused, ReadEvent, SentAction, SentEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +209,8 @@ class Evidence:
     expected_ticks: Sequence[datetime] = ()
     """Every tick that the cron expression demands."""
     handler_records: Sequence[HandlerStarted | HandlerEnded] = ()
+    sent_actions: Sequence[SentAction] = ()
+    pauses: Sequence[Paused] = ()
     faults: Sequence[FaultRecord] = ()
     samples: Sequence[Sample] = ()
     finished_at: datetime | None = None

@@ -10,7 +10,7 @@ from math import inf
 
 from headrace.db import Connection, connect, query
 from headrace.prove.environment import Environment
-from headrace.prove.workload import SCHEDULE
+from headrace.prove.workload import MEND, SCHEDULE
 from headrace.schedules import pause_schedule
 
 POLL_S = 0.25
@@ -29,7 +29,7 @@ def finish_workload(environment: Environment, stalled_s: float) -> dict[str, Fin
     """Stops the workload and returns the final state of each shard.
 
     Waits while work is open, until none was done for `stalled_s`: work that is slow on purpose may take its time."""
-    for role in ("producer", "sink", "eraser"):
+    for role in ("producer", "sink", "eraser", "sender"):
         environment.processes.stop_role(role)
     with ExitStack() as stack:
         conns = {target.name: stack.enter_context(connect(target)) for target in environment.targets}
@@ -39,6 +39,8 @@ def finish_workload(environment: Environment, stalled_s: float) -> dict[str, Fin
         while (count := sum(sum(unfinished_work(conn).values()) for conn in conns.values())) and time.monotonic() < deadline:
             if count < least:
                 least, deadline = count, time.monotonic() + stalled_s
+            for conn in conns.values():
+                conn.execute(query("prove/redrive"), {"action": MEND})
             time.sleep(POLL_S)
         states = {name: FinalState(unfinished_work(conn), _clock(conn), paused_at[name]) for name, conn in conns.items()}
     for role in ("pipeline", "node", "reader"):

@@ -85,7 +85,25 @@ class HandlerEnded(msgspec.Struct, frozen=True, tag="handler_ended", kw_only=Tru
     attempt: int
 
 
-Record = Invoked | Completed | ReadEvent | HandlerStarted | HandlerEnded
+class SentAction(msgspec.Struct, frozen=True, tag="sent_action", kw_only=True):
+    """An action was sent; with a unique key under several ids, of which only the first may have been taken."""
+
+    at: float
+    action: str
+    ids: tuple[UUID, ...]
+    not_before: float = 0.0
+    """The database's time at which it may be handled."""
+
+
+class Paused(msgspec.Struct, frozen=True, tag="paused", kw_only=True):
+    """The handlers of an action were paused: nothing new may have started in this time."""
+
+    at: float
+    until: float
+    action: str
+
+
+Record = SentAction | Paused | Invoked | Completed | ReadEvent | HandlerStarted | HandlerEnded
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode

@@ -26,6 +26,8 @@ class Proxy:
         self.port = 0
         self.delay_s = 0.0
         self.open = True
+        self._forwards = asyncio.Event()
+        self._forwards.set()
 
     def start(self) -> None:
         self._thread.start()
@@ -43,6 +45,14 @@ class Proxy:
     def cut(self) -> None:
         """Aborts every connection at once, in the middle of the data."""
         self._call(self._abort_all)
+
+    def swallow(self) -> None:
+        """From now on nothing arrives on either side; connections stay open, and new ones are accepted."""
+        self._call(self._forwards.clear)
+
+    def forward(self) -> None:
+        """Ends `swallow`: what was sent meanwhile on connections that are still open arrives now."""
+        self._call(self._forwards.set)
 
     def _call(self, act: Callable[[], None]) -> None:
         done = threading.Event()
@@ -83,6 +93,7 @@ class Proxy:
             while data := await reader.read(CHUNK_BYTES):
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
+                await self._forwards.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()

@@ -174,6 +174,7 @@ def _start_processes(environment: Environment, options: Options) -> None:
         processes.add("reader", config(reader_name(target.name), dsn=target.dsn))
     processes.add("sink", config("sink"))
     processes.add("eraser", config("eraser", dsn=environment.target.dsn))
+    processes.add("sender", config("sender"))
     if options.spark:
         processes.add("pipeline", config("pipeline", bugs=tuple(options.bugs)))
 

@@ -34,6 +34,8 @@ RELAYED = f"relay.{RELAY}"
 CONSUMERS = {LEDGER: ORDERS, RELAYED: ORDERS, CAREFUL: TROUBLE, CAUTIOUS: TROUBLE, LAGGARD: EXPIRING}
 """The consumers and their topics. Two get poison, one event by event and one in batches; the last is slow on purpose."""
 
+LATER, MEND = "later", "mend"
+"""Actions of the sender: one with a delay and a unique key, and one that fails until it was redriven. Their checks are their own."""
 SHIP = "ship"
 """The rule and the action whose handler asks for the order of each key."""
 TYPES = {ORDERS: ("placed", "placed", "placed", "returned"), STEPS: tuple("abc"), TRIPS: ("out", "back", "out", "back", "lost")}

@@ -119,6 +119,37 @@ _ALL = (
             Edit("claim_ordered_actions", "order by f.msg_id limit $2", "order by f.msg_id desc limit 1"),
         ),
     ),
+    Bug(
+        "forgotten-key",
+        "an action is sent again although its unique key is in the queue",
+        "unique-once",
+        edits=(Edit("claim_unique_key", "if v_is_held or v_holder.unique_until > headrace.clock() then", "if false then"),),
+    ),
+    Bug(
+        "no-delay",
+        "an action is due when it is sent",
+        "not-before-its-time",
+        edits=(Edit("send_action", "headrace.clock() + coalesce(p_delay, interval '0')", "headrace.clock()"),),
+    ),
+    Bug(
+        "no-pause",
+        "actions are claimed whether they are paused or not",
+        "nothing-starts-paused",
+        edits=(Edit("unpaused_actions", "return array(", "return p_actions; return array("),),
+    ),
+    Bug(
+        "double-redrive",
+        "a redrive sends a dead letter twice",
+        "redriven-once",
+        edits=(
+            Edit(
+                "redrive_actions",
+                "perform headrace.send_actions(v_namespace, v_actions);",
+                "perform headrace.send_actions(v_namespace, v_actions || v_actions);",
+            ),
+        ),
+    ),
+    Bug("interrupted-is-done", "a handler that raises BaseException counts as one that has returned", "redriven-once"),
     Bug("ack-before-commit", "an action is deleted from the queue before its handler's transaction", "effects-once", pause_s=0.1),
     Bug(
         "local-lease",

@@ -9,6 +9,8 @@ from typing import Any
 from psycopg.pq.abc import PGresult
 
 from headrace.actions import ActionWorker, Queue
+from headrace.consume import handler_calls
+from headrace.consume.handler_calls import HandlerInterrupted
 from headrace.core import DeliveryError
 from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
@@ -48,6 +50,19 @@ def _local_lease(node: str) -> None:
         return await original(Exchange(self.conn, early))
 
     Exchange.run = run  # type: ignore[method-assign]
+
+
+def _interrupted_is_done(_node: str) -> None:
+    names = vars(handler_calls)
+    original = names["_call"]
+
+    async def call(*args: Any) -> float:
+        try:
+            return float(await original(*args))
+        except HandlerInterrupted:
+            return 0.0
+
+    names["_call"] = call
 
 
 def _state_after_output(_node: str) -> None:
@@ -100,6 +115,7 @@ def _no_relay_ledger(_node: str) -> None:
 NODE_BUGS: dict[str, Callable[[str], None]] = {
     "ack-before-commit": _ack_before_commit,
     "first-capture": _first_capture,
+    "interrupted-is-done": _interrupted_is_done,
     "local-lease": _local_lease,
     "no-relay-ledger": _no_relay_ledger,
     "state-after-output": _state_after_output,

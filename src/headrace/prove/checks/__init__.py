@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.prove.checks import erasure, log, reactions, relays, timing
+from headrace.prove.checks import erasure, log, reactions, relays, sent, timing
 from headrace.prove.checks.result import CheckResult, Violation, merge_shards
 from headrace.prove.checks.timing import rate_returns
 from headrace.prove.evidence import Evidence
@@ -31,6 +31,10 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.effects_once,
     reactions.ordered_by_key,
     reactions.ticks_once,
+    sent.unique_once,
+    sent.not_before_its_time,
+    sent.nothing_starts_paused,
+    sent.redriven_once,
     erasure.erased_is_gone,
     timing.one_holder,
     timing.all_work_finished,

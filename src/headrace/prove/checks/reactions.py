@@ -19,6 +19,8 @@ from headrace.prove.workload import (
     ATTEMPTS_MAX,
     CONSUMERS,
     EXPIRING,
+    LATER,
+    MEND,
     ORDERS,
     POISON,
     SHIP,
@@ -31,6 +33,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 POISON_ATTEMPTS_MAX = 2
 EFFECTS_PROMISE = "effects through the transaction happen exactly once"
 PIPELINE_PROMISE = "a batch on Spark is one transaction with all its effects"
+SENT = frozenset({LATER, MEND})
+"""Actions that no rule or correlator sends: `checks.sent` looks at them."""
 OutputIdentity = tuple[str, str, datetime]
 """Key, token and time of an output."""
 
@@ -229,7 +233,8 @@ def actions_end_once(evidence: Evidence) -> CheckResult:
     """Each action is done once, or dead after all its attempts; no action ended that nothing caused."""
     causes = _causes(evidence)
     ends: dict[UUID, list[str]] = defaultdict(list)
-    for result in evidence.action_results:
+    results = [result for result in evidence.action_results if result.action not in SENT]
+    for result in results:
         ends[result.action_id].append(f"{result.outcome} {result.action} after {result.attempts} attempts")
 
     def violations() -> Iterator[Violation]:
@@ -238,7 +243,7 @@ def actions_end_once(evidence: Evidence) -> CheckResult:
                 yield Violation(f"an action ended {len(ends.get(action_id, ()))} times", (str(cause), *ends.get(action_id, ())))
         for action_id in ends.keys() - causes.keys():
             yield Violation("an action ended that nothing caused", (str(action_id), *ends[action_id]))
-        for result in evidence.action_results:
+        for result in results:
             attempts_max = POISON_ATTEMPTS_MAX if result.action == "explode" else ATTEMPTS_MAX
             if result.attempts > attempts_max:
                 yield Violation("more attempts than allowed", (str(result),))
@@ -252,8 +257,9 @@ def effects_once(evidence: Evidence) -> CheckResult:
     """A handler's effect is there once if its action is done, and not at all if it is dead."""
     effects: dict[UUID, list[Effect]] = defaultdict(list)
     for effect in evidence.effects:
-        effects[effect.action_id].append(effect)
-    results = {result.action_id: result for result in evidence.action_results}
+        if effect.action not in SENT:
+            effects[effect.action_id].append(effect)
+    results = {result.action_id: result for result in evidence.action_results if result.action not in SENT}
 
     def violations() -> Iterator[Violation]:
         for action_id, result in results.items():

@@ -15,7 +15,7 @@ from headrace.prove.history import HandlerEnded, HandlerStarted
 
 LEASE_FAULTS = frozenset(
     {"stop-node", "kill-node", "kill-server", "restart-server", "kill-backends", "cut", "delay", "exhaust", "clock", "failpoint",
-     "step", "disk-full", "shard-down"}
+     "step", "disk-full", "shard-down", "blackhole"}
 )  # fmt: skip
 """Faults during which a lease may end while its handler runs: its node cannot extend it, or is dead."""
 SETTLED_S = 12.0
@@ -40,28 +40,35 @@ JUDGE_S = 20.0
 """If the rate had not recovered before the next fault: a violation only if there was this much time."""
 
 
+class Excuses:
+    """The times of some faults, from a moment before them until their consequences are over."""
+
+    def __init__(self, evidence: Evidence, kinds: frozenset[str]) -> None:
+        faults = sorted((fault for fault in evidence.faults if fault.fault in kinds), key=lambda fault: fault.started_at)
+        self._starts = [fault.started_at - 1 for fault in faults]
+        self._ends = list(accumulate((fault.healed_at + SETTLED_S for fault in faults), max))
+
+    def cover(self, at: float) -> bool:
+        begun = bisect_right(self._starts, at)
+        return begun > 0 and at <= self._ends[begun - 1]
+
+
 def one_holder(evidence: Evidence) -> CheckResult:
     """No two nodes handle one action at the same time, except after faults that keep a node from extending its lease."""
     held = _handling_times(evidence)
-    faults = sorted((fault for fault in evidence.faults if fault.fault in LEASE_FAULTS), key=lambda fault: fault.started_at)
-    starts = [fault.started_at - 1 for fault in faults]
-    ends = list(accumulate((fault.healed_at + SETTLED_S for fault in faults), max))
-
-    def is_excused(at: float) -> bool:
-        begun = bisect_right(starts, at)
-        return begun > 0 and at <= ends[begun - 1]
+    excuses = Excuses(evidence, LEASE_FAULTS)
 
     def violations() -> Iterator[Violation]:
         for action_id, times in held.items():
             for (start, end, node), (other_start, _, other_node) in pairwise(sorted(times)):
-                if other_node != node and other_start < end and not is_excused(other_start):
+                if other_node != node and other_start < end and not excuses.cover(other_start):
                     example = (
                         f"{node} held {action_id} from {start:.3f} to {end:.3f}",
                         f"{other_node} started at {other_start:.3f}",
                     )
                     yield Violation("two nodes handled one action at the same time", example)
 
-    examined = sum(not is_excused(start) for times in held.values() for start, _, _ in times)
+    examined = sum(not excuses.cover(start) for times in held.values() for start, _, _ in times)
     return check_result("one-holder", "at most one valid lease", examined, violations())
 
 

@@ -47,6 +47,7 @@ _ALL = (
         "disk-full", server.disk_full, "a full disk; needs the right to mount one in memory", needs_own_server=True, opt_in=True
     ),
     Fault("cut", load.cut, "every connection cut, and new ones rejected for a while"),
+    Fault("blackhole", load.blackhole, "connections that stay open and swallow everything for longer than a lease"),
     Fault("kill-target", load.kill_target, "kill -9 of a server that a relay delivers to, and a start", relays=True),
     Fault("cut-target", load.cut_target, "connections of a relay cut, and new ones rejected for a while", relays=True),
     Fault("delay", load.delay, "connections delayed in both directions"),

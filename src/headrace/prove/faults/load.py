@@ -34,6 +34,21 @@ def cut(environment: Environment, draw: random.Random) -> Iterator[str]:
 
 
 @contextmanager
+def blackhole(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Connections stay open and nothing arrives, for longer than a lease. Then everything arrives late, or is lost with its connection."""
+    is_lost = draw.random() < 0.5
+    environment.proxy.swallow()
+    try:
+        yield "all connections, then cut" if is_lost else "all connections"
+        time.sleep(environment.lease_s)
+        environment.hold(draw.uniform(0.5, 3))
+    finally:
+        if is_lost:
+            environment.proxy.cut()
+        environment.proxy.forward()
+
+
+@contextmanager
 def kill_target(environment: Environment, draw: random.Random) -> Iterator[str]:
     target = draw.choice(environment.relay_targets)
     target.kill()

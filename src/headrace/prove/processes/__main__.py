@@ -20,6 +20,7 @@ ROLES = {
     "reader": "reader:run_reader",
     "sink": "sink:run_sink",
     "eraser": "eraser:run_eraser",
+    "sender": "sender:run_sender",
     "node": "node:run_node",
     "pipeline": "pipeline:run_pipeline",
 }

@@ -15,10 +15,24 @@ from headrace.prove.bugs import plant_in_node
 from headrace.prove.history import HandlerEnded, HandlerStarted, History, now
 from headrace.prove.processes.config import ProcessConfig
 from headrace.prove.processes.failpoint import arm
-from headrace.prove.workload import ATTEMPTS_MAX, CAREFUL, CAUTIOUS, EXPIRING, LAGGARD, LEDGER, ORDERS, POISON, SHIP, TROUBLE
+from headrace.prove.workload import (
+    ATTEMPTS_MAX,
+    CAREFUL,
+    CAUTIOUS,
+    EXPIRING,
+    LAGGARD,
+    LATER,
+    LEDGER,
+    MEND,
+    ORDERS,
+    POISON,
+    SHIP,
+    TROUBLE,
+)
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"
+IS_MENDED = "select exists (select from headrace_prove.mended m where m.action_id = %s)"
 PAUSE_ACTION = "select headrace_prove.pause_action(%s, %s, %s, %s)"
 
 
@@ -62,6 +76,9 @@ async def _fail_or_pause(action: Action, tx: AsyncConnection, node: str) -> None
         raise DeliberateError("this action fails once")
     if action.action == SHIP and action.attempt == 1 and isinstance(n, int) and n % 11 == 0:
         raise DeliberateError("this action fails once, and its key waits for it")
+    if action.action == MEND and await (await tx.execute(IS_MENDED, (action.id,))).fetchone() == (False,):
+        # No subclass of Exception: a failure like any other all the same.
+        raise asyncio.CancelledError("not redriven yet") if action.attempt == 1 else SystemExit("not redriven yet")
     if action.action == "paint":
         await tx.execute(PAUSE_ACTION, (action.action, action.id, action.attempt, node))
 
@@ -95,6 +112,8 @@ def create_application(recorder: Recorder) -> Headrace:
         app.handler(name, attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
     app.handler("paint", attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1, concurrency=2)(recorder.handle)
     app.handler(SHIP, attempts=ATTEMPTS_MAX, backoff_s=0.05, backoff_max_s=0.2, ordered=True)(recorder.handle)
+    app.handler(LATER, attempts=ATTEMPTS_MAX, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
+    app.handler(MEND, attempts=2, backoff_s=0.1, backoff_max_s=0.2)(recorder.handle)
     app.handler("explode", attempts=2, backoff_s=0.1, backoff_max_s=1)(recorder.handle)
     return app
 

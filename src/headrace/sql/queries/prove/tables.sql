@@ -21,6 +21,8 @@ create table headrace_prove.switch (
     name    text             not null primary key,
     pause_s double precision not null
 );
+-- Actions that fail until they are here.
+create table headrace_prove.mended (action_id uuid not null primary key);
 -- How long a handler of an action takes. A seeded bug may put another function in its place, which waits for what the bug leads to.
 create function headrace_prove.pause_action(p_action text, p_action_id uuid, p_attempt integer, p_node text) returns void
 language sql volatile
