@@ -10,7 +10,6 @@ from psycopg.pq.abc import PGresult
 
 from headrace.actions import ActionWorker, Queue
 from headrace.consume import handler_calls
-from headrace.consume.handler_calls import HandlerInterrupted
 from headrace.core import DeliveryError
 from headrace.correlators import CorrelatorEngine
 from headrace.correlators import batches as correlator_batches
@@ -59,7 +58,7 @@ def _interrupted_is_done(_node: str) -> None:
     async def call(*args: Any) -> float:
         try:
             return float(await original(*args))
-        except HandlerInterrupted:
+        except names["HandlerInterrupted"]:
             return 0.0
 
     names["_call"] = call
