@@ -163,14 +163,14 @@ async def test_workers_of_a_pool_release_each_claim_once(conn: Connection, bench
 
     monkeypatch.setattr(bench.queue, "release", slow)
     worker._to_release[False] += [first]
-    release = asyncio.create_task(worker._release_leftovers())
+    release = asyncio.create_task(worker.release_leftovers())
     await under_way.wait()
     worker._to_release[False] += [second]
-    other = asyncio.create_task(worker._release_leftovers())
+    other = asyncio.create_task(worker.release_leftovers())
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(release, other)
-    await worker._release_leftovers()
+    await worker.release_leftovers()
     assert released == [first, second]
 
 
@@ -181,7 +181,7 @@ async def test_claim_that_could_not_be_released_is_released_later(bench: Bench, 
     worker._to_release[False] += await bench.queue.claim(["work"], 1)
     conn.execute("alter function headrace.release_actions rename to gone")
     with pytest.raises(psycopg.errors.UndefinedFunction):
-        await worker._release_leftovers()
+        await worker.release_leftovers()
     conn.execute("alter function headrace.gone rename to release_actions")
-    await worker._release_leftovers()
+    await worker.release_leftovers()
     assert conn.execute("select read_ct from pgmq.q_hr_default where vt <= headrace.clock()").fetchall() == [(0,)]

@@ -10,7 +10,7 @@ from tests.builders import drain, publish, topic, wait_until
 
 _SLOW_BOUND = """
 alter function headrace_internal.consumer_bound rename to quick_bound;
-create function headrace_internal.consumer_bound(p_consumer_id integer, p_topic_id integer) returns bigint
+create function headrace_internal.consumer_bound(p_consumer_id bigint, p_topic_id integer) returns bigint
 language plpgsql stable
 as $$
 declare

@@ -23,7 +23,7 @@ def test_namespace_name_is_used_once(owner_conn: Connection) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "a-b", "x" * 41])
 def test_invalid_namespace_name_is_rejected(conn: Connection, name: str) -> None:
-    with pytest.raises(Invalid, match="namespace_name_rule"):
+    with pytest.raises(Invalid, match="invalid namespace name; a name begins with"):
         create_namespace(conn, name)
 
 

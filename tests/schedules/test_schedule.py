@@ -233,7 +233,7 @@ def test_invalid_event_is_rejected_when_the_schedule_is_created(reports: Connect
 @pytest.mark.lane("pg18")
 def test_invalid_name_is_rejected(reports: Connection) -> None:
     for name in ("", "Report", "re port", "x" * 101):
-        with pytest.raises(Invalid, match="schedule_name_rule"):
+        with pytest.raises(Invalid, match="invalid schedule name; a name begins with"):
             hourly(reports, name)
 
 

@@ -8,6 +8,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
+set jit = off
 as $$
 declare
     v_namespace text := headrace_internal.authorize(p_caller, 'work', p_namespace);
