@@ -21,6 +21,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "arrow": {"EXPORT_FORMATS", "ExportProgress"},
     "cli": {"app"},
+    "consume": {"SkippedEvent"},
     "console": {"HostLogin", "Login", "ProxyLogin"},
     "correlators": {"BatchResult", "EvidenceEvent", "KeyEffect", "KeyStep", "MissingChange", "PastOutput", "WatchedCorrelator"},
     "schemas": {

@@ -62,7 +62,7 @@ class HeadTimeoutProtocol(H11Protocol):
             return False
         address = self.client[0]
         clients = [getattr(other, "client", None) for other in self.connections]
-        return sum(client is not None and client[0] == address for client in clients) > count_max
+        return len([client for client in clients if client is not None and client[0] == address]) > count_max
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
