@@ -96,7 +96,7 @@ PREPARATIONS = {
     "bury_actions": ("claimed action",),
 }
 NOT_REACHED_MAX = {
-    "ack_actions": 2, "bury_actions": 1, "claim_events": 17, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
+    "ack_actions": 2, "bury_actions": 1, "claim_events": 24, "commit_spark_batch": 3, "correlate": 2, "deliver_correlations": 1,
     "fail": 7, "fail_action": 4, "fire": 2, "publish": 7, "react": 2, "run_schedule": 3, "send_actions": 4, "sequence": 12,
     "sequence_topic": 10,
 }  # fmt: skip
@@ -157,6 +157,8 @@ def test_session_that_dies_at_any_statement_of_a_function_leaves_nothing(server:
         for statement in range(1, count + 1):
             with armed_failpoint(conn, function, statement):
                 not_reached |= set() if session_dies(database, function) else {statement}
+            # The next claim would only count the lost session.
+            conn.execute("update headrace_internal.cursor set moved_at = moved_at")
             assert read_facts(conn) == before, f"statement {statement} of {function} left something"
         conn.execute(CALLS[function])
         assert function == "claim_events" or read_facts(conn) != before, "the function did nothing"
