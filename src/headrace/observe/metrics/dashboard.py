@@ -56,6 +56,7 @@ PANELS: tuple[Panel, ...] = (
     Panel("Nodes that are up", "node_up"),
     Panel("Databases that nodes can read", "database_up"),
     Panel("Size of the log", "log_bytes", "bytes"),
+    Panel("Fill of the notification queue", "notification_queue_usage", "percentunit"),
 )
 
 
