@@ -105,6 +105,8 @@ class ActionWorker:
         """Held by the one idle worker that watches the queue for all."""
         self._idle = 0
         """How many claims in a row have found nothing."""
+        self._has_slept = False
+        """The queue was marked asleep by this worker, and no action was found since."""
         self.handled = 0
         """How many actions this worker has handled."""
         self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
@@ -147,13 +149,13 @@ class ActionWorker:
         elif idle < len(POLL_S):
             await self._subscription.wait(POLL_S[idle])
         else:
+            self._has_slept = True
             await self._rests.attempt(partial(self._queue.set_asleep, True))
             # Claim once more before the first wait: an action sent just before set_asleep made no notification.
             if idle > len(POLL_S):
                 is_empty = await self._rests.attempt(self._queue.is_empty)
                 if await self._subscription.wait(EMPTY_S if is_empty else IDLE_S):
                     self._idle = 0
-                    await self._rests.attempt(partial(self._queue.set_asleep, False))
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""
@@ -161,6 +163,10 @@ class ActionWorker:
         claims = await self._next(prefetch) if prefetch else await self._claim()
         if not claims:
             return False
+        if self._has_slept:
+            # Only with work in hand: as long as the queue is asleep, the next action wakes every node.
+            self._has_slept = False
+            await self._rests.attempt(partial(self._queue.set_asleep, False))
         is_full = len(claims) >= self._batch_size.size > 1
         if prefetch and is_full and not self._rate and not self._worker_pool.ordered:
             prefetch.start(self._claim())
