@@ -77,7 +77,7 @@ def test_dead_letter_is_named_by_number_or_by_consumer_and_position(cli: Cli, co
     assert cli("dead-letter", "edit", "77", "1").code == 3
     for name in ("orders", "orders/billing/x", "a/b/c/d", "/billing"):
         assert cli("dead-letter", "redrive", name).code == 2
-    assert cli("dead-letter", "edit", "orders/billing/1", "1").code == 2
+    assert cli("dead-letter", "edit", "orders/billing/1", "1").code == 3
     assert cli("dead-letter", "discard", "1", "--yes").code == 3
     assert cli("dead-letter", "discard", "1", "orders/billing", "--yes").code == 3
     assert cli("dead-letter", "show", "orders/billing").code == 2
