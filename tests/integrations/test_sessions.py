@@ -320,7 +320,7 @@ async def test_engine_of_another_database_is_rejected_at_the_start(
 
             error = await _node_error(app, bench.database)
             await engine.dispose()
-        assert "but the node runs on" in str(error)
+        assert "but its handlers run on" in str(error)
         assert ("another database" if other_is_migrated else "without headrace") in str(error)
 
 
