@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.db import Connection, Server, connect
-from headrace.ingest import IngestSettings, revoke_access_token
+from headrace.ingest import IngestSettings, log_tail, revoke_access_token
 from headrace.ingest.reading import EventPage, EventQuery, LogReader
 from headrace.outbox import publish
 from tests.builders import drain, wait_until
@@ -141,6 +141,36 @@ def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, 
         pages = [answer.result(timeout=20).json for answer in answers]
     assert time.monotonic() - began < 10
     assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
+
+
+def test_no_reader_misses_what_was_appended_while_its_first_read_was_under_way(
+    place: Place, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reader of a topic: the notification comes after its query has read, and before the tail begins."""
+    read, began, may_end = LogReader._read, threading.Event(), threading.Event()
+
+    async def read_slowly(self: LogReader, wanted: EventQuery, topic_id: int) -> EventPage:
+        page = await read(self, wanted, topic_id)
+        began.set()
+        await asyncio.to_thread(may_end.wait, 20)
+        return page
+
+    monkeypatch.setattr(LogReader, "_read", read_slowly)
+    # Only the notification can help: neither the poll nor the end of the wait.
+    monkeypatch.setattr(log_tail, "LOOK_AGAIN_S", 60)
+    client = place.client("read")
+    with ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(client.get, f"/topics/{topic}/events?after=0&wait_s=40")
+        assert began.wait(10)
+        fill(place.conn, topic, "a")
+        # A notification is in the order of the commits: when this one is here, that of the event was before it.
+        other = place.client("read")
+        began.clear()
+        late = pool.submit(other.get, f"/topics/{topic}/events?after=0")
+        assert began.wait(10)
+        may_end.set()
+        assert [event["type"] for event in late.result(timeout=20).json["events"]] == ["a"]
+        assert [event["type"] for event in answer.result(timeout=20).json["events"]] == ["a"]
 
 
 def test_no_reader_misses_what_was_appended_while_the_tail_was_read(
