@@ -126,8 +126,8 @@ class LogTail:
         self._on_end = on_end
         self._readers = 0
         self._left_at = 0.0
-        self._start = self._end = -1
-        """All events after `start` up to `end` are kept; -1: it has not begun."""
+        self._start = self.end = -1
+        """All events behind the start up to `end` are kept; -1: it has not begun."""
         self._events: list[ReadEvent] = []
         self._has_missed = False
         """A notification came before the tail began; the first read may have been before it."""
@@ -147,15 +147,15 @@ class LogTail:
 
     def begin(self, position: int) -> None:
         """A read that began after the subscription has found the end of the log here."""
-        if self._end < 0:
-            self._start = self._end = position
+        if self.end < 0:
+            self._start = self.end = position
             if self._has_missed:
                 self._has_missed = False
                 self._subscription.notify()
 
     def page(self, wanted: EventQuery) -> EventPage | None:
         """What a reader wants, from memory; None if that does not have all of it."""
-        if isinstance(wanted.after, str) or self._end < 0 or not self._start <= wanted.after <= self._end:
+        if isinstance(wanted.after, str) or self.end < 0 or not self._start <= wanted.after <= self.end:
             return None
         events: list[ReadEvent] = []
         chars = 0
@@ -165,7 +165,7 @@ class LogTail:
                     return EventPage(events, events[-1].position, is_at_end=False)
                 events.append(event)
                 chars += len(event.payload)
-        return EventPage(events, self._end, is_at_end=True)
+        return EventPage(events, self.end, is_at_end=True)
 
     async def close(self) -> None:
         await cancel_tasks(self._following)
@@ -174,7 +174,7 @@ class LogTail:
         try:
             while self._readers or time.monotonic() - self._left_at < UNUSED_S:
                 is_notified = await self._subscription.wait(LOOK_AGAIN_S if self._readers else UNUSED_S)
-                if self._end >= 0:
+                if self.end >= 0:
                     await self._grow()
                 else:
                     self._has_missed |= is_notified
@@ -184,17 +184,17 @@ class LogTail:
     async def _grow(self) -> None:
         try:
             while True:
-                page = await self._read_after(self._end)
+                page = await self._read_after(self.end)
                 self._append(page)
                 if page.is_at_end:
                     break
         except Exception:  # noqa: BLE001 - each reader asks the database itself, and gets the error
-            self._start = self._end = -1
+            self._start = self.end = -1
             self._events = []
             self._announce()
 
     def _append(self, page: EventPage) -> None:
-        self._end = page.next
+        self.end = page.next
         if not page.events:
             return
         self._events += page.events

@@ -52,7 +52,8 @@ class LogReader:
                 if page.events or left_s <= 0:
                     return page
                 wanted = replace(wanted, after=page.next)
-                if page.is_at_end:
+                # Another reader's query, which began later, may have begun the tail behind what this one has seen.
+                if page.is_at_end and tail.end <= page.next:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(change.wait(), left_s)
 
