@@ -193,6 +193,31 @@ def test_publisher_notifies_only_a_sleeping_sequencer(conn: Connection, second: 
     assert notifications(second, conn) == 1
 
 
+def test_publisher_notifies_unless_an_event_of_its_topic_waits(conn: Connection, second: Connection) -> None:
+    """Without a sequencer topics stay asleep, and one NOTIFY of each is enough."""
+    topic(conn)
+    topic(conn, "bills")
+    second.execute("listen headrace_outbox")
+    for _ in range(3):
+        publish(conn, 1)
+    assert notifications(second, conn) == 1
+    publish(conn, 1, topic="bills")
+    assert notifications(second, conn) == 1
+    with conn.transaction(force_rollback=True):
+        publish(conn, 2, topic="bills")
+    assert notifications(second, conn) == 0
+
+
+def test_event_of_a_rolled_back_savepoint_keeps_nobody_from_notifying(conn: Connection, second: Connection) -> None:
+    topic(conn)
+    second.execute("listen headrace_outbox")
+    with conn.transaction():
+        with conn.transaction(force_rollback=True):
+            publish(conn, 1)
+        publish(conn, 2)
+    assert notifications(second, conn) == 1
+
+
 def test_sequencer_keeps_watch_while_a_publisher_is_open(conn: Connection, second: Connection) -> None:
     """It read "awake" and will not notify, so the sequencer must not sleep."""
     topic(conn)

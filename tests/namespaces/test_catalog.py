@@ -179,6 +179,20 @@ def test_node_role_is_not_the_owner(owner_conn: Connection, sign_in: SignIn) -> 
         role.execute("select from headrace_internal.topic")
 
 
+def test_revoked_node_keeps_no_right_on_a_partition(owner_conn: Connection, sign_in: SignIn) -> None:
+    """A view that it has created as a node asks only for the right on the table, and not for usage on the schema."""
+    role = sign_in(a="publish")
+    name = role.info.user
+    owner_conn.execute("select headrace.grant_node(%s)", (name,))
+    owner_conn.execute(f"create schema authorization {name}")
+    role.execute(f"create view {name}.waiting as select * from headrace_internal.outbox_0")
+    owner_conn.execute("select headrace.revoke_node(%s)", (name,))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        role.execute(f"select from {name}.waiting")
+    rights = {(right[1], right[2]) for right in owner_conn.execute(RIGHTS).fetchall() if right[0] == name}
+    assert rights == expected_rights("publish")
+
+
 def test_nobody_but_the_owner_reaches_a_partition_directly(conn: Connection, sign_in: object) -> None:
     text = f"""select relname from pg_class c where relnamespace {OURS} and relispartition
         and exists (select from aclexplode(c.relacl) a where a.grantee <> c.relowner)"""

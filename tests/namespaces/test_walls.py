@@ -175,6 +175,23 @@ def test_reader_of_a_new_topic_delays_its_own_sequencing_alone(owner_conn: Conne
     assert [event.payload for event in read_log(role, "mine")] == [{"n": 1}]
 
 
+def test_stranger_with_any_lock_delays_no_wake_up(owner_conn: Connection, sign_in: SignIn) -> None:
+    """Publishers of sleeping topics ask nobody who could say no: once it was an advisory lock, one for each hundredth of a second."""
+    stranger, publisher = sign_in(), sign_in(a="publish")
+    owner_conn.execute("update headrace_internal.topic set asleep = true; select headrace.sequence()")
+    seconds = "generate_series(0, 2000) n"
+    stranger.execute(
+        "select pg_advisory_lock(hashtext('headrace_outbox'), "
+        f"((date_part('epoch', clock_timestamp()) * 100)::bigint + n)::bit(32)::integer) from {seconds}"
+    )
+    owner_conn.execute("listen headrace_outbox")
+    with publisher.transaction():
+        publish(publisher, "orders", "placed", {"n": 4})
+        owner_conn.execute("update headrace_internal.topic set asleep = true")
+        publish(owner_conn, "orders", "placed", {"n": 4}, namespace="b")
+        assert [notice.channel for notice in owner_conn.notifies(timeout=10, stop_after=1)] == ["headrace_outbox"]
+
+
 def test_topic_is_created_where_the_owner_wants_whatever_the_caller_has_set(owner_conn: Connection, sign_in: SignIn) -> None:
     role = sign_in(a="admin")
     role.execute("set default_tablespace = 'pg_global'")

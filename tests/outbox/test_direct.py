@@ -162,6 +162,7 @@ def test_direct_insert_wakes_a_sleeping_sequencer(conn: Connection, database: Ta
         listener.execute("listen headrace_outbox")
         publish(conn, "orders", "a", 2)
         assert notifications(listener, conn) == 0
+        drain(conn)
         conn.execute("update headrace_internal.topic set asleep = true")
         publish(conn, "orders", "a", 3)
         assert notifications(listener, conn) == 1

@@ -49,6 +49,8 @@ def test_setting_brings_the_notification_back(prepared_dsn: str) -> None:
         listener.execute("listen headrace_outbox")
         publish(conn, 1, topic="bills")
         assert notifications(listener, conn) == 0
+        drain(conn)
+        conn.execute("update headrace_internal.topic set asleep = true")
         conn.execute("set headrace.notify = on")
         publish(conn, 2, topic="bills")
         assert notifications(listener, conn) == 1

@@ -22,4 +22,4 @@ where t.namespace = headrace.current_namespace(new.namespace) and t.topic = new.
     and has_table_privilege('headrace_internal.outbox'::regclass, 'insert')
     and (not t.checks_payloads or t.schemas_digest = new.schemas_digest or headrace_internal.payload_fits(t.namespace, new.type, new.payload))
     and not t.has_inline_rules
-    and (not t.asleep or headrace_internal.wake_sequencer());
+    and (not t.asleep or headrace_internal.wake_sequencer(t.topic_id));

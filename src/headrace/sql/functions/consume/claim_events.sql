@@ -103,7 +103,7 @@ begin
     loop
         fetch v_candidates into v_next;
         exit when not found;
-        v_is_lost := v_next.locked_by <> 0 and headrace_internal.was_aborted(v_next.locked_by);
+        v_is_lost := v_next.locked_by <> 0 and headrace_internal.transaction_status(v_next.locked_by) is not distinct from 'aborted';
         if v_is_lost and v_claimed > 0 then
             -- Not in the transaction of a handler; and a lock would replace what says so.
             payload := '{"events": 0, "partial": true}';

@@ -24,7 +24,7 @@ begin
     if not found then
         return;
     end if;
-    if headrace_internal.was_aborted(v_letter.locked_by) then
+    if headrace_internal.transaction_status(v_letter.locked_by) = 'aborted' then
         perform headrace.end_redrive(v_letter.dead_letter_id, 'SessionLost: the session that handled it was lost: its process was '
             'killed, hung for longer than its limit, or lost the connection');
         return;

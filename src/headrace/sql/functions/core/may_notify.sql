@@ -7,5 +7,5 @@ language sql volatile
 as $$
     select case pg_catalog.current_setting('headrace.notify', true) when 'on' then true when 'off' then false
         else pg_catalog.current_setting('max_prepared_transactions') = '0' end
-        and pg_catalog.pg_notification_queue_usage() < 0.5
+        and pg_catalog.pg_notification_queue_usage() < 0.5::double precision
 $$;

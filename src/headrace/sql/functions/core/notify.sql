@@ -5,7 +5,7 @@ create or replace function headrace_internal.notify(p_channel text, p_payload te
 language plpgsql volatile
 as $$
 begin
-    if pg_catalog.pg_notification_queue_usage() < 0.5 then
+    if pg_catalog.pg_notification_queue_usage() < 0.5::double precision then
         perform pg_catalog.pg_notify(p_channel, p_payload);
     end if;
 end

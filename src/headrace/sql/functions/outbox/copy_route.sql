@@ -31,7 +31,7 @@ begin
             join headrace_internal.topic t
                 on t.namespace = headrace.current_namespace(p_namespace) and t.topic = n.topic
                     and (not t.checks_payloads or t.schemas_digest = p_schemas_digest) and not t.has_inline_rules) r
-        where r.topics = pg_catalog.cardinality(p_topics) and (not r.wakes or headrace_internal.wake_sequencer())
+        where r.topics = pg_catalog.cardinality(p_topics) and (not r.wakes or headrace_internal.wake_sequencer(r.topic_id))
         order by r.place;
 end
 $$;

@@ -48,7 +48,7 @@ begin
     from headrace_internal.topic t
     where t.namespace = headrace.current_namespace(p_namespace) and t.topic = p_topic
         and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
-        and (not t.asleep or headrace_internal.wake_sequencer())
+        and (not t.asleep or headrace_internal.wake_sequencer(t.topic_id))
         and (not t.has_inline_rules or headrace_internal.react_inline(t.topic_id, p_event_id, p_type, p_key, p_payload,
             coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()), p_producer));
     if found then

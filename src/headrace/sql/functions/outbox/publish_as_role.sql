@@ -35,7 +35,7 @@ begin
             select from headrace_internal.namespace_grant g
             where g.namespace = t.namespace and t.topic not like 'headrace.%' and g.level in ('publish', 'admin') and pg_has_role(p_caller, g.role, 'usage'))
         and (not t.checks_payloads or headrace_internal.check_payload(t.namespace, p_type, p_payload))
-        and (not t.asleep or headrace_internal.wake_sequencer())
+        and (not t.asleep or headrace_internal.wake_sequencer(t.topic_id))
         and (not t.has_inline_rules or headrace_internal.react_inline(t.topic_id, p_event_id, p_type, p_key, p_payload,
             coalesce(p_headers, '{}'), coalesce(p_emitted_at, headrace.clock()), p_producer));
     if not found then
