@@ -316,3 +316,24 @@ def test_slow_step_ends_after_one_topic_of_each_namespace(conn: Connection) -> N
     conn.execute("create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.21); return new; end'")
     conn.execute("create trigger slow before insert on headrace_internal.log for each row execute function slow()")
     assert sequence_counts(conn) == {"a": 1, "b": 1}
+
+
+def test_slow_step_ends_after_one_topic_of_each_namespace_of_few(conn: Connection) -> None:
+    publish_to_topics(conn, a=3, b=1)
+    conn.execute("create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.21); return new; end'")
+    conn.execute("create trigger slow before insert on headrace_internal.log for each row execute function slow()")
+    assert sequence_counts(conn) == {"a": 1, "b": 1}
+
+
+def test_turn_of_large_events_ends_after_8_mb(conn: Connection) -> None:
+    """A turn of 5 000 events of 1 MB would take a minute, in front of all other namespaces."""
+    topic(conn)
+    # Random letters, because pglz shrinks anything else.
+    conn.execute(
+        """select headrace.publish('orders', 'placed', to_jsonb(t.text))
+        from (select string_agg(md5(random()::text), '') as text from generate_series(1, 30000)) t, generate_series(1, 30)"""
+    )
+    steps = []
+    while moved := sequence(conn):
+        steps.append(moved[0].events)
+    assert sum(steps) == 30 and 3 <= len(steps) <= 6 and max(steps) < 20, steps

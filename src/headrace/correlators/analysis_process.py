@@ -10,12 +10,17 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar, cast
 
 from headrace.core import HeadraceError, Invalid
+from headrace.definitions import TooLong
 from headrace.lang.ecl import Budget, StateLimitExceeded
 
 T = TypeVar("T")
+Question: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+"""A function and its arguments."""
 
 AT_ONCE_STEPS_MAX = 20_000
 AT_ONCE_CHARS_MAX = 4_000
@@ -24,11 +29,42 @@ PROCESS_S_MAX = 60.0
 """The budget ends first on any usual machine; this is for one that is overloaded."""
 
 
-async def analyse(function: Callable[..., T], *arguments: object, chars: int = 0) -> T:
+@dataclass(frozen=True)
+class Answer:
+    """What a process has answered: a result, or an error."""
+
+    question: Question
+    result: object = None
+    error: Invalid | None = None
+
+
+class KnownAnswers:
+    """The answers that were found for a definition. Who must not wait for a process looks here, and otherwise raises TooLong."""
+
+    def __init__(self) -> None:
+        self._answers: list[Answer] = []
+
+    def find(self, question: Question) -> Answer | None:
+        return next((answer for answer in self._answers if answer.question == question), None)
+
+    async def ask(self, question: Question) -> None:
+        try:
+            answer = Answer(question, result=await _run_in_process(*question))
+        except Invalid as error:
+            answer = Answer(question, error=error)
+        self._answers.append(answer)
+
+
+async def analyse(function: Callable[..., T], *arguments: object, chars: int = 0, known: KnownAnswers | None = None) -> T:
     """`function(*arguments, budget=…)`, at once or, if that takes too many steps, in another process with the default budget.
 
     Function, arguments and result must be picklable. `chars` is the length of the text. Raises Invalid when the process cannot
-    answer in time; errors of the function come as Invalid, too."""
+    answer in time; errors of the function come as Invalid, too. With `known` it starts no process, but raises TooLong."""
+    question: Question = (function, arguments)
+    if known and (answer := known.find(question)):
+        if answer.error:
+            raise answer.error
+        return cast(T, answer.result)
     if chars <= AT_ONCE_CHARS_MAX:
         budget = Budget(AT_ONCE_STEPS_MAX)
         try:
@@ -39,14 +75,17 @@ async def analyse(function: Callable[..., T], *arguments: object, chars: int = 0
         else:
             if not budget.is_exceeded:
                 return result
+    if known:
+        raise TooLong(partial(known.ask, question))
     return await _run_in_process(function, arguments)
 
 
 async def _run_in_process(function: Callable[..., T], arguments: tuple[object, ...]) -> T:
-    # Not multiprocessing: it would import the application's main module once more.
+    # Not multiprocessing, which would import the application's main module once more, nor -m, which would import this module twice.
+    program = f"from {__name__} import answer; answer()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+        sys.executable, "-c", program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
     )
     try:
         answer, _ = await asyncio.wait_for(process.communicate(pickle.dumps((function, arguments))), PROCESS_S_MAX)
@@ -69,16 +108,12 @@ async def _run_in_process(function: Callable[..., T], arguments: tuple[object, .
     return cast(T, result)
 
 
-def _answer() -> None:
+def answer() -> None:
     """The process: one question on standard input, one answer on standard output."""
     function, arguments = pickle.load(sys.stdin.buffer)
-    answer: tuple[str | None, object]
+    result: tuple[str | None, object]
     try:
-        answer = (None, function(*arguments, budget=None))
+        result = (None, function(*arguments, budget=None))
     except HeadraceError as error:
-        answer = (str(error), None)
-    sys.stdout.buffer.write(pickle.dumps(answer))
-
-
-if __name__ == "__main__":
-    _answer()
+        result = (str(error), None)
+    sys.stdout.buffer.write(pickle.dumps(result))

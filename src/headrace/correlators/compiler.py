@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from psycopg.rows import class_row
 
 from headrace.core import JSON, FeedbackLoop, HeadraceError, Invalid, UnregisteredName, encode
-from headrace.correlators.analysis_process import analyse
+from headrace.correlators.analysis_process import KnownAnswers, analyse
 from headrace.correlators.correlator import KeyEffect, map_states
 from headrace.correlators.feedback import CorrelatorRow, feedback, links_in, links_of
 from headrace.correlators.instances import array_literal
 from headrace.correlators.outputs import check_tokens
 from headrace.correlators.symbols import classifier_of
 from headrace.db import AsyncConnection, query
+from headrace.definitions import limit_lock_waits
 from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import Budget, SimpleTable, StateMapping, Table, compile, from_json, parse, to_json
 
@@ -54,22 +55,28 @@ class Compiled:
     error: str | None = None
 
 
-async def compile_correlator(conn: AsyncConnection, correlator_id: int) -> int:
-    """Compiles the pending versions of a correlator and activates the last one; returns how many there were."""
+async def compile_correlator(
+    conn: AsyncConnection, correlator_id: int, *, known: KnownAnswers | None = None, lock_ms: int | None = None
+) -> int:
+    """Compiles the pending versions of a correlator and activates the last one; returns how many there were.
+
+    With `known` it raises TooLong if that takes an answer of a process that is not known."""
     # Before the transaction: its locks must not wait for a large pattern. The cache serves the same versions below.
-    compiled = {version.version_id: await _compile(version) for version in await _pending(conn, correlator_id)}
+    compiled = {version.version_id: await _compile(version, known) for version in await _pending(conn, correlator_id)}
     async with conn.transaction():
+        if lock_ms is not None:
+            await limit_lock_waits(conn, lock_ms)
         row = await (await conn.execute("select headrace_internal.begin_correlator(%s)", (correlator_id,))).fetchone()
         position = row[0] if row else None
         versions = await _pending(conn, correlator_id)
         for version in versions:
             if version.version_id not in compiled:
-                compiled[version.version_id] = await _compile(version)
+                compiled[version.version_id] = await _compile(version, known)
         for version in versions[:-1]:
             # Replaced before it was ever active: compiled for the record only.
             await _mark(conn, version, compiled[version.version_id])
         if versions:
-            await _activate(conn, correlator_id, versions[-1], compiled[versions[-1].version_id], position)
+            await _activate(conn, correlator_id, versions[-1], compiled[versions[-1].version_id], position, known)
         else:
             # It kept its consumer because a transaction was open when it was deactivated.
             await conn.execute("select headrace_internal.unwatch_correlator(%s)", (correlator_id,))
@@ -82,9 +89,9 @@ async def _pending(conn: AsyncConnection, correlator_id: int) -> list[PendingVer
         return await (await cursor.execute(query("correlators/pending_correlator_versions"), parameters)).fetchall()
 
 
-async def _compile(version: PendingVersion) -> Compiled:
+async def _compile(version: PendingVersion, known: KnownAnswers | None) -> Compiled:
     try:
-        return await analyse(compile_pattern, version, chars=len(version.pattern))
+        return await analyse(compile_pattern, version, chars=len(version.pattern), known=known)
     except Invalid as error:
         return Compiled(error=str(error))
 
@@ -124,10 +131,15 @@ async def _mark(conn: AsyncConnection, version: PendingVersion, compiled: Compil
 
 
 async def _activate(
-    conn: AsyncConnection, correlator_id: int, version: PendingVersion, compiled: Compiled, position: int | None
+    conn: AsyncConnection,
+    correlator_id: int,
+    version: PendingVersion,
+    compiled: Compiled,
+    position: int | None,
+    known: KnownAnswers | None,
 ) -> None:
     if compiled.table and version.active:
-        compiled = await _without_feedback(conn, version, compiled)
+        compiled = await _without_feedback(conn, version, compiled, known)
     classifier = ""
     if compiled.table:
         classifier = classifier_of(version.topic_id, version.key, compiled.table, forgets=version.forgets)
@@ -139,7 +151,7 @@ async def _activate(
         await _mark(conn, version, compiled)
         await conn.execute("select headrace_internal.halt_correlator(%s, %s)", (correlator_id, position))
     else:
-        effect = await _carry_keys(conn, correlator_id, version, compiled.table)
+        effect = await _carry_keys(conn, correlator_id, version, compiled.table, known)
         program = encode(program_of(compiled.table) | {"classifier": classifier})
         parameters = (version.version_id, position, compiled.table.pattern, compiled.warning, program)
         statement = "select headrace_internal.start_correlator(%s, %s, %s, %s, %s::jsonb, %s, %s)"
@@ -152,16 +164,18 @@ async def _accepted(conn: AsyncConnection, compiled: Compiled, classifier: str) 
     return compiled if row is None or row[0] is None else Compiled(error=f"the server rejects its program: {row[0]}")
 
 
-async def _without_feedback(conn: AsyncConnection, version: PendingVersion, compiled: Compiled) -> Compiled:
+async def _without_feedback(
+    conn: AsyncConnection, version: PendingVersion, compiled: Compiled, known: KnownAnswers | None
+) -> Compiled:
     assert compiled.table is not None
     if version.allow_feedback or not any("event" in output for output in version.outputs.values()):
         return compiled
     # One compiler at a time: two that each compile one half of a loop would not see it.
-    await conn.execute("select headrace_internal.lock_feedback()")
+    await conn.execute("select headrace_internal.lock_feedback(%s)", (version.namespace,))
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     rows = await (await conn.execute(query("correlators/other_correlators"), parameters)).fetchall()
     try:
-        loop = await analyse(find_loop, version, compiled.table, rows)
+        loop = await analyse(find_loop, version, compiled.table, rows, known=known)
     except Invalid as error:
         return Compiled(error=f"its feedback could not be analysed: {error}")
     return compiled if loop is None else Compiled(error=str(FeedbackLoop(loop)))
@@ -175,7 +189,9 @@ def find_loop(
     return feedback(own, links_in(others, budget=budget))
 
 
-async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: PendingVersion, table: Table) -> KeyEffect:
+async def _carry_keys(
+    conn: AsyncConnection, correlator_id: int, version: PendingVersion, table: Table, known: KnownAnswers | None
+) -> KeyEffect:
     """Maps the states of the keys to the new table; a key whose state has no equivalent starts afresh."""
     parameters = {"correlator": version.correlator, "namespace": version.namespace}
     before = await (await conn.execute(query("correlators/running_table"), parameters)).fetchone()
@@ -183,7 +199,7 @@ async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: Pendin
     new: list[str] = []
     timers: list[int | None] = []
     if before is not None and before[1] == version.key and not version.restart:
-        mapping = await _map_states(version, before[0], table)
+        mapping = await _map_states(version, before[0], table, known)
         if mapping is None:
             statement = "select count(*) from headrace.correlator_instance where correlator_id = %s"
             row = await (await conn.execute(statement, (correlator_id,))).fetchone()
@@ -196,9 +212,9 @@ async def _carry_keys(conn: AsyncConnection, correlator_id: int, version: Pendin
     return KeyEffect(*row) if row else KeyEffect(0, 0)
 
 
-async def _map_states(version: PendingVersion, old: str, new: Table) -> StateMapping | None:
+async def _map_states(version: PendingVersion, old: str, new: Table, known: KnownAnswers | None) -> StateMapping | None:
     try:
-        return await analyse(map_states, from_json(old), new)
+        return await analyse(map_states, from_json(old), new, known=known)
     except Invalid as error:
         logger.warning("correlator %s: all keys start afresh: %s", version.correlator, error)
         return StateMapping({}, ())

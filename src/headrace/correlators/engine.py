@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections import Counter
 
+from headrace.correlators.analysis_process import KnownAnswers
 from headrace.correlators.batches import BatchResult, Stepper, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
 from headrace.db import AsyncConnection, Pool, Subscription, query
@@ -32,13 +33,18 @@ class CorrelatorEngine(DefinitionEngine[WatchedCorrelator]):
     def __init__(self, pool: Pool, written: Subscription, appended: Subscription, stop: asyncio.Event) -> None:
         super().__init__(pool, written, appended, stop, at_once=AT_ONCE)
         self._stepper = Stepper()
+        self._known_answers: dict[int, KnownAnswers] = {}
+        """By the correlator that is being compiled."""
         self.outputs = 0
         """How many tokens were pushed here."""
         self.outputs_by_correlator: Counter[tuple[str, str]] = Counter()
         """By namespace and correlator."""
 
-    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
-        return await compile_correlator(conn, correlator_id=pending_id)
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int, *, lock_ms: int) -> int:
+        known = self._known_answers.setdefault(pending_id, KnownAnswers())
+        versions = await compile_correlator(conn, correlator_id=pending_id, known=known, lock_ms=lock_ms)
+        del self._known_answers[pending_id]
+        return versions
 
     async def show_status(self, *, after_compiling: bool) -> None:
         async with self._pool.connection() as conn:

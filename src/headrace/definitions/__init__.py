@@ -4,7 +4,7 @@ Owns: files of definitions, plan and apply, the registries of event types and ac
 and runs definitions. Promises: a file is applied whole or not at all; a plan shows exactly what apply does."""
 
 from headrace.definitions.definition import AnyKind, Definition, DefinitionKind, StoredDefinition, state_row
-from headrace.definitions.engine import DefinitionEngine
+from headrace.definitions.engine import DefinitionEngine, limit_lock_waits
 from headrace.definitions.files import load_definitions
 from headrace.definitions.names import (
     ActionName,
@@ -17,6 +17,7 @@ from headrace.definitions.names import (
     unregister_event_type,
 )
 from headrace.definitions.plans import AppliedChange, Change, Operation, Plan, apply, plan
+from headrace.definitions.turns import TooLong
 
 __all__ = [
     "ActionName",
@@ -30,7 +31,9 @@ __all__ = [
     "Operation",
     "Plan",
     "StoredDefinition",
+    "TooLong",
     "apply",
+    "limit_lock_waits",
     "list_actions",
     "list_event_types",
     "load_definitions",

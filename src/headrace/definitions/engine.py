@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import itemgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.rows import class_row
@@ -35,7 +35,7 @@ from headrace.db import (
     query,
     record_failure,
 )
-from headrace.definitions.turns import NamespaceTurns, rounds_by_namespace
+from headrace.definitions.turns import NamespaceTurns, TooLong, rounds_by_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,19 @@ WATCH_S = 30.0
 
 ROUNDS_S = 0.1
 """After this time the compiler looks again at what is pending, at the end of a round."""
+LOCK_MS, LONG_LOCK_MS = 100, 2000
+"""A definition whose locks take longer than the first is compiled beside the others, and waits for each as long as the second: a role may
+hold those of its own definitions, and a running batch does."""
+LONG_LOOK_S = 0.25
+"""How often it looks at what is pending while something that takes long is compiled."""
+
+Pending: TypeAlias = tuple[int, str, str]
+"""What is to be compiled: id, namespace and name."""
+
+
+async def limit_lock_waits(conn: AsyncConnection, lock_ms: int) -> None:
+    """The rest of the transaction waits for no lock longer than that."""
+    await conn.execute("select set_config('lock_timeout', %s, true)", (f"{lock_ms}ms",))
 
 
 class InternalConsumer(Protocol):
@@ -89,6 +102,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         """`at_once`: how many consumers run concurrently; by default as many as the pool has connections."""
         self._pool = pool
         self._turns = NamespaceTurns(at_once or pool.max_size)
+        self._long_turns, self._lock_turns = NamespaceTurns(1), NamespaceTurns(1)
         self._written = written
         self._appended = appended
         self._stop = stop
@@ -105,53 +119,94 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         """How many batches and compilations have failed."""
 
     @abstractmethod
-    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
-        """Compiles what a row of the pending query names; returns how many versions it had."""
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int, *, lock_ms: int) -> int:
+        """Compiles what a row of the pending query names; returns how many versions it had. Waits for locks with `limit_lock_waits`;
+        raises TooLong for long work, which must not hold a connection, and is called again after it."""
 
     @abstractmethod
     async def show_status(self, *, after_compiling: bool) -> None:
         """Shows the status of compiled versions in the rows that users see: after each round, and when nothing is pending."""
 
     async def compile_once(self) -> int:
-        """Tries to compile everything that is pending, once; returns how many versions were compiled."""
+        """Tries to compile everything that is pending, once; returns how many versions were compiled. What takes long is compiled beside
+        the rest; namespaces take turns there, too."""
         compiled = 0
         tried: set[int] = set()
-        while not self._stop.is_set():
-            pending = [row for row in await self._pending() if row[0] not in tried]
-            compiled += await self._compile_rounds(pending, tried)
-            await self.show_status(after_compiling=bool(pending))
-            if not pending:
-                break
-            self._compiler_pace.reset()
-            self._compiled.set()
-            self._wake_all()
+        long: dict[asyncio.Task[int], int] = {}
+        try:
+            while not self._stop.is_set():
+                pending = [row for row in await self._pending() if row[0] not in tried]
+                count, too_long = await self._compile_rounds(pending, tried)
+                for row, error in too_long:
+                    long[asyncio.create_task(self._compile_long(row, error))] = row[0]
+                ended = [task for task in long if task.done()]
+                for task in ended:
+                    del long[task]
+                    count += task.result()
+                compiled += count
+                if pending or ended:
+                    await self.show_status(after_compiling=True)
+                    self._compiler_pace.reset()
+                    self._compiled.set()
+                    self._wake_all()
+                elif long:
+                    await asyncio.wait(long, timeout=LONG_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                    # What was tried may have been written again meanwhile.
+                    tried = set(long.values())
+                else:
+                    await self.show_status(after_compiling=False)
+                    break
+        finally:
+            for task in long:
+                task.cancel()
+            await asyncio.gather(*long, return_exceptions=True)
         return compiled
 
-    async def _compile_rounds(self, pending: list[tuple[int, str, str]], tried: set[int]) -> int:
+    async def _compile_rounds(self, pending: list[Pending], tried: set[int]) -> tuple[int, list[tuple[Pending, TooLong]]]:
         """Compiles in rounds of one definition per namespace, for a moment: what another namespace writes meanwhile must not wait for
-        all the rest."""
-        compiled = 0
+        all the rest. Returns how many versions were compiled, and what takes too long for that."""
+        compiled, too_long = 0, list[tuple[Pending, TooLong]]()
         started = time.monotonic()
         for round_ in rounds_by_namespace(pending, itemgetter(1)):
-            for pending_id, namespace, name in round_:
-                tried.add(pending_id)
-                compiled += await self._compile_unit(Unit(f"{self.noun} compilation", namespace, name), pending_id)
+            for row in round_:
+                tried.add(row[0])
+                try:
+                    compiled += await self._compile_unit(row, LOCK_MS)
+                except TooLong as error:
+                    too_long.append((row, error))
             if time.monotonic() - started > ROUNDS_S:
                 break
-        return compiled
+        return compiled, too_long
 
-    async def _pending(self) -> list[tuple[int, str, str]]:
+    async def _compile_long(self, row: Pending, error: TooLong) -> int:
+        while True:
+            # Apart, because long work holds no connection, and may take a minute; waiting for a lock holds one, but not for long.
+            async with (self._long_turns if error.work else self._lock_turns).turn(row[1]):
+                if error.work:
+                    await error.work()
+                try:
+                    return await self._compile_unit(row, LOCK_MS if error.work else LONG_LOCK_MS)
+                except TooLong as again:
+                    error = again
+
+    async def _pending(self) -> list[Pending]:
         async with self._pool.connection() as conn:
             return await (await conn.execute(query(self.pending_query))).fetchall()
 
-    async def _compile_unit(self, unit: Unit, pending_id: int) -> int:
+    async def _compile_unit(self, row: Pending, lock_ms: int) -> int:
         """Compiles one definition; returns how many versions it had. If it fails, that is recorded, and it pauses."""
+        pending_id, namespace, name = row
+        unit = Unit(f"{self.noun} compilation", namespace, name)
         try:
             async with self._pool.connection() as conn:
-                compiled = await self.compile_pending(conn, pending_id)
+                compiled = await self.compile_pending(conn, pending_id, lock_ms=lock_ms)
+        except TooLong:
+            raise
         except Exception as error:
             if is_unreachable(error):
                 raise
+            if isinstance(error, psycopg.errors.LockNotAvailable) and lock_ms < LONG_LOCK_MS:
+                raise TooLong() from error
             if is_transient(error) and unit not in self._late:
                 # A lock that another transaction holds, most of the time.
                 self._late.add(unit)

@@ -6,11 +6,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+class TooLong(Exception):
+    """Something takes longer than others in the line can be made to wait. `work`, if it is known, is what takes long: once it was done
+    beside the line, the next attempt is short. Otherwise another transaction holds a lock."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__()
+        self.work = work
 
 
 def rounds_by_namespace(waiting: Iterable[T], namespace_of: Callable[[T], str]) -> list[list[T]]:

@@ -15,6 +15,7 @@ from psycopg.rows import class_row
 
 from headrace.core import encode
 from headrace.db import AsyncConnection, query
+from headrace.definitions import limit_lock_waits
 from headrace.lang.condition import ConditionError, parameterize, parse, to_postgres
 from headrace.rules.programs import SHARED_MIN, ActiveVersion, Parameters, Program, inline_program, match_program
 
@@ -33,11 +34,13 @@ class PendingVersion:
     dropped: bool
 
 
-async def compile_topic(conn: AsyncConnection, topic_id: int) -> int:
+async def compile_topic(conn: AsyncConnection, topic_id: int, *, lock_ms: int | None = None) -> int:
     """Compiles and activates at most VERSIONS_MAX pending versions of a topic; returns how many there were.
 
     Raises LockNotAvailable if inline rules come or go and another transaction holds the topic's row: other topics must not wait."""
     async with conn.transaction():
+        if lock_ms is not None:
+            await limit_lock_waits(conn, lock_ms)
         row = await (await conn.execute("select headrace_internal.begin_compile(%s)", (topic_id,))).fetchone()
         assert row is not None
         async with conn.cursor(row_factory=class_row(PendingVersion)) as cursor:

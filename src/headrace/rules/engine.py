@@ -58,8 +58,8 @@ class RuleEngine(DefinitionEngine[WatchedTopic]):
     firings = 0
     """How many rules have fired here."""
 
-    async def compile_pending(self, conn: AsyncConnection, pending_id: int) -> int:
-        return await compile_topic(conn, topic_id=pending_id)
+    async def compile_pending(self, conn: AsyncConnection, pending_id: int, *, lock_ms: int) -> int:
+        return await compile_topic(conn, topic_id=pending_id, lock_ms=lock_ms)
 
     async def show_status(self, *, after_compiling: bool) -> None:
         # A topic that was compiled has shown its own versions.

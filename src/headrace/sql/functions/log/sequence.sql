@@ -1,7 +1,7 @@
 -- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and
 -- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
--- once, at its commit. Of many topics, namespaces take turns: see headrace_internal.sequence_turns. Each namespace gets its first topic
--- in each call (the first of 100 namespaces, by chance); no further topic begins after 0.2 s, so that a call stays short.
+-- once, at its commit. Namespaces take turns: of many topics, headrace_internal.sequence_turns chooses, and after 0.2 s only topics
+-- of namespaces that had none yet begin, so that a call stays short. Chance decides which topic of a namespace is the first.
 -- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
 -- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after
 -- a failure each gets its own.
@@ -25,10 +25,10 @@ as $$
 #variable_conflict use_column
 declare
     v_waiting    integer[];
-    v_first      integer;
     v_topic      record;
     v_moved      record;
     v_partitions integer := 32;
+    v_served     text[] := '{}';
     v_alone      integer[];
     v_moves      headrace_internal.topic_move[];
     v_notify     text;
@@ -36,24 +36,24 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform headrace_internal.require_read_committed('headrace.sequence');
     end if;
-    v_waiting := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id));
+    v_waiting := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id) order by random());
     if v_waiting = '{}' then
         return;
     end if;
     if cardinality(v_waiting) > 10 then
-        select w.topic_ids, w.namespaces into v_waiting, v_first from headrace_internal.sequence_turns(v_waiting) w;
+        v_waiting := headrace_internal.sequence_turns(v_waiting);
     end if;
     begin
         for v_topic in
-            select t as topic_row, t.topic_id, f.retry_at
+            select t as topic_row, t.topic_id, t.namespace, f.retry_at
             from headrace_internal.topic t
             left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
             where t.topic_id = any (v_waiting) order by array_position(v_waiting, t.topic_id)
             for no key update of t skip locked
         loop
-            exit when array_position(v_waiting, v_topic.topic_id) > v_first
-                and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
+            continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
             if v_topic.retry_at is null then
+                v_served := v_served || v_topic.namespace;
                 v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
                 v_partitions := v_partitions - v_moved.time_partitions;
                 v_moves := v_moves || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;

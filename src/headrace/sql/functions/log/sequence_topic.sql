@@ -1,5 +1,5 @@
--- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log; see headrace.sequence. On the event
--- clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
+-- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log, but only those of the first 8 MB as they
+-- are stored (and at least one), so that large payloads make no long turn; see headrace.sequence. On the event clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
 -- the server's clock.
 -- Locks: what headrace_internal.attach_log locks, for the first event, and headrace_internal.extend_log, if partitions are missing. Indexes: outbox_order for the rows, log_position
 -- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
@@ -12,6 +12,8 @@ as $$
 declare
     v_head  bigint;
     v_time  timestamptz;
+    v_rows  integer;
+    v_bytes bigint;
     v_bound bigint;
     v_until timestamptz;
     v_moved integer;
@@ -25,8 +27,23 @@ begin
     if p_topic.asleep then
         update headrace_internal.topic t set asleep = false where t.topic_id = p_topic.topic_id;
     end if;
-    select o.id into v_bound
-    from headrace_internal.outbox o where o.topic_id = p_topic.topic_id order by o.id offset p_batch - 1 limit 1;
+    select max(w.id), count(*), sum(pg_column_size(w.payload) + pg_column_size(w.headers)) into v_bound, v_rows, v_bytes
+    from (
+        select o.id, o.payload, o.headers
+        from headrace_internal.outbox o where o.topic_id = p_topic.topic_id order by o.id limit p_batch
+    ) w;
+    if v_bytes > 8 * 1024 * 1024 then
+        select w.id into v_bound
+        from (
+            select o.id,
+                sum(pg_column_size(o.payload) + pg_column_size(o.headers)) over (order by o.id rows unbounded preceding) as bytes
+            from headrace_internal.outbox o where o.topic_id = p_topic.topic_id
+        ) w
+        where w.bytes > 8 * 1024 * 1024 limit 1;
+    elsif v_rows < p_batch then
+        -- Rows that become visible until they are moved come too.
+        v_bound := null;
+    end if;
     time_partitions := 0;
     -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
     -- with the topic: before that there is no time partition.
