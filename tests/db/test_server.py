@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 
-from headrace.core import DatabaseUnavailable
+from headrace.core import DatabaseUnavailable, Invalid
 from headrace.db import Server
 from tests.builders import wait_until
 from tests.conftest import temporary_folder
@@ -24,8 +24,8 @@ def own() -> Iterator[Server]:
     server = Server(temporary_folder(in_memory=True), settings={"fsync": "off"})
     server.start()
     yield server
-    server.stop()
-    shutil.rmtree(server.folder)
+    if server.folder.exists():
+        server.delete()
 
 
 def test_killed_server_restarts_with_all_committed_data(own: Server) -> None:
@@ -90,3 +90,31 @@ def test_process_id_reused_by_another_process_is_not_a_server(own: Server) -> No
     assert own.pid is None
     own.stop()
     (own.data / "postmaster.pid").unlink()
+
+
+def test_only_a_folder_that_holds_nothing_of_others_is_deleted(own: Server) -> None:
+    foreign = own.folder / "bin"
+    foreign.mkdir()
+    with pytest.raises(Invalid, match="it holds bin, which headrace did not put there"):
+        own.delete()
+    foreign.rmdir()
+    port = (own.folder / "port").rename(own.folder.with_suffix(".port"))
+    with pytest.raises(Invalid, match="its server was never started by headrace"):
+        own.delete()
+    port.rename(own.folder / "port")
+    link = own.folder.with_suffix(".link")
+    link.symlink_to(own.folder)
+    with pytest.raises(Invalid, match="it is a symbolic link"):
+        Server(link).delete()
+    link.unlink()
+    assert own.pid is not None
+    assert (own.folder / ".gitignore").read_text() == "*\n", "the data stays out of the project's version control"
+    own.delete()
+    assert not own.folder.exists()
+
+
+def test_folder_that_cannot_be_used_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file" / "pg18", Path("/proc/headrace/pg18")):
+        for act in (lambda folder=folder: Server(folder).start(), lambda folder=folder: Server(folder).stop()):
+            assert "set HEADRACE_DATA" in str(catch(act))

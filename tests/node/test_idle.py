@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.actions import Action
+from headrace.actions import Action, send_action, worker
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
-from headrace.db import Server, connect, migrate
+from headrace.db import Server, Target, connect, migrate
 from headrace.log import create_topic
 from headrace.node import Headrace
 from headrace.relays import Relay, create_relay
@@ -59,6 +59,8 @@ async def test_idle_node_sends_at_most_two_statements_a_second(logging_server: S
         create_relay(
             conn, Relay(name="hook", topic="orders", target="webhook", options={"url": "https://example.com/"}, condition="false")
         )
+        # Nobody runs it, so it is behind for ever.
+        conn.execute("select headrace.create_consumer('orders', 'left')")
         log = logging_server.data / "server.log"
         async with app.running([database]), asyncio.timeout(120):
             statuses = "select status from headrace.rule union select status from headrace.correlator union select status from headrace.relay"
@@ -76,3 +78,26 @@ async def test_idle_node_sends_at_most_two_statements_a_second(logging_server: S
             handled.clear()
             publish(conn, 2, key="k")
             await handled.wait()
+
+
+@pytest.mark.timeout(120)
+async def test_notification_wakes_every_pool_of_workers(database: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only a notification wakes them: with polls, an action waited up to ten seconds for those of its own pool.
+    for pause in ("IDLE_S", "EMPTY_S"):
+        monkeypatch.setattr(worker, pause, 3600)
+    monkeypatch.setattr(worker, "POLL_S", ())
+    app, handled = Headrace(), asyncio.Queue[str]()
+
+    async def handle(action: Action[object], tx: object) -> None:
+        handled.put_nowait(action.action)
+
+    app.handler("SHARED")(handle)
+    app.handler("SINGLE", attempts=1)(handle)
+    app.handler("SLOW", concurrency=1)(handle)
+    with connect(database) as conn:
+        async with app.running([database]), asyncio.timeout(60):
+            for name in ("SHARED", "SINGLE", "SLOW", "SLOW", "SINGLE", "SHARED") * 10:
+                while conn.execute("select asleep from headrace_internal.queue").fetchall() != [(True,)]:
+                    await asyncio.sleep(0.05)
+                send_action(conn, name, {})
+                assert await handled.get() == name

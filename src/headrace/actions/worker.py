@@ -105,8 +105,10 @@ class ActionWorker:
         """Held by the one idle worker that watches the queue for all."""
         self._idle = 0
         """How many claims in a row have found nothing."""
-        self._has_slept = False
-        """The queue was marked asleep by this worker, and no action was found since."""
+        self._is_resting = False
+        """One of the workers marks the queue asleep, or waits for a notification since."""
+        self._was_notified = False
+        """A notification has ended the wait, and no action was found since."""
         self.handled = 0
         """How many actions this worker has handled."""
         self.handled_by_action: Counter[str] = Counter(dict.fromkeys(self._names, 0))
@@ -149,13 +151,32 @@ class ActionWorker:
         elif idle < len(POLL_S):
             await self._subscription.wait(POLL_S[idle])
         else:
-            self._has_slept = True
-            await self._rests.attempt(partial(self._queue.set_asleep, True))
+            self._was_notified, self._is_resting = False, True
+            try:
+                await self._rest(is_first=idle == len(POLL_S))
+            finally:
+                self._is_resting = False
+
+    async def _rest(self, *, is_first: bool) -> None:
+        await self._rests.attempt(partial(self._queue.set_asleep, True))
+        if is_first:
             # Claim once more before the first wait: an action sent just before set_asleep made no notification.
-            if idle > len(POLL_S):
-                is_empty = await self._rests.attempt(self._queue.is_empty)
-                if await self._subscription.wait(EMPTY_S if is_empty else IDLE_S):
-                    self._idle = 0
+            return
+        is_empty = await self._rests.attempt(self._queue.is_empty)
+        if await self._subscription.wait(EMPTY_S if is_empty else IDLE_S):
+            self._was_notified = True
+            self._idle = 0
+
+    async def _end_rest(self) -> None:
+        """With work in hand, marks the queue awake if a notification brought it, which has woken all other workers and nodes as well:
+        those that find nothing mark the queue asleep again. Otherwise they sleep on, and need the next notification."""
+        if not self._was_notified:
+            return
+        self._was_notified = False
+        await self._rests.attempt(partial(self._queue.set_asleep, False))
+        if self._is_resting:
+            # It marked the queue asleep before we marked it awake, and would wait for a notification that nobody sends.
+            self._subscription.notify()
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""
@@ -163,10 +184,7 @@ class ActionWorker:
         claims = await self._next(prefetch) if prefetch else await self._claim()
         if not claims:
             return False
-        if self._has_slept:
-            # Only with work in hand: as long as the queue is asleep, the next action wakes every node.
-            self._has_slept = False
-            await self._rests.attempt(partial(self._queue.set_asleep, False))
+        await self._end_rest()
         is_full = len(claims) >= self._batch_size.size > 1
         if prefetch and is_full and not self._rate and not self._worker_pool.ordered:
             prefetch.start(self._claim())

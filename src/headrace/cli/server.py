@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from typer import Typer
 
 from headrace.cli.options import Yes
@@ -18,7 +16,8 @@ group = Typer(help="The embedded PostgreSQL, used when no database is configured
 def start(session: Session) -> None:
     """Start the embedded PostgreSQL; create its data folder if needed.
 
-    The data folder is HEADRACE_DATA, or else the project's: .headrace in the current folder, or in the nearest one above that has it.
+    The data folder is HEADRACE_DATA, or else the project's: .headrace in the current folder, or in the nearest one above that has it,
+    except the home folder.
     """
     server = embedded_server()
     server.start()
@@ -28,7 +27,7 @@ def start(session: Session) -> None:
 @command(group, "stop", common=("json",))
 def stop(session: Session) -> None:
     """Stop the embedded PostgreSQL. Committed data is kept."""
-    if data_folder().exists():
+    if (data_folder() / SERVER_FOLDER).exists():
         embedded_server().stop()
     session.done("stopped", {"running": False, "dsn": None, "data": str(data_folder())})
 
@@ -39,7 +38,7 @@ def status(session: Session) -> None:
 
     The exit code is 3 when it does not run.
     """
-    server = embedded_server() if data_folder().exists() else None
+    server = embedded_server() if (data_folder() / SERVER_FOLDER).exists() else None
     if server is None or server.pid is None:
         raise NotFound(f"no embedded server runs in {data_folder()}; run: headrace server start")
     _print_running(session, server.dsn())
@@ -52,13 +51,16 @@ def reset(session: Session, yes: Yes = False) -> None:
     Deletes all databases of the server of this project, and nothing else.
     """
     folder = data_folder() / SERVER_FOLDER
+    result = {"running": False, "dsn": None, "data": str(folder.parent)}
+    if not folder.exists():
+        session.done(f"there is no embedded PostgreSQL in {folder.parent}, so nothing was deleted", result)
+        return
     session.confirm(f"Delete the embedded PostgreSQL with all its data in {folder}?", yes=yes)
-    if folder.exists():
-        embedded_server().stop()
-        shutil.rmtree(folder)
-    session.done(
-        f"deleted {folder}; the next command starts an empty one", {"running": False, "dsn": None, "data": str(folder.parent)}
-    )
+    embedded_server().delete()
+    then = "the next command starts an empty one; end nodes and consoles that used it, and start them again"
+    if not session.is_embedded:
+        then = "commands use the database of HEADRACE_DSN or DATABASE_URL, which was not changed"
+    session.done(f"deleted {folder}; {then}", result)
 
 
 def _print_running(session: Session, dsn: str) -> None:

@@ -28,7 +28,7 @@ ENVIRONMENT = (
     Setting("HEADRACE_TEST_DSN", "an embedded PostgreSQL", "Server on which the pytest plugin creates its databases."),
     Setting(
         "HEADRACE_DATA",
-        "`.headrace` of the project: in the current folder or the nearest one above",
+        "`.headrace` of the project: in the current folder or the nearest one above, except the home folder",
         "Folder of the embedded PostgreSQL.",
     ),
     Setting("HEADRACE_ARCHIVE", "the recorded folder", "Folder of the archive, for `archive`, `replay` and `backtest`."),

@@ -98,11 +98,13 @@ SERVER_FOLDER = "pg18"
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The data folder of the embedded server: HEADRACE_DATA, else the project's, `.headrace` in the current folder or in the
-    nearest one above that has it."""
+    nearest one above that has it. The home folder is a project only for commands that run in it."""
     if data := environ.get("HEADRACE_DATA"):
         return Path(data)
-    here = Path.cwd()
-    folders = [_project_data(project) for project in (here, *here.parents)]
+    here, home = Path.cwd(), environ.get("HOME")
+    # Else one command in the home folder would join all projects below it.
+    above = [project for project in here.parents if not home or project != Path(home)]
+    folders = [_project_data(project) for project in (here, *above)]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 

@@ -21,9 +21,11 @@ from pathlib import Path
 
 import psycopg
 
-from headrace.core import DatabaseUnavailable
+from headrace.core import DatabaseUnavailable, Invalid
 
 _START_TIMEOUT_S = 60
+_PROGRAMS = "programs"
+_OWN_ENTRIES = {".gitignore", "data", "data.initdb", "lock", "port"}
 
 
 def embedded_bin() -> Path:
@@ -64,7 +66,8 @@ class Server:
         self.data = self.folder / "data"
         self._user = _server_user()
         self._settings = dict(settings or {})
-        self._bin = _accessible_bin(bin_dir or embedded_bin(), self.folder, self._user)
+        with _map_folder_errors(self.folder):
+            self._bin = _accessible_bin(bin_dir or embedded_bin(), self.folder, self._user)
 
     def program(self, name: str) -> Path:
         """The path of one of PostgreSQL's programs (psql, pgbench, pg_dump …)."""
@@ -81,11 +84,12 @@ class Server:
     @property
     def pid(self) -> int | None:
         """The process id of the server; None if it does not run."""
-        try:
-            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
-            os.kill(pid, 0)
-        except (FileNotFoundError, ValueError, ProcessLookupError):
-            return None
+        with _map_folder_errors(self.folder):
+            try:
+                pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+                os.kill(pid, 0)
+            except (FileNotFoundError, ValueError, ProcessLookupError):
+                return None
         return pid if _is_server(pid, self.data) else None
 
     def start(self) -> None:
@@ -110,6 +114,26 @@ class Server:
             if self.pid is not None:
                 self._run("pg_ctl", "-D", str(self.data), "-m", "fast", "-w", "stop")
 
+    def delete(self) -> None:
+        """Stops the server and deletes its folder; raises Invalid if anything there was not written by this class."""
+        if reason := self._foreign():
+            raise Invalid(
+                f"{self.folder} was not deleted: {reason}; delete yourself what you do not need, or correct HEADRACE_DATA"
+            )
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def _foreign(self) -> str | None:
+        """Why the folder may hold what somebody else needs; None if it does not."""
+        if self.folder.is_symlink():
+            return "it is a symbolic link"
+        names = [entry.name for entry in self.folder.iterdir()]
+        foreign = sorted(name for name in names if name not in _OWN_ENTRIES and not name.startswith(_PROGRAMS))
+        if foreign:
+            return f"it holds {', '.join(foreign[:5])}, which headrace did not put there"
+        # Every start writes the port, so a cluster without it was started by somebody else.
+        return "its server was never started by headrace" if "data" in names and "port" not in names else None
+
     def kill(self) -> None:
         """Kills the server and all its backends with SIGKILL, like a crash."""
         pid = self.pid
@@ -129,6 +153,8 @@ class Server:
 
     def _init(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The project's version control does not see the data.
+        (self.folder / ".gitignore").write_text("*\n")
         if self._user:
             shutil.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         # Elsewhere first: a cluster whose creation was interrupted starts, but has no database to connect to.
@@ -188,10 +214,24 @@ class Server:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Only one process at a time starts or stops this server."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as file:
+        with _map_folder_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = (self.folder / "lock").open("w")
+        with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+@contextmanager
+def _map_folder_errors(folder: Path) -> Iterator[None]:
+    """Raises DatabaseUnavailable for a folder that this user cannot make, read or write."""
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseUnavailable(
+            f"PostgreSQL cannot keep its data in {folder}: {error}; "
+            "work in a folder of your own, set HEADRACE_DATA to one, or set HEADRACE_DSN to use another database"
+        ) from error
 
 
 def _server_user() -> pwd.struct_passwd | None:
@@ -209,10 +249,10 @@ def _accessible_bin(bin_dir: Path, folder: Path, user: pwd.struct_passwd | None)
     if user is None or all(parent.stat().st_mode & 0o001 for parent in bin_dir.parents):
         return bin_dir
     installation, package = bin_dir.parent, bin_dir.parents[1]
-    copy = folder / "programs"
+    copy = folder / _PROGRAMS
     if not copy.exists():
         # Beside each other as in site-packages: the programs find their libraries by a relative path.
-        partial = folder / f"programs.{os.getpid()}"
+        partial = folder / f"{_PROGRAMS}.{os.getpid()}"
         shutil.copytree(installation, partial / package.name / installation.name, symlinks=True)
         libraries = package.with_name(f"{package.name}.libs")
         if libraries.exists():

@@ -283,8 +283,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             due = await steps.attempt(self._find_due) or []
             topic_ids = {topic_id for topic_id, consumer_id in due if consumer_id is None}
             consumer_ids = {consumer_id for _, consumer_id in due}
-            self._wake(topic_ids, consumer_ids)
-            if due:
+            if self._wake(topic_ids, consumer_ids):
                 self._due_pace.reset()
             await self._due_pace.rest(self._stop, self._wait_for_work)
 
@@ -300,10 +299,16 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         async with self._pool.connection() as conn:
             return await (await conn.execute("select topic_id, consumer_id from headrace_internal.find_due()")).fetchall()
 
-    def _wake(self, topic_ids: Container[int], consumer_ids: Container[int | None]) -> None:
-        for consumer_id, consumer in self._active.items():
-            if consumer_id in self._wake_ups and (consumer.topic_id in topic_ids or consumer_id in consumer_ids):
-                self._wake_ups[consumer_id].set()
+    def _wake(self, topic_ids: Container[int], consumer_ids: Container[int | None]) -> bool:
+        """Wakes these consumers, if they are ours, and those of these topics; returns whether there were any."""
+        woken = [
+            consumer_id
+            for consumer_id, consumer in self._active.items()
+            if consumer_id in self._wake_ups and (consumer.topic_id in topic_ids or consumer_id in consumer_ids)
+        ]
+        for consumer_id in woken:
+            self._wake_ups[consumer_id].set()
+        return bool(woken)
 
     def _wake_all(self) -> None:
         for wake_up in self._wake_ups.values():

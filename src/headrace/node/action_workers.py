@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -48,7 +48,7 @@ class ActionWorkers:
         target: Target,
         pool: Pool,
         leases: Pool,
-        subscription: Subscription,
+        subscribe: Callable[[str], Subscription],
         stop: asyncio.Event,
         *,
         namespace: str | None,
@@ -61,9 +61,10 @@ class ActionWorkers:
         queue = Queue(leases, namespace=namespace, node_id=node_id, lease_s=settings.lease_s)
         self._leases = LeaseExtender(queue)
         self._sweeper = UnhandledSweeper(queue, grace_s=settings.no_handler_grace_s)
-        subscription.filter = namespace
+        # One for each pool: a notification wakes one waiter, and only the pool of the new action can handle it.
         self.workers = [
-            ActionWorker(group, queue, pool, self._leases, subscription, stop, sources=sources) for group in worker_pools
+            ActionWorker(group, queue, pool, self._leases, subscribe("headrace_action"), stop, sources=sources)
+            for group in worker_pools
         ]
 
     async def run(self) -> None:

@@ -273,7 +273,7 @@ class DatabaseLoops:
             target,
             of_actions,
             self.loop_pool,
-            subscribe("headrace_action"),
+            subscribe,
             stop,
             namespace=app.namespace,
             node_id=identity.node_id,
