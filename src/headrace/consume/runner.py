@@ -274,8 +274,10 @@ class ConsumerRunner:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             try:
                 failure = await delivery.handle(conn, batch)
-            except BaseException:
-                self._broken_off += [(claim.partition, claim.position) for claim in batch.claims]
+            except BaseException as error:
+                # A worker that is cancelled while its node goes on: an event did it, as one that kills its process.
+                if isinstance(error, Exception) or self._stop.is_set():
+                    self._broken_off += [(claim.partition, claim.position) for claim in batch.claims]
                 raise
         self._count_handled(batch, failure)
         if failure:
@@ -367,7 +369,8 @@ class ConsumerRunner:
                 is_overdue = time.monotonic() - called >= self._consumer.session_limit_s
                 problem = await self._undo_redrive(conn, error, letter_id, partition, is_overdue=is_overdue)
             except BaseException:
-                self._broken_off.append((partition, None))
+                if self._stop.is_set():
+                    self._broken_off.append((partition, None))
                 raise
         self._report_redrive(position, problem)
         return True
