@@ -55,7 +55,7 @@ async def test_fast_handler_gets_the_events_of_all_partitions_in_one_call(conn: 
     spread(conn, 40)
     recorder = Recorder()
     runner = await start(batch_consumer(recorder))
-    runner._handler_s = 0
+    runner._delivery.handler_s = 0
     assert await runner.handle_once() == 40
     [events] = recorder.batches
     assert [event.position for event in events] == list(range(1, 41))
@@ -68,7 +68,7 @@ async def test_slow_handler_gets_one_partition_and_leaves_the_others_to_other_wo
     spread(conn, 40)
     recorder = Recorder()
     runner = await start(batch_consumer(recorder))
-    runner._handler_s = SLOW
+    runner._delivery.handler_s = SLOW
     batch = await runner.handle_batch()
     assert (batch.size, batch.may_have_more) == (10, True)
     assert len({event.partition for event in recorder.batches[0]}) == 1
@@ -78,7 +78,7 @@ async def test_slow_handler_gets_one_partition_and_leaves_the_others_to_other_wo
 async def test_claim_of_all_partitions_says_that_nothing_is_left(conn: Connection, start: Start) -> None:
     spread(conn, 8)
     runner = await start(batch_consumer(Recorder()))
-    runner._handler_s = 0
+    runner._delivery.handler_s = 0
     assert not (await runner.handle_batch()).may_have_more
 
 
@@ -86,7 +86,7 @@ async def test_bad_event_among_several_partitions_fails_alone(conn: Connection, 
     spread(conn, 12)
     recorder = Recorder(6)
     runner = await start(batch_consumer(recorder, failure=Failure.dead_letter(attempts=1)))
-    runner._handler_s = 0
+    runner._delivery.handler_s = 0
     await run_dry(runner)
     assert effects(conn) == [n for n in range(1, 13) if n != 6]
     assert conn.execute("select position, state from headrace.dead_letter").fetchall() == [(6, "dead")]
@@ -98,7 +98,7 @@ async def test_single_events_before_the_bad_one_stay_done_in_every_partition(con
     spread(conn, 12)
     recorder = Recorder(6)
     runner = await start(Consumer(topic="orders", name="c", handler=recorder.handle_single, failure=Failure.stop()))
-    runner._handler_s = 0
+    runner._delivery.handler_s = 0
     await runner.handle_once()
     assert effects(conn) == [1, 2, 3, 4, 5]
     assert sorted((row.position, row.state) for row in consumer_lag(conn)) == [
@@ -116,7 +116,7 @@ async def test_partition_skipped_while_it_gives_single_events_is_claimed_next(co
         "update headrace_internal.cursor set single_to = 8, moved_at = moved_at + interval '1 minute' where partition = 2"
     )
     runner = await start(batch_consumer(Recorder()))
-    runner._handler_s = 0
+    runner._delivery.handler_s = 0
     assert [(batch.size, batch.may_have_more) for batch in [await runner.handle_batch() for _ in range(4)]] == [
         (6, True), (1, True), (1, True), (0, False)
     ]  # fmt: skip

@@ -40,6 +40,8 @@ class ClaimedBatch:
         self.is_held = False
         """Events are due, but other workers hold their partitions."""
         self._cut_at: int | None = None
+        self.interruption: Exception | None = None
+        """An error that is not the handler's, and that cut the batch; to be raised when what is before it is committed."""
         held: list[int] = []
         end = len(rows)
         while end > 0:
@@ -59,9 +61,10 @@ class ClaimedBatch:
         self.held: Set[int] = frozenset(held)
         """Positions of events that are dead letters or wait behind one of their key."""
 
-    def cut_before(self, position: int) -> None:
+    def cut_before(self, position: int, interruption: Exception | None = None) -> None:
         """Leaves the events from this position on for another batch."""
         self._cut_at = position
+        self.interruption = interruption
         self.is_partial = True
 
     @property

@@ -248,9 +248,9 @@ class PsycopgConnection(HandlerConnection):
 
     async def commit(self, statement: LiteralString | None = None, parameters: Sequence[Parameter] = ()) -> None:
         if self._is_exchanged:
-            self._leave_exchanged()
             commands: list[Command] = [(statement, parameters)] if statement is not None else []
             await exchange(self.conn, *commands, ("commit", ()))
+            self._leave_exchanged()
             return
         if statement is not None:
             await self.execute(statement, parameters)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-from headrace.core import Bury, DeliveryError, Discard, HandlerOutcome, Retry, TargetGone, TargetRefused
+from headrace.core import Bury, DeliveryError, Discard, HandlerOutcome, Retry, TargetGone, TargetRefused, error_text
 
 TRACEBACK_CHARS_MAX = 20_000
 
@@ -74,7 +74,7 @@ def describe_error(error: BaseException) -> HandlerError:
 
 def error_summary(error: BaseException) -> str:
     """Class and message of an error; dead letters are grouped by its first line."""
-    message = str(error).strip()
+    message = error_text(error)
     return storable_text(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 

@@ -82,6 +82,7 @@ async def call_handlers(calls: Sequence[HandlerCall], conn: HandlerConnection) -
 
 
 async def _call(group: HandlerGroup, argument: Any, conn: HandlerConnection) -> float:
+    task = asyncio.current_task()
     started = time.perf_counter()
     span = None if switch.tracer is None else switch.tracer.start_process(group.destination, group.consumer, argument)
     try:
@@ -94,7 +95,7 @@ async def _call(group: HandlerGroup, argument: Any, conn: HandlerConnection) -> 
     except BaseException as error:
         if span is not None:
             span.end(error)
-        if isinstance(error, Exception) or _is_stopped(error):
+        if isinstance(error, Exception) or _is_stopped(task, error):
             raise
         raise HandlerInterrupted(error_summary(error)) from error
     if span is not None:
@@ -120,12 +121,19 @@ def _call_sync(calls: Sequence[HandlerCall], conn: HandlerConnection) -> list[fl
     return durations_s
 
 
-def _is_stopped(error: BaseException) -> bool:
+def _is_stopped(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
     """Is the task that called a handler itself being ended? Otherwise it was the handler that raised this."""
-    task = asyncio.current_task()
-    return isinstance(error, GeneratorExit) or (
-        isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-    )
+    if isinstance(error, GeneratorExit):
+        # Whoever closes the coroutine does so from outside of its task.
+        return _running_task() is not task
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None  # No event loop runs: the coroutine is collected.
 
 
 def _call_step(step: SessionStep, argument: object, conn: HandlerConnection) -> None:
@@ -157,9 +165,10 @@ def _run_functions(functions: Sequence[Callable[[], object]]) -> None:
             logger.exception("a function left for after the commit failed; the commit stands")
 
 
-def handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
-    """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt."""
-    if getattr(error, "sqlstate", None) == _IDLE_TOO_LONG:
+def handler_error(conn: HandlerConnection, error: Exception, *, is_overdue: bool = False) -> HandlerError:
+    """What to record of a handler's own error. An error that the database caused is raised again: it is no failed attempt.
+    `is_overdue`: see `is_session_ended`."""
+    if is_session_ended(conn, error, is_overdue=is_overdue):
         limit = "the handler left its transaction idle for longer than the session's limit; set timeout_s, or shorten the handler"
         return describe_error(HandlerTimeout(limit))
     if conn.is_lost:
@@ -167,3 +176,9 @@ def handler_error(conn: HandlerConnection, error: Exception) -> HandlerError:
     if (cause := concurrency_error(error)) is not None:
         raise cause from error
     return describe_error(error)
+
+
+def is_session_ended(conn: HandlerConnection, error: Exception, *, is_overdue: bool) -> bool:
+    """Has the server ended the session, because the handler left it idle for too long? Not every driver tells what the server said
+    last: with `is_overdue`, the handler took longer than that, so if the connection is lost, that is why."""
+    return getattr(error, "sqlstate", None) == _IDLE_TOO_LONG or (is_overdue and conn.is_lost)

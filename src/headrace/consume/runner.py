@@ -9,22 +9,23 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import LiteralString
 
 import psycopg.errors
 
-from headrace.consume.claims import Claim, ClaimedBatch
+from headrace.consume.batch_delivery import FAIL, BatchDelivery, HandlerFailure, fail_parameters, give_back
+from headrace.consume.claims import ClaimedBatch
 from headrace.consume.conditions import compile_if_allowed
-from headrace.consume.connections import HandlerConnection, TransactionSource
+from headrace.consume.connections import SAVEPOINT, HandlerConnection, TransactionSource
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError
-from headrace.consume.handler_calls import HandlerGroup, call_handlers, handler_error, run_after_commit
+from headrace.consume.handler_calls import handler_error, run_after_commit
 from headrace.consume.sources import Sources
-from headrace.core import DurationHistogram, LoggedEvent
+from headrace.core import DurationHistogram
 from headrace.db import (
     LoopSteps,
     Pace,
@@ -33,7 +34,6 @@ from headrace.db import (
     Subscription,
     Unit,
     fetch_value_async,
-    is_transient,
     query,
 )
 
@@ -43,8 +43,6 @@ PAUSE_MAX_S = 0.05
 """The longest pause of a worker after a batch that was not full."""
 REDRIVE_POLL_S = 0.1
 """Shortest time between two checks for dead letters to redrive."""
-SINGLES_S = 1.0
-"""After this time no further event of a batch of single events is handled in its transaction."""
 TOPIC_CHECK_S = 5.0
 """How often an idle consumer without a due poll checks that its topic was not dropped and created again."""
 IDLE_S = 1.0
@@ -52,25 +50,10 @@ IDLE_S = 1.0
 
 CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
 from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
-_ADVANCE: LiteralString = "select headrace.advance(%s, %s, %s)"
-_ADVANCE_PARTITIONS: LiteralString = "select headrace.advance_partitions(%s, %s::integer[], %s::bigint[])"
 _RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
 _FORGET_LOST = """select headrace.release_claims(%s, array_agg(partition), array_agg(position)) from headrace.cursor where consumer_id = %s"""
-_FAIL = "select headrace.fail(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_CLAIM_REDRIVE = "select dead_letter_id from headrace.claim_redrive(%s)"
-_END_REDRIVE = "select headrace.end_redrive(%s, %s, %s, %s)"
-
-
-@dataclass(frozen=True)
-class HandlerFailure:
-    """The handler raised on these events; those of the claims before them are done."""
-
-    claims: Sequence[Claim]
-    error: HandlerError
-    moved_to: Mapping[int, int] = field(default_factory=dict)
-    """Where the cursors go: behind the events that are done."""
-    outcome: str | None = None
-    """What headrace.fail said follows; None: it was not called yet."""
+_CLAIM_REDRIVE: LiteralString = "select dead_letter_id, partition, position from headrace.claim_redrive(%s)"
+_END_REDRIVE: LiteralString = "select headrace.end_redrive(%s, %s, %s, %s)"
 
 
 @dataclass(frozen=True)
@@ -107,19 +90,13 @@ class ConsumerRunner:
     ) -> None:
         """`due` wakes the runner when something becomes due that nobody notifies of; without it the runner polls by itself."""
         self._consumer = consumer
-        self._handlers = HandlerGroup(
-            handlers=(consumer.handler,), session=consumer.session, destination=consumer.topic, consumer=consumer.name
-        )
         self._pool = pool
         self._sources = sources or Sources(pool)
         self._subscription = subscription
         self._stop = stop
-        self._consumer_id = 0
         self._topic_id = 0
         self._max = consumer.batch.max if consumer.batch else consumer.batch_size or SINGLE_MAX
         self._pace = Pace(pause_max_s=PAUSE_MAX_S)
-        self._handler_s = float("inf")
-        """How long the handler took for the last batch."""
         self._wakes = 0
         """How often a notification has woken a worker."""
         self.handled = 0
@@ -128,8 +105,9 @@ class ConsumerRunner:
         """How many events of each partition; -1 for the cursor over the whole topic."""
         self.durations = DurationHistogram()
         self.failures = 0
-        self._rolled_back: list[Claim] = []
-        """Claims whose transaction was rolled back without a failure of the handler, and which must not count as lost."""
+        self._delivery = BatchDelivery(consumer, self.durations, stop)
+        self._broken_off: list[tuple[int, int | None]] = []
+        """Partitions whose claim was broken off without a failure of the handler, with their position: not lost, and not recorded."""
         self._redrive_checked_at = 0.0
         self._redrives = self._steps("dead letters")
         self._topic = (consumer.topic, consumer.namespace)
@@ -143,7 +121,7 @@ class ConsumerRunner:
 
     @property
     def _source(self) -> TransactionSource:
-        return self._sources.source(self._handlers.source)
+        return self._sources.source(self._delivery.handlers.source)
 
     def _steps(self, kind: str) -> LoopSteps:
         unit = Unit(f"consumer {kind}", self._consumer.namespace, f"{self._consumer.topic}/{self._consumer.name}")
@@ -167,7 +145,7 @@ class ConsumerRunner:
 
     @property
     def consumer_id(self) -> int:
-        return self._consumer_id
+        return self._delivery.consumer_id
 
     def wake(self) -> None:
         """Lets one worker look for events, retries and dead letters to redrive."""
@@ -183,7 +161,7 @@ class ConsumerRunner:
         return f"consumer {self._consumer.topic}/{self._consumer.name}"
 
     async def run(self) -> None:
-        if not self._consumer_id:
+        if not self.consumer_id:
             await self._steps("registration").run(self.register)
         workers = 1 if self._consumer.ordered_by == "topic" else self._consumer.concurrency
         async with asyncio.TaskGroup() as group:
@@ -193,14 +171,14 @@ class ConsumerRunner:
 
     async def register(self) -> None:
         """Registers the consumer with the database."""
-        self._consumer_id = await register_consumer(self._pool, self._consumer)
+        self._delivery.consumer_id = await register_consumer(self._pool, self._consumer)
         self._topic_id = await fetch_value_async(self._pool, "select headrace.topic_id(%s, %s)", self._topic)
         self._subscription.filter = str(self._topic_id)
         await self._compile_condition()
 
     async def _compile_condition(self) -> None:
         if self._consumer.where is not None:
-            await compile_if_allowed(self._pool, self._consumer_id, self._consumer.where)
+            await compile_if_allowed(self._pool, self.consumer_id, self._consumer.where)
 
     async def _work(self, steps: LoopSteps) -> None:
         is_notified = False
@@ -267,8 +245,18 @@ class ConsumerRunner:
 
     async def handle_batch(self, *, is_notified: bool = False) -> HandledBatch:
         """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
-        await self._release_claims()
+        await self.release()
+        try:
+            return await self._handle_batch(is_notified=is_notified)
+        except Exception:
+            # At once, before another worker takes the claim for lost; and again before the next one, if that is not possible now.
+            with suppress(Exception):
+                await self.release()
+            raise
+
+    async def _handle_batch(self, *, is_notified: bool) -> HandledBatch:
         started = time.monotonic()
+        delivery = self._delivery
         async with self._source.connect() as conn:
             is_batch = self._consumer.batch is not None
             parameters, raw = self._claim_parameters(), self._consumer.raw_payload
@@ -285,133 +273,44 @@ class ConsumerRunner:
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             try:
-                failure = await self._handle(conn, batch)
-            except BaseException:
-                self._rolled_back += batch.claims
+                failure = await delivery.handle(conn, batch)
+            except BaseException as error:
+                # A worker that is cancelled while its node goes on: an event did it, as one that kills its process.
+                if isinstance(error, Exception) or self._stop.is_set():
+                    self._broken_off += [(claim.partition, claim.position) for claim in batch.claims]
                 raise
         self._count_handled(batch, failure)
         if failure:
             await self._report(failure, failure.outcome or await self._fail(failure))
+        if batch.interruption is not None:
+            raise batch.interruption
         elapsed_s = time.monotonic() - started
         # Advance and commit cost about as much CPU as the claim. What they take longer is waiting for the disk.
-        commit_s = min(elapsed_s - claim_s - self._handler_s, claim_s)
+        commit_s = min(elapsed_s - claim_s - delivery.handler_s, claim_s)
         pause_s = self._pace.pause_s(claim_s + commit_s, events=batch.size, elapsed_s=elapsed_s)
         return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
 
-    async def _handle(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
-        """Calls the handler and commits what is done."""
-        called = time.monotonic()
-        failure = await self._deliver(conn, batch)
-        self._handler_s = time.monotonic() - called
-        self.durations.count_calls(self._handler_s, 1 if self._consumer.batch else batch.size)
-        return await (self._commit(conn, batch) if failure is None else self._commit_failure(conn, batch, failure))
-
     async def forget_lost_claims(self) -> None:
         """For the test kit, which rolls back what it claims: the next test must not take that for a lost session."""
-        await fetch_value_async(self._pool, _FORGET_LOST, (self._consumer_id, self._consumer_id))
+        await fetch_value_async(self._pool, _FORGET_LOST, (self.consumer_id, self.consumer_id))
 
-    async def _release_claims(self) -> None:
-        if not self._rolled_back:
+    async def release(self) -> None:
+        """Says of claims that were broken off that no event did it. Otherwise the next claim takes their sessions for lost."""
+        if not self._broken_off:
             return
-        claims, self._rolled_back = self._rolled_back, []
-        places = ([claim.partition for claim in claims], [claim.position for claim in claims])
+        claims, self._broken_off = self._broken_off, []
+        partitions, positions = zip(*claims, strict=True)
         try:
-            await fetch_value_async(self._pool, _RELEASE_CLAIMS, (self._consumer_id, *places))
+            await fetch_value_async(self._pool, _RELEASE_CLAIMS, (self.consumer_id, list(partitions), list(positions)))
         except BaseException:
-            self._rolled_back += claims
+            self._broken_off += claims
             raise
 
     def _claim_parameters(self) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
         # Several partitions at once block each other's events, so only while that costs less time than a claim for each.
-        partitions = self._consumer.partitions_max if self._handler_s <= self._pace.cost_s else 1
-        return (self._consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions)
-
-    async def _deliver(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
-        try:
-            events = batch.events
-        except Exception as error:
-            if is_transient(error):
-                raise
-            # An event that cannot be read, for example with a time after the year 9999, must not stop other partitions.
-            return HandlerFailure(_whole(batch), handler_error(conn, error))
-        if self._consumer.batch:
-            try:
-                if events:
-                    await self._call(conn, events)
-            except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                return HandlerFailure(_whole(batch), handler_error(conn, error))
-            return None
-        started = time.monotonic()
-        for number, event in enumerate(events):
-            if number and (self._stop.is_set() or time.monotonic() - started > SINGLES_S):
-                # What is done is committed now: a node that stops throws nothing away, and nobody waits long for a commit.
-                batch.cut_before(event.position)
-                return None
-            try:
-                async with conn.savepoint():
-                    await self._call(conn, event)
-            except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                problem = handler_error(conn, error)
-                if not conn.is_open:
-                    # The effects of earlier events are gone with the transaction, so the cursor may not pass them.
-                    return HandlerFailure(_whole(batch), problem)
-                moved_to = batch.ends_before(event.position)
-                claim = batch.claim_of(event)
-                before, attempts = moved_to.get(claim.partition, claim.position), claim.attempts
-                attempts = attempts if before == claim.position else 0
-                return HandlerFailure([Claim(claim.partition, before, event.position, 1, attempts)], problem, moved_to)
-        return None
-
-    async def _call(self, conn: HandlerConnection, argument: LoggedEvent | Sequence[LoggedEvent]) -> None:
-        if self.durations.recorder is None:
-            await call_handlers([(self._handlers, argument)], conn)
-            return
-        with self.durations.record_call():
-            await call_handlers([(self._handlers, argument)], conn)
-
-    async def _commit(self, conn: HandlerConnection, batch: ClaimedBatch) -> HandlerFailure | None:
-        """Moves the cursors and commits. A failure if the commit rejects what the handler wrote, for example by a deferred constraint."""
-        try:
-            await conn.commit(*self._advance(batch.ends()))
-        except Exception as error:
-            if is_transient(error):
-                raise
-            failure = HandlerFailure(_whole(batch), handler_error(conn, error))
-            await conn.rollback()
-            return failure
-        await run_after_commit(conn)
-        return None
-
-    async def _commit_failure(self, conn: HandlerConnection, batch: ClaimedBatch, failure: HandlerFailure) -> HandlerFailure:
-        """Records a failure in the transaction that holds the claims, so that no other worker repeats the events before it is recorded.
-        If the transaction is gone, the failure has no outcome yet."""
-        is_held = await conn.rollback_to_savepoint() if self._consumer.batch else conn.is_open
-        if not is_held:
-            await conn.rollback()
-            return replace(failure, moved_to={})
-        try:
-            if failure.moved_to:
-                await conn.execute(*self._advance(failure.moved_to))
-            outcomes = [await conn.execute(_FAIL, self._fail_parameters(claim, failure.error)) for claim in failure.claims]
-            await conn.commit()
-        except Exception as error:
-            if is_transient(error):
-                raise
-            # With effects of earlier events it may be those that the commit rejected; otherwise it fails because the handler did.
-            problem = handler_error(conn, error) if failure.moved_to else failure.error
-            await conn.rollback()
-            return HandlerFailure(_whole(batch), problem)
-        if failure.moved_to:
-            await run_after_commit(conn)
-        return replace(failure, outcome=outcomes[-1][0][0])
-
-    def _advance(self, moved_to: Mapping[int, int]) -> tuple[LiteralString, tuple[Parameter, ...]]:
-        if len(moved_to) == 1:
-            [(partition, position)] = moved_to.items()
-            return _ADVANCE, (self._consumer_id, partition, position)
-        arrays = ("{" + ",".join(map(str, numbers)) + "}" for numbers in (moved_to.keys(), moved_to.values()))
-        return _ADVANCE_PARTITIONS, (self._consumer_id, *arrays)
+        partitions = self._consumer.partitions_max if self._delivery.handler_s <= self._pace.cost_s else 1
+        return (self.consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions)
 
     def _count_handled(self, batch: ClaimedBatch, failure: HandlerFailure | None) -> None:
         moved_to = batch.ends() if failure is None else failure.moved_to
@@ -428,15 +327,12 @@ class ConsumerRunner:
         self.handled += sum(handled.values())
         self.handled_by_partition.update(handled)
 
-    def _fail_parameters(self, claim: Claim, error: HandlerError) -> tuple[Parameter, ...]:
-        place = (self._consumer_id, claim.partition, claim.position, claim.upto, claim.events)
-        return (*place, error.summary, error.traceback, error.verdict, error.after_s)
-
     async def _fail(self, failure: HandlerFailure) -> str | None:
         """Records a failure whose transaction is gone, in one of its own."""
         outcome: str | None = None
         for claim in failure.claims:
-            outcome = await fetch_value_async(self._pool, _FAIL, self._fail_parameters(claim, failure.error))
+            parameters = fail_parameters(self.consumer_id, claim, failure.error, attempts=claim.attempts)
+            outcome = await fetch_value_async(self._pool, FAIL, parameters)
         return outcome
 
     async def _report(self, failure: HandlerFailure, outcome: str | None) -> None:
@@ -452,34 +348,54 @@ class ConsumerRunner:
 
     async def redrive_once(self) -> bool:
         """Handles one dead letter marked for redrive; returns False if there is none."""
-        problem: HandlerError | None = None
-        position = 0
+        await self.release()
         async with self._source.connect() as conn:
-            rows = await conn.begin(_CLAIM_REDRIVE, (self._consumer_id,))
+            rows = await conn.begin(_CLAIM_REDRIVE, (self.consumer_id,))
             if not rows:
                 await conn.commit()
                 return False
-            [(letter_id,)] = rows
+            [(letter_id, partition, position)] = rows
+            await conn.execute(SAVEPOINT)
+            called = time.monotonic()
             try:
                 raw = self._consumer.raw_payload
                 # None for an event that waited behind another one of its key, and that the consumer's condition leaves out.
                 for event in await conn.fetch_events(query("consume/read_dead_letter"), {"dead_letter_id": letter_id}, raw=raw):
-                    position = event.position
-                    await self._call(conn, [event] if self._consumer.batch else event)
+                    await self._delivery.call(conn, [event] if self._consumer.batch else event)
                 await conn.commit(_END_REDRIVE, (letter_id, None, None, False))
-            except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                problem = handler_error(conn, error)
-                await conn.rollback()
-            else:
                 await run_after_commit(conn)
-        if problem is not None:
-            await self._fail_redrive(letter_id, position, problem)
+                return True
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                is_overdue = time.monotonic() - called >= self._consumer.session_limit_s
+                problem = await self._undo_redrive(conn, error, letter_id, partition, is_overdue=is_overdue)
+            except BaseException:
+                if self._stop.is_set():
+                    self._broken_off.append((partition, None))
+                raise
+        self._report_redrive(position, problem)
         return True
 
-    async def _fail_redrive(self, letter_id: int, position: int, error: HandlerError) -> None:
-        is_discarded = error.verdict == "discard"
-        await fetch_value_async(self._pool, _END_REDRIVE, (letter_id, error.summary, error.traceback, is_discarded))
-        follows = _OUTCOMES["discarded" if is_discarded else "dead_letter"]
+    async def _undo_redrive(
+        self, conn: HandlerConnection, error: Exception, letter_id: int, partition: int, *, is_overdue: bool
+    ) -> HandlerError:
+        """Records that a redrive has failed, in its own transaction if that is still there; raises what is no fault of the handler's."""
+        try:
+            problem = handler_error(conn, error, is_overdue=is_overdue)
+        except Exception:
+            if not await give_back(conn):
+                self._broken_off.append((partition, None))
+            raise
+        outcome = (letter_id, problem.summary, problem.traceback, problem.verdict == "discard")
+        if await conn.rollback_to_savepoint():
+            await conn.commit(_END_REDRIVE, outcome)
+        else:
+            await conn.rollback()
+            self._broken_off.append((partition, None))
+            await fetch_value_async(self._pool, _END_REDRIVE, outcome)
+        return problem
+
+    def _report_redrive(self, position: int, error: HandlerError) -> None:
+        follows = _OUTCOMES["discarded" if error.verdict == "discard" else "dead_letter"]
         fields = self._log_fields(position, None, error)
         message = "%s failed again at position %s: %s; %s"
         logger.warning(message, self.name, position, error.line, follows, exc_info=error.exc_info, extra=fields)
@@ -493,8 +409,3 @@ _OUTCOMES = {
     "stopped": "the partition stops until `headrace consumer resume`",
     None: "another node has moved on",
 }
-
-
-def _whole(batch: ClaimedBatch) -> list[Claim]:
-    """The claims of a batch that failed as a whole: only if it was a single event, that one is to blame."""
-    return [replace(claim, events=batch.size) for claim in batch.claims]

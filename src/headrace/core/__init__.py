@@ -22,7 +22,7 @@ from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
-from headrace.core.safe_text import safe_json, safe_line, safe_lines
+from headrace.core.safe_text import error_text, safe_json, safe_line, safe_lines
 from headrace.core.secret_references import parse_reference, read_secret, secret_place
 from headrace.core.token_bucket import TokenBucket, TokenBuckets
 
@@ -48,6 +48,7 @@ __all__ = [
     "decode",
     "derive_event_id",
     "encode",
+    "error_text",
     "from_cloudevent",
     "map_database_errors",
     "map_error",

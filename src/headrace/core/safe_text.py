@@ -33,6 +33,14 @@ def safe_json(document: str) -> str:
     return _UNSAFE_IN_LINES.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
+def error_text(error: BaseException) -> str:
+    """The message of an error, also of one whose class cannot tell it."""
+    try:
+        return str(error).strip()
+    except BaseException as problem:  # noqa: BLE001 - code of whoever wrote the class; the error that is told counts
+        return f"(its text cannot be made: {type(problem).__name__})"
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if match[0] in "\t\n\r":

@@ -124,7 +124,12 @@ def _send_and_fetch(pgconn: Any, commands: Sequence[Command], names: set[bytes] 
     while True:
         while pgconn.is_busy():
             yield Wait.R
-            pgconn.consume_input()
+            try:
+                pgconn.consume_input()
+            except psycopg.OperationalError:
+                if any(result.status == pq.ExecStatus.FATAL_ERROR for result in results):
+                    return results  # The server said why, before it closed the connection.
+                raise
         result = pgconn.get_result()
         if result is None:
             # Ends the results of one command; twice in a row only after a lost connection.

@@ -17,6 +17,8 @@ from weakref import WeakSet
 
 import psycopg
 
+from headrace.core import error_text
+
 if TYPE_CHECKING:
     from headrace.db.connections import Pool
 
@@ -58,7 +60,7 @@ def connection_lost_error(error: Exception) -> Exception:
 def error_line(error: BaseException) -> str:
     """The message of an error in one line, without the context that PostgreSQL adds."""
     diag = getattr(error, "diag", None)
-    message = (diag.message_primary if diag is not None else None) or str(error).strip() or type(error).__name__
+    message = (diag.message_primary if diag is not None else None) or error_text(error) or type(error).__name__
     return (
         " ".join(message.split()) if isinstance(error, psycopg.Error) else f"{type(error).__name__}: {' '.join(message.split())}"
     )

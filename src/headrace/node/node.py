@@ -199,6 +199,8 @@ class Node:
                 logger.warning(
                     "%s did not end within %.0f s; its open transactions are rolled back", task.get_name(), self._grace_s
                 )
+            for database in self._databases:
+                database.is_overdue = True
             await cancel_tasks(*late)
         except asyncio.CancelledError:
             # Tasks do not end with the one that waits for them. A loop that loses the cancellation sees the stop signal.
@@ -239,6 +241,9 @@ class DatabaseLoops:
         self.started = asyncio.Event()
         self.start_error: str | None = None
         """The last error of the start, while it is retried."""
+        self.is_overdue = False
+        """The grace time has passed: what handlers had is no failure of theirs. Whatever else cancels this node, one of them may have
+        done it."""
         self._stop = stop
         self._tasks: list[asyncio.Task[None]] = []
         self._runs_sequencer = sequencer
@@ -333,7 +338,7 @@ class DatabaseLoops:
             stack.push_async_callback(self._sessions.close)
             # Also after a rejected start: the node itself may be registered already, and its actions would wait for it.
             stack.push_async_callback(self._deregister)
-            stack.push_async_callback(self._release_actions)
+            stack.push_async_callback(self._release_work)
             await self._first_of(f"registration with {self.target}", self._register)
             self.started.set()
             await self._run_loops()
@@ -408,13 +413,16 @@ class DatabaseLoops:
         except Exception as error:  # noqa: BLE001 - the node stops in any case
             logger.warning("%s could not record that this node stops: %s", self.target, error)
 
-    async def _release_actions(self) -> None:
-        """Returns actions to the queue whose handlers did not end in time. Otherwise they wait for the end of their lease."""
+    async def _release_work(self) -> None:
+        """Returns actions to the queue whose handlers did not end in time, which would wait for the end of their lease, and says of
+        the claims of consumers that their sessions were not lost."""
         try:
             async with asyncio.timeout(DEREGISTER_S):
                 await self.actions.release()
+                for consumer in self.consumers if self.is_overdue else ():
+                    await consumer.release()
         except Exception as error:  # noqa: BLE001 - the node stops in any case
-            logger.warning("%s could not give back the actions of handlers that did not end: %s", self.target, error)
+            logger.warning("%s could not give back the work of handlers that did not end: %s", self.target, error)
 
     async def _run_maintenance(self) -> None:
         steps = {name: LoopSteps(f"maintenance of {self.target}: {name}", pool=self._long_steps) for name in MAINTENANCE}

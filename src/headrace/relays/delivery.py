@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 import psycopg
 
-from headrace.core import DeliveryError, HeadraceError, LoggedEvent, RawJSON, TargetGone, TargetRefused
+from headrace.core import DeliveryError, HeadraceError, LoggedEvent, RawJSON, TargetGone, TargetRefused, error_text
 from headrace.relays.mapping import Mapper
 from headrace.relays.message import Message
 from headrace.relays.relay import Relay
@@ -108,7 +108,7 @@ class Delivery:
         if isinstance(error, TimeoutError):
             return DeliveryError(f"the target has not confirmed within {DELIVERY_MAX_S:.0f} s; it is tried again")
         # The text of a foreign library may quote what it was given.
-        text = self._redact(str(error) or type(error).__name__)
+        text = self._redact(error_text(error) or type(error).__name__)
         if not isinstance(error, DeliveryError):
             return DeliveryError(text if isinstance(error, HeadraceError) else f"{type(error).__name__}: {text}")
         after_s = None if error.retry_after_s is None else min(max(error.retry_after_s, 0.0), RETRY_AFTER_MAX_S)

@@ -27,6 +27,7 @@ from headrace.db import (
     fetch_value_async,
     query,
     record_failure,
+    run_to_end,
 )
 from headrace.definitions import state_row
 from headrace.relays.delivery import Delivery, is_redrive
@@ -38,6 +39,7 @@ IDLE_S: Final = 10.0
 """Longest wait without a notification: one may be lost with its connection."""
 STOP_S: Final = 50.0
 """How long a delivery may go on after its relay was changed or dropped."""
+RELEASE_S: Final = 2.0
 _REPORT = "select headrace.report_relay(%s, %s, %s, %s)"
 
 
@@ -92,7 +94,7 @@ class RelayRunner(ConsumerRunner):
 
     async def register(self) -> None:
         """Takes the consumer that the database keeps for the relay, with its condition."""
-        self._consumer_id, self._topic_id = self._runnable.consumer_id, self._runnable.topic_id
+        self._delivery.consumer_id, self._topic_id = self._runnable.consumer_id, self._runnable.topic_id
         self._subscription.filter = str(self._topic_id)
         await self._compile_condition()
 
@@ -125,7 +127,15 @@ class RunningRelay:
         try:
             await LoopSteps(f"relay {self.runnable.name}", self._stop).keep_running(self.runner.run)
         finally:
-            await self._delivery.close()
+            await run_to_end(self._close())
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self.runner.release()
+        except Exception as error:  # noqa: BLE001 - the next claim finds out by itself
+            logger.debug("relay %s could not give back what it had: %s", self.runnable.name, error)
+        await self._delivery.close()
 
     async def _disable(self, reason: str) -> None:
         logger.warning("relay %s is disabled: %s", self.runnable.name, reason)

@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headrace.core import HEADERS_BYTES_MAX, JSON, Discard, Event, Invalid, LoggedEvent, encode, redact
+from headrace.core import HEADERS_BYTES_MAX, JSON, Discard, Event, Invalid, LoggedEvent, encode, error_text, redact
 from headrace.tracing.context import LINKS_MAX, TRACEPARENT, TRACESTATE, TraceContext, read_trace_context
 from headrace.tracing.headers import TracedEvents, TracedHeaders
 from headrace.tracing.instruments import OPERATION_TYPE, MessagingInstruments, messaging_instruments
@@ -241,7 +241,7 @@ def mark_error(span: Span, error: BaseException) -> str:
     """Marks a span as failed and returns the type of the error."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    line = redact(str(error)).strip().split("\n", 1)[0][:STATUS_CHARS_MAX]
+    line = redact(error_text(error)).split("\n", 1)[0][:STATUS_CHARS_MAX]
     span.set_status(Status(StatusCode.ERROR, line.encode("utf-8", "replace").decode()))
     span.set_attribute("error.type", name)
     return name

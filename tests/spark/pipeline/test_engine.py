@@ -9,11 +9,13 @@ import psycopg
 import pytest
 
 from headrace.core import Invalid, UnknownTopic
+from headrace.correlators import Correlator, create_correlator
 from headrace.db import Connection, Target, connect
 from headrace.log import get_topic
 from headrace.rules import Rule, alter_rule
 from headrace.spark.pipeline import list_batches, list_pipelines, set_engine
-from tests.builders import topic
+from headrace.spark.pipeline.computation import BatchComputer, Computed, Part
+from tests.builders import drain, topic
 
 from .conftest import MakePipeline
 from .steps import RULES, append_events, compile_everything, differences, read_results, run_database, run_spark
@@ -175,3 +177,32 @@ def test_unknown_engine_is_rejected(conn: Connection) -> None:
         set_engine(conn, "cars", "flink")  # type: ignore[arg-type]
     with pytest.raises(UnknownTopic):
         set_engine(conn, "bikes", "spark")
+
+
+async def test_batch_that_was_read_before_an_erasure_is_not_written(
+    conn: Connection, database: Target, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has read the events, and the keys that are computed from them, before the batch locks anything."""
+    topic(conn, "cars")
+    pattern = "repeat {push(pair) {sequential {NEW_CAR, SOLD, SOLD}}}"
+    create_correlator(conn, Correlator(name="mails", topic="cars", key="object ->> 'email'", outputs={}, pattern=pattern))
+    await compile_everything(database)
+    for email in ("ada@secret.example", "bob@example.org"):
+        conn.execute(
+            "select headrace.publish('cars', 'NEW_CAR', jsonb_build_object('email', %s::text), p_key => left(%s, 3))",
+            (email, email),
+        )
+    drain(conn)
+    set_engine(conn, "cars", "spark")
+    compute, erasures = BatchComputer.compute, ["select headrace.erase_key('cars', 'ada')"]
+
+    def compute_and_erase(self: BatchComputer, parts: Sequence[Part]) -> list[Computed]:
+        computed = compute(self, parts)
+        while erasures:
+            conn.execute(erasures.pop())
+        return computed
+
+    monkeypatch.setattr(BatchComputer, "compute", compute_and_erase)
+    run_spark(make_pipeline(database, conn))
+    keys = "select key from headrace_internal.correlator_instance where key like '%@%'"
+    assert conn.execute(keys).fetchall() == [("bob@example.org",)]

@@ -57,7 +57,7 @@ def write(store: StreamStore, events: pa.RecordBatch) -> int:
     watched = Watched((), SPECS)
     classified = _collect(_classify([events], watched), watched)
     ((last, time),) = classified.ends.values()
-    return store.write((None, None), last, time, classified.events)
+    return store.write((None, None), last, time, classified.events, erasures=store.read_erasures()) or 0
 
 
 def written(conn: Connection, stream: str) -> list[tuple[object, ...]]:
@@ -139,9 +139,9 @@ def test_stream_is_not_continued_with_other_patterns(conn: Connection, access: A
 
 def test_stream_is_over_one_log(conn: Connection, access: Access) -> None:
     store = StreamStore(access, "s", SPECS, None)
-    store.write(("main", "orders"), 5, SECOND, {})
+    store.write(("main", "orders"), 5, SECOND, {}, erasures=store.read_erasures())
     with pytest.raises(Invalid, match="is over topic orders on shard main, but the frame has events of bills"):
-        store.write(("main", "bills"), 9, SECOND, {})
+        store.write(("main", "bills"), 9, SECOND, {}, erasures=store.read_erasures())
     store.close()
 
 
@@ -151,14 +151,17 @@ def test_erased_key_starts_again_although_its_state_is_warm(conn: Connection, ac
     store = StreamStore(access, "s", (spec,), None)
     watched = Watched((), (spec,))
 
-    def write_events(first: int, types: str) -> None:
+    def write_events(first: int, types: str, *, erasures: object = None) -> int | None:
         batch = as_batch([Sample({}, type_, "ann") for type_ in types], [SECOND] * len(types))
         batch = batch.set_column(batch.schema.get_field_index("offset"), "offset", pa.array(range(first, first + len(types))))
         classified = _collect(_classify([batch], watched), watched)
-        store.write(("main", "orders"), first + len(types) - 1, SECOND, classified.events)
+        last = first + len(types) - 1
+        return store.write(("main", "orders"), last, SECOND, classified.events, erasures=erasures or store.read_erasures())
 
     write_events(1, "aba")
+    before = store.read_erasures()
     conn.execute("select headrace.erase_key('orders', 'ann')")
+    assert write_events(4, "b", erasures=before) is None, "what was read before may hold what was erased"
     write_events(4, "b")
     store.close()
     ((key, evidence),) = conn.execute("select key, evidence from headrace.stream_output").fetchall()

@@ -39,9 +39,10 @@ class Part:
         return self.upto - self.snapshot.position
 
     @property
-    def inputs(self) -> tuple[int, int, int, int]:
+    def inputs(self) -> tuple[int, ...]:
         """Everything that Spark's result depends on."""
-        return self.snapshot.consumer_id, self.snapshot.version_id, self.snapshot.position, self.upto
+        snapshot = self.snapshot
+        return snapshot.consumer_id, snapshot.version_id, snapshot.erasures, snapshot.position, self.upto
 
 
 @dataclass(frozen=True)

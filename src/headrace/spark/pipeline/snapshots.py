@@ -25,7 +25,8 @@ class TopicHead:
 class ConsumerSnapshot:
     """The internal consumer of all rules of a topic (no correlator_id), or of one correlator.
 
-    Two equal snapshots mean that nothing has happened in between: `mark` changes with every move of the cursor."""
+    Two equal snapshots mean that nothing has happened in between: `mark` changes with every move of the cursor, `erasures` with every
+    erasure, which takes data out of events and states."""
 
     consumer_id: int
     correlator_id: int | None
@@ -34,6 +35,7 @@ class ConsumerSnapshot:
     single_to: int
     mark: str
     simple: bool
+    erasures: int
     ready: bool
 
 

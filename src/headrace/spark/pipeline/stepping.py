@@ -13,6 +13,7 @@ from headrace.db import Connection, query
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Correlation, TimerFlood, make_batch
 from headrace.spark.correlate import CorrelatorSpec, MicroBatch, WarmStates
+from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.pipeline.states import read_states, write_states
 
 KEYS_MAX = 1_000
@@ -20,13 +21,11 @@ KEYS_MAX = 1_000
 
 
 def step_micro_batch(
-    conn: Connection, correlator_id: int, version_id: int, micro_batch: MicroBatch, warm: WarmStates, span: tuple[int, int]
+    conn: Connection, correlator_id: int, snapshot: ConsumerSnapshot, micro_batch: MicroBatch, warm: WarmStates, upto: int
 ) -> tuple[int, int | None]:
     """Steps a micro-batch and writes states and outputs. Returns the number of outputs, and the last handled position if that
-    is not the end: timers that fire all through a long silence are spread over several batches, as in the database.
-
-    `span` is the position of the cursor before and after the batch."""
-    events = micro_batch.events
+    is not the end, `upto`: timers that fire all through a long silence are spread over several batches, as in the database."""
+    events, version_id = micro_batch.events, snapshot.version_id
     if not events.num_rows:
         return 0, None
     if micro_batch.spec.table.registers:
@@ -38,8 +37,7 @@ def step_micro_batch(
     def load(missing: pa.StringArray) -> pa.Table:
         return read_states(conn, correlator_id, missing)
 
-    erasures = conn.execute(query("spark/pipeline/erasures")).fetchone() if is_warm else None
-    states = warm.read((version_id, erasures, span[0]), keys, load) if is_warm else load(keys)
+    states = warm.read((version_id, snapshot.erasures, snapshot.position), keys, load) if is_warm else load(keys)
     try:
         stepped = micro_batch.step(states)
     except TimerFlood:
@@ -47,7 +45,7 @@ def step_micro_batch(
     write_states(conn, correlator_id, stepped.states)
     if is_warm:
         # If the transaction is rolled back, the cursor is not at this position, and the states are read again.
-        warm.write((version_id, erasures, span[1]), stepped.states)
+        warm.write((version_id, snapshot.erasures, upto), stepped.states)
     rows = stepped.outputs.take(pa.array(_delivery_order(stepped.outputs, events))).to_pylist()
     outputs = [
         Correlation(

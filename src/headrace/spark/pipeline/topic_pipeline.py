@@ -187,9 +187,9 @@ class TopicPipeline:
             from headrace.spark.correlate import WarmStates
             from headrace.spark.pipeline.stepping import step_micro_batch
 
-            correlator_id, span = snapshot.correlator_id, (snapshot.position, part.upto)
+            correlator_id = snapshot.correlator_id
             warm = self._warm.setdefault(correlator_id, WarmStates())
-            outputs, end = step_micro_batch(conn, correlator_id, snapshot.version_id, result.micro_batch, warm, span)
+            outputs, end = step_micro_batch(conn, correlator_id, snapshot, result.micro_batch, warm, part.upto)
         upto = part.upto if end is None else end
         if upto > snapshot.position:
             advance: LiteralString = "select headrace.advance(p_consumer_id => %s, p_partition => -1, p_position => %s)"

@@ -89,8 +89,15 @@ class StreamRun:
 
     def handle(self, batch: DataFrame, number: int) -> None:
         """One micro-batch, in one transaction. Spark's own number of it does not matter: positions say what is new."""
+        while not self._handle(batch):
+            pass
+
+    def _handle(self, batch: DataFrame) -> bool:
+        """False if an erasure came between: the events must be read again."""
         from headrace.spark.scan import classify_frame
 
+        with map_database_errors():
+            erasures = self._store.read_erasures()
         classified = classify_frame(batch, self._watched)
         if len(classified.ends) > 1:
             names = ", ".join(sorted(f"{topic or 'a topic'} on shard {shard or '?'}" for shard, topic in classified.ends))
@@ -98,7 +105,9 @@ class StreamRun:
         for log, (last, time) in classified.ends.items():
             self._check_topic(log[1])
             with map_database_errors():
-                self._store.write(log, last, time, classified.events)
+                if self._store.write(log, last, time, classified.events, erasures=erasures) is None:
+                    return False
+        return True
 
     def _check_topic(self, topic: str | None) -> None:
         for spec in self._watched.correlators:

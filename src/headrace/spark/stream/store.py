@@ -59,9 +59,14 @@ class StreamStore:
             )
         return int(row[0])
 
-    def write(self, log: LogName, last: int, time: int, events: Mapping[int, pa.Table]) -> int:
+    def read_erasures(self) -> object:
+        """A value that changes with every erasure; read it before the events."""
+        return self._conn.execute(query("spark/stream/erasures")).fetchone()
+
+    def write(self, log: LogName, last: int, time: int, events: Mapping[int, pa.Table], *, erasures: object) -> int | None:
         """A micro-batch with events up to the position `last` and the time `time`, in one transaction. Returns the number of
-        outputs; events that were handled before give none."""
+        outputs; events that were handled before give none. None if there was an erasure since `read_erasures` returned `erasures`:
+        the events may hold what was erased, so read them again."""
         with self._conn.transaction():
             row = self._conn.execute(query("spark/stream/lock"), {"stream_id": self._stream_id}).fetchone()
             if row is None:
@@ -75,7 +80,9 @@ class StreamStore:
             if last <= position:
                 return 0
             # An erasure deletes states; it locks the stream's row, too.
-            self._erasures = self._conn.execute(query("spark/pipeline/erasures")).fetchone()
+            self._erasures = self.read_erasures()
+            if self._erasures != erasures:
+                return None
             outputs = sum(
                 self._step(
                     number, within(own, position, last) if (own := events.get(number)) is not None else None, position, last, time

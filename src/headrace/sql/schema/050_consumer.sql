@@ -62,6 +62,16 @@ create table headrace_internal.cursor (
     constraint cursor_state_known check (state in ('running', 'stopped'))
 ) with (fillfactor = 50);
 
+-- Which transaction has claimed a cursor last: claims lock its row here, PostgreSQL keeps that as the row's xmax, and a crash leaves it
+-- there. Nothing else locks a row or writes one. See headrace.claim_events.
+create table headrace_internal.claim (
+    consumer_id bigint  not null,
+    partition   integer not null,
+    constraint claim_pkey primary key (consumer_id, partition),
+    constraint claim_cursor_exists foreign key (consumer_id, partition)
+        references headrace_internal.cursor (consumer_id, partition) on delete cascade
+);
+
 -- Retries that become due.
 create index cursor_retry on headrace_internal.cursor (retry_at) where retry_at is not null;
 

@@ -39,6 +39,11 @@ begin
     if v_message is null then
         return null;
     end if;
+    if (v_message -> 'redacted' ->> 'attempt')::integer = p_attempt then
+        -- The handler had the action before an erasure took fields out of it; the error may quote them.
+        p_error := '(erased)';
+        p_traceback := null;
+    end if;
     insert into headrace_internal.attempt (action_id, node_id, duration_s, attempt, namespace, action, error, traceback, follows, retry_at,
         attempts_max)
     values ((v_message ->> 'id')::uuid, p_node_id, p_duration_s, p_attempt, v_namespace, v_message ->> 'action',

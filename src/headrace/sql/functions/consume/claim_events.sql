@@ -11,14 +11,16 @@
 -- with this transaction. A claim looks at 11 000 events per partition at most, and is partial if more may follow.
 -- The claim is the row lock on the cursor: it ends with the transaction, so a dead process holds nothing. It lasts to the end of the
 -- transaction, so a partition without enough events is not locked: its events would wait for the handler of another one.
--- If the transaction of a cursor's last claim was rolled back (its lock is still on the row, as xmax), and nobody has recorded why, its
--- session was lost. Then this claim only records that, see headrace_internal.count_lost_claim, and returns a row for 0 events:
--- commit, and claim again. So a healthy batch costs no write. While the events are handled, the session may be idle for as long as the
--- consumer's session_limit_s: a process that hangs for longer loses its session, and with it the claim.
+-- A claim also locks its row in headrace_internal.claim, as the last thing it does. If that transaction was rolled back (it is still on
+-- the row, as xmax), and nobody has recorded why, its session was lost. Then the next claim only records that, see
+-- headrace_internal.count_lost_claim, and returns a row for 0 events: commit, and claim again. So a healthy batch writes nothing for it.
+-- Whoever handles events and has to give up, but lives, undoes what it did by a savepoint and commits, or calls headrace.release_claims.
+-- While the events are handled, the session may be idle for as long as the consumer's session_limit_s: a process that hangs for longer
+-- loses its session, and with it the claim.
 -- The border that the consumer may not pass yet is read in the same statement as the events: an event beyond a border is visible
 -- only together with the border.
 -- In a large log every read names the topic's own branch, see headrace_internal.log_is_small.
--- Locks: cursor rows, no key update, skip locked. Indexes: log_partition, or log_position for a cursor over the topic. The form of
+-- Locks: cursor rows, no key update, skip locked, and the same rows of headrace_internal.claim. Indexes: log_partition, or log_position for a cursor over the topic. The form of
 -- the condition rules out every other index, see headrace_internal.next_position.
 create or replace function headrace.claim_events(
     p_consumer_id bigint,
@@ -51,7 +53,7 @@ declare
     v_events     integer;
     v_max        integer;
     v_left       integer := p_max;
-    v_claimed    integer := 0;
+    v_claimed    integer[] := '{}';
     v_is_last    boolean;
     v_is_locked  boolean := false;
     v_is_lost    boolean;
@@ -72,9 +74,10 @@ begin
     end if;
     if v_consumer.is_small then
         open v_candidates for
-        select c.partition, c.position, c.locked_by
+        select c.partition, c.position, c.written_by, (select k.xmax from headrace_internal.claim k
+            where k.consumer_id = p_consumer_id and k.partition = c.partition) as claimed_by
         from (
-            select c.partition, c.position, c.xmax as locked_by, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
+            select c.partition, c.position, c.xmin as written_by, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
             from headrace_internal.cursor c
             where c.consumer_id = p_consumer_id and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
             order by c.moved_at offset 0) c
@@ -88,8 +91,9 @@ begin
         where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => p_wait_s);
     else
         open v_candidates for execute format(
-        'select c.partition, c.position, c.locked_by from ('
-        'select c.partition, c.position, c.xmax as locked_by, case when c.single_to > c.position then 1 else $2 end as events_min '
+        'select c.partition, c.position, c.written_by, (select k.xmax from headrace_internal.claim k '
+        'where k.consumer_id = $1 and k.partition = c.partition) as claimed_by from ('
+        'select c.partition, c.position, c.xmin as written_by, case when c.single_to > c.position then 1 else $2 end as events_min '
         'from headrace_internal.cursor c '
         'where c.consumer_id = $1 and c.state = ''running'' and (c.retry_at is null or c.retry_at <= headrace.clock()) '
         'order by c.moved_at offset 0) c '
@@ -103,9 +107,9 @@ begin
     loop
         fetch v_candidates into v_next;
         exit when not found;
-        v_is_lost := v_next.locked_by <> 0 and headrace_internal.transaction_status(v_next.locked_by) is not distinct from 'aborted';
-        if v_is_lost and v_claimed > 0 then
-            -- Not in the transaction of a handler; and a lock would replace what says so.
+        v_is_lost := headrace_internal.is_claim_lost(v_next.claimed_by, v_next.written_by);
+        if v_is_lost and v_claimed <> '{}' then
+            -- Not in the transaction of a handler.
             payload := '{"events": 0, "partial": true}';
             return next;
             continue;
@@ -119,13 +123,14 @@ begin
             v_is_locked := true;
             continue;
         end if;
-        if v_is_lost and v_cursor.position = v_next.position then
-            perform headrace_internal.count_lost_claim(p_consumer_id, v_cursor.partition, v_cursor.position, v_cursor.is_single, p_max);
+        -- Looked at again where it was lost a moment ago: another session may have claimed and ended since.
+        if v_is_lost and headrace_internal.count_lost_claim(
+                p_consumer_id, v_cursor.partition, v_cursor.position, v_cursor.is_single, p_max) then
             payload := '{"events": 0, "partial": true}';
             return next;
             return;
         end if;
-        if v_claimed > 0 and v_cursor.is_single then
+        if v_claimed <> '{}' and v_cursor.is_single then
             payload := '{"events": 0, "partial": true}';
             return next;
             continue;
@@ -191,9 +196,9 @@ begin
         end if;
         get diagnostics v_events = row_count;
         continue when v_events = 0;
-        v_claimed := v_claimed + 1;
+        v_claimed := v_claimed || v_cursor.partition;
         v_left := v_left - v_events;
-        v_is_last := v_claimed = p_partitions or v_left < p_min or v_cursor.is_single;
+        v_is_last := cardinality(v_claimed) = p_partitions or v_left < p_min or v_cursor.is_single;
         position := v_cursor.position;
         partition := v_cursor.partition;
         payload := jsonb_build_object(
@@ -203,10 +208,15 @@ begin
         exit when v_is_last;
     end loop;
     close v_candidates;
-    if v_claimed > 0 then
+    if v_claimed <> '{}' then
         perform set_config('idle_in_transaction_session_timeout', v_consumer.session_limit_ms, true);
-    end if;
-    if v_claimed = 0 and v_is_locked then
+        -- Not again where this transaction has locked it in another savepoint (age 0 or less): two lockers make xmax the id of a list of transactions,
+        -- which cannot be told from that of a transaction.
+        perform from headrace_internal.claim k
+        where k.consumer_id = p_consumer_id and k.partition = any (v_claimed)
+            and (age(k.xmax) > 0 or headrace_internal.transaction_status(k.xmax) in ('committed', 'aborted'))
+        for no key update;
+    elsif v_is_locked then
         position := null;
         partition := null;
         payload := '{"events": 0, "partial": false, "locked": true}';

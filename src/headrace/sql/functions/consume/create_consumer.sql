@@ -70,6 +70,7 @@ begin
     from generate_series(case when p_ordered_by = 'topic' then -1 else 0 end,
         case when p_ordered_by = 'topic' then -1 else v_topic.partitions - 1 end) p (partition)
     on conflict on constraint cursor_pkey do nothing;
+    perform headrace_internal.add_claims(v_topic.topic_id);
     return v_consumer.consumer_id;
 end
 $$;

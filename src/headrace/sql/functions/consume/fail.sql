@@ -6,9 +6,11 @@
 -- 'discarded'  the handler gave the event up: it is kept among the ended dead letters, and the cursor has passed it.
 -- The handler may choose for a single event: p_verdict 'bury', 'discard' or 'retry', whatever the policy says; 'refuse', after which no
 -- attempt is left; or p_after_s, the pause before the next attempt. 'skip' is headrace.skip_event's: no attempt was made.
--- Locks: the cursor row. Index: log_position. Call it in the transaction that holds the claim, after a rollback to a savepoint before
+-- An event that was erased meanwhile is passed ('discarded'), and no error text that may quote it is kept.
+-- Locks: the cursor row, and the events, see headrace_internal.erased_meanwhile. Index: log_position. Call it in the transaction that holds the claim, after a rollback to a savepoint before
 -- the handler: so no other worker repeats the batch before the failure is recorded. If that transaction is gone, call it in one of
--- its own. Null, and nothing changes, if the cursor has moved meanwhile (p_position differs): another node has handled the batch.
+-- its own, with the attempts at the claim (p_attempts). Null, and nothing changes, if the cursor has moved meanwhile (p_position
+-- differs), or another session has recorded a failure (p_attempts differs): another node goes on.
 create or replace function headrace.fail(
     p_consumer_id bigint,
     p_partition   integer,
@@ -19,6 +21,7 @@ create or replace function headrace.fail(
     p_traceback   text default null,
     p_verdict     text default null,
     p_after_s     double precision default null,
+    p_attempts    integer default null,
     p_caller      headrace_internal.caller default current_user
 ) returns text
 language plpgsql volatile
@@ -29,6 +32,7 @@ declare
     v_policy   record;
     v_attempts integer;
     v_event    record;
+    v_erased   record;
 begin
     perform headrace_internal.authorize_id(p_caller, 'consume', 'consumer', p_consumer_id);
     select c.topic_id, c.attempts_max, c.backoff_s, c.backoff_max_s, c.when_exhausted, c.key_order into v_policy
@@ -37,14 +41,28 @@ begin
     set attempts = least(c.attempts, 1000000) + 1, error = left(p_error, 2000), traceback = left(p_traceback, 20000),
         moved_at = headrace.clock()
     where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position
+        and c.attempts = coalesce(p_attempts, c.attempts)
     returning c.attempts into v_attempts;
     if v_attempts is null then
         return null;
+    end if;
+    -- After the cursor is locked: whoever waits for it holds no event.
+    v_erased := headrace_internal.erased_meanwhile(
+        v_policy.topic_id, p_partition, case when p_events > 1 then p_position end, p_upto);
+    if v_erased.is_quoted then
+        p_error := '(erased)';
+        p_traceback := null;
+        update headrace_internal.cursor c set error = p_error, traceback = null
+        where c.consumer_id = p_consumer_id and c.partition = p_partition;
     end if;
     if p_events > 1 then
         update headrace_internal.cursor c set single_to = p_upto, attempts = 0
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
         return 'single';
+    end if;
+    if v_erased.is_gone then
+        perform headrace.advance(p_consumer_id, p_partition, p_upto);
+        return 'discarded';
     end if;
     if p_verdict = 'retry' or (p_verdict is null and (v_policy.attempts_max is null or v_attempts < v_policy.attempts_max)) then
         update headrace_internal.cursor c

@@ -1,7 +1,8 @@
 -- Moves events of a claimed batch to the dead letters ('behind') whose key has an earlier dead letter, so that the key keeps its
 -- order; returns how many. Only for consumers with key_order 'hold', and only events for which the consumer's condition is true.
 -- Locks: earlier letters of these keys, key share: the end of their redrive, or a discard, waits for this batch, so that it finds what was
--- held back here. Index: dead_letter_held, log_partition.
+-- held back here. The events, for share, nowait: an erasure that is under way raises 55P03, and one that comes waits, so that it finds
+-- them. Index: dead_letter_held, log_partition.
 -- It names the topic's own branch, see headrace_internal.next_position.
 create or replace function headrace.hold_back(
     p_consumer_id bigint, p_partition integer, p_position bigint, p_upto bigint, p_caller headrace_internal.caller default current_user
@@ -24,8 +25,8 @@ begin
     if not found then
         return 0;
     end if;
-    v_events := format('(select l.position, l.event_id, l.type, l.key, l.payload, l.headers from headrace_internal.%I l '
-        'where ($2 = -1 or l.partition = $2) and l.position > $3 and l.position <= $4 and (%s)) l',
+    v_events := format('headrace_internal.%I l '
+        'where ($2 = -1 or l.partition = $2) and l.position > $3 and l.position <= $4 and not l.headers ? ''headrace-erased'' and (%s)',
         'log_' || v_consumer.topic_id, case when v_consumer.is_unconditional then 'true' else coalesce(v_consumer.filter, 'false') end);
     execute format(
         'select from headrace_internal.dead_letter d '
@@ -37,8 +38,8 @@ begin
         '(consumer_id, partition, position, event_id, type, key, payload, headers, state, reason, attempts) '
         'select $1, $2, l.position, l.event_id, l.type, l.key, l.payload, l.headers, '
         '''behind'', ''an earlier event of its key is a dead letter'', 0 from %s '
-        'where exists (select from headrace_internal.dead_letter d where d.consumer_id = $1 and d.key = l.key '
-        'and d.state in (''dead'', ''behind'', ''redrive'') and d.position < l.position) '
+        'and exists (select from headrace_internal.dead_letter d where d.consumer_id = $1 and d.key = l.key '
+        'and d.state in (''dead'', ''behind'', ''redrive'') and d.position < l.position) for share of l nowait '
         'on conflict on constraint dead_letter_once do nothing', v_events)
     using p_consumer_id, p_partition, p_position, p_upto;
     get diagnostics v_held = row_count;

@@ -16,15 +16,18 @@ declare
 begin
     for v_table in
         select t.name, t.is_letter, t.is_queue from (values
-            ('q_' || v_queue, false, true), ('a_' || v_queue, false, false), ('q_' || v_letters, true, false), ('a_' || v_letters, true, false)
+            ('q_' || v_queue, false, true), ('a_' || v_queue, false, false), ('q_' || v_letters, true, false), ('a_' || v_letters, true, false),
+            -- Once more: a redrive may have moved a letter to the queue since the first look.
+            ('q_' || v_queue, false, true)
         ) t (name, is_letter, is_queue)
     loop
         execute format($sql$
             select array_agg(headrace_internal.uuid_or_null(m.action ->> 'id'))
             from (select case when $1 then q.message -> 'action' else q.message end as action from pgmq.%I q) m
-            where m.action ->> 'id' = any ($2::text[]) or m.action -> 'cause' ->> 'event_id' = any ($3::text[]) or m.action ->> 'key' = $4
+            where (m.action ->> 'id' = any ($2::text[]) or m.action -> 'cause' ->> 'event_id' = any ($3::text[]) or m.action ->> 'key' = $4)
+                and (m.action -> 'redacted' ->> 'erasure') is distinct from $5::text
             $sql$, v_table.name)
-        into v_found using v_table.is_letter, p_action_ids, p_event_ids, p_key;
+        into v_found using v_table.is_letter, p_action_ids, p_event_ids, p_key, p_erasure.erasure_id;
         continue when v_found is null;
         v_ids := v_ids || v_found;
         if p_erasure.fields is null and v_table.is_queue then

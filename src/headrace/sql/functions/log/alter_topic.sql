@@ -39,6 +39,7 @@ begin
         from headrace_internal.consumer c
         cross join generate_series(v_topic.partitions, p_partitions - 1) p (partition)
         where c.topic_id = v_topic.topic_id and c.ordered_by = 'partition';
+        perform headrace_internal.add_claims(v_topic.topic_id);
     end if;
     update headrace_internal.topic t
     set partitions = coalesce(p_partitions, t.partitions),

@@ -51,6 +51,7 @@ begin
         from headrace_internal.topic t cross join generate_series(0, t.partitions - 1) p (partition)
         where t.topic_id = new.topic_id
         on conflict on constraint cursor_pkey do nothing;
+        perform headrace_internal.add_claims(new.topic_id);
     end if;
     perform headrace_internal.notify('headrace_relay', '');
     return null;

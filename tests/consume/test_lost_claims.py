@@ -1,0 +1,261 @@
+"""A claim that ends with its session is counted, and nothing else is: not what others roll back, nor what a live worker breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace.actions import list_dead_letters, redrive
+from headrace.consume import Batch, Consumer, Failure
+from headrace.core import LoggedEvent
+from headrace.db import AsyncConnection, Connection, Target
+from tests.builders import fill, topic, wait_until
+from tests.consume.conftest import Start
+
+ONCE = Failure.dead_letter(attempts=1, key_order="skip")
+CLAIM = "select headrace.claim_events(%s, %s, 1, 0::float8, %s)"
+
+
+@dataclass
+class Scripted:
+    """A handler that does what it is told."""
+
+    error: BaseException | None = None
+    at: int = 1
+    """Raises at this number."""
+    wait_s: float = 0.0
+    calls: list[object] = field(default_factory=list)
+
+    async def handle(self, event: LoggedEvent, tx: AsyncConnection) -> None:
+        self.calls.append(event.payload)
+        await asyncio.sleep(self.wait_s)
+        if self.error is not None and event.payload == self.at:
+            raise self.error
+
+    async def handle_batch(self, events: Sequence[LoggedEvent], tx: AsyncConnection) -> None:
+        self.calls.append([event.payload for event in events])
+        await asyncio.sleep(self.wait_s)
+        if self.error is not None:
+            raise self.error
+
+    def consumer(self, failure: Failure, batch: Batch | None = None) -> Consumer:
+        handler: Any = self.handle_batch if batch else self.handle
+        return Consumer(topic="orders", name="c", handler=handler, failure=failure, batch=batch)
+
+
+def cursors(conn: Connection) -> list[tuple[Any, ...]]:
+    """Where they stand, their attempts, and whether they go event by event."""
+    statement = "select position, attempts, single_to > position from headrace.cursor order by partition"
+    return conn.execute(statement).fetchall()
+
+
+def letters(conn: Connection) -> list[tuple[object, int, str]]:
+    return [(letter.payload, letter.attempts, str(letter.error).partition(":")[0]) for letter in list_dead_letters(conn)]
+
+
+@contextmanager
+def lost_session(conn: Connection, database: Target, statement: str, *parameters: object) -> Iterator[None]:
+    """A session that runs a statement and is killed at the end of the block."""
+    session = psycopg.connect(database.dsn)
+    session.execute(statement, parameters)
+    yield
+    pid = session.info.backend_pid
+    conn.execute("select pg_terminate_backend(%s)", (pid,))
+    is_gone = "select not exists (select from pg_stat_activity where pid = %s)"
+    wait_until(lambda: conn.execute(is_gone, (pid,)).fetchone() == (True,), "the end of the session")
+    session.close()
+
+
+async def test_lost_claim_goes_event_by_event_and_then_counts(conn: Connection, database: Target, start: Start) -> None:
+    topic(conn, partitions=3)
+    fill(conn, 30, keys=10)
+    handler = Scripted()
+    runner = await start(handler.consumer(Failure.dead_letter(attempts=2, key_order="skip")))
+    claimed = (CLAIM, runner.consumer_id, 100, 3)
+    with lost_session(conn, database, *claimed):
+        pass
+    for _ in range(3):
+        assert await runner.handle_batch() and handler.calls == [], "a claim records one loss, and nothing else"
+    assert [row[1:] for row in cursors(conn)] == [(0, True)] * 3
+    with lost_session(conn, database, *claimed):
+        pass
+    assert await runner.handle_batch() and handler.calls == []
+    assert sorted(row[1] for row in cursors(conn)) == [0, 0, 1], "the one event that was claimed alone"
+    conn.execute("update headrace_internal.cursor set retry_at = null")
+    while await runner.handle_once():
+        pass
+    assert sorted(handler.calls) == list(range(1, 31)) and letters(conn) == []
+
+
+async def test_claims_in_savepoints_of_one_transaction_leave_its_own_id_behind(conn: Connection, start: Start) -> None:
+    """A row that two savepoints have locked would carry the id of a list of lockers, which looks like any old transaction's."""
+    topic(conn)
+    runner = await start(Scripted().consumer(ONCE))
+    fill(conn, 2)
+    with conn.transaction():
+        [oldest] = conn.execute("select pg_current_xact_id()::text::bigint").fetchone() or ()
+        for _ in range(3):
+            with conn.transaction():
+                assert len(conn.execute(CLAIM, (runner.consumer_id, 10, 1)).fetchall()) == 3
+            [(xid,)] = conn.execute("select xmax::text::bigint from headrace_internal.claim").fetchall()
+            assert xid >= oldest
+    assert cursors(conn) == [(0, 0, False)]
+
+
+async def test_lost_redrive_is_that_of_its_letter_alone(conn: Connection, database: Target, start: Start) -> None:
+    topic(conn)
+    fill(conn, 5)
+    handler = Scripted(ValueError("no"), at=2)
+    runner = await start(handler.consumer(ONCE))
+    await runner.handle_once()
+    await runner.handle_once()
+    redrive(conn, ["orders/c"])
+    with lost_session(conn, database, "select headrace.claim_redrive(%s)", runner.consumer_id):
+        # An operator who looks at a letter and goes leaves no trace.
+        with psycopg.connect(database.dsn) as operator, pytest.raises(psycopg.Error):
+            operator.execute("select from headrace_internal.dead_letter for update nowait")
+        handler.error = None
+        fill(conn, 5)
+    await runner.handle_batch()
+    assert letters(conn) == [(2, 2, "SessionLost")] and cursors(conn) == [(5, 0, False)]
+    await runner.handle_batch()
+    assert cursors(conn) == [(10, 0, False)]
+
+
+OTHERS: dict[str, str] = {
+    "seek": "select headrace.seek('orders', 'c', 'latest')",
+    "erasure": "select headrace.erase_key('orders', 'k1')",
+    "skip": "select headrace.skip_event('orders', 'c')",
+    "resume": "select headrace.resume('consumer', 'orders/c')",
+    "lock": "select from headrace_internal.cursor for update",
+}
+
+
+@pytest.mark.parametrize("statement", OTHERS.values(), ids=OTHERS.keys())
+async def test_what_others_roll_back_is_no_attempt(conn: Connection, start: Start, statement: str) -> None:
+    topic(conn)
+    fill(conn, 5, keys=2)
+    handler = Scripted(ValueError("no"))
+    runner = await start(handler.consumer(Failure.dead_letter(attempts=3, backoff_s=0.001, key_order="skip")))
+    await runner.handle_batch()
+    for attempts in (1, 2):
+        assert cursors(conn) == [(0, attempts, False)]
+        conn.execute("update headrace_internal.cursor set retry_at = null")
+        with conn.transaction(force_rollback=True):
+            conn.execute(statement)
+        await runner.handle_batch()
+    assert letters(conn) == [(1, 3, "ValueError")]
+
+
+async def test_event_that_is_handled_alone_is_not_blamed_for_what_others_roll_back(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 3)
+    handler = Scripted(ValueError("batch"))
+    runner = await start(handler.consumer(ONCE, Batch(max=3)))
+    await runner.handle_batch()
+    handler.error = None
+    for _ in range(3):
+        with conn.transaction(force_rollback=True):
+            conn.execute("select headrace.seek('orders', 'c', 'latest')")
+        await runner.handle_batch()
+    assert handler.calls == [[1, 2, 3], [1], [2], [3]] and letters(conn) == []
+
+
+async def test_failed_redrive_leaves_the_partition_as_it_is(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 2)
+    handler = Scripted(ValueError("no"))
+    runner = await start(handler.consumer(ONCE))
+    await runner.handle_batch()
+    await runner.handle_batch()
+    redrive(conn, ["orders/c"])
+    assert await runner.redrive_once()
+    handler.error = None
+    fill(conn, 3)
+    await runner.handle_batch()
+    assert cursors(conn) == [(5, 0, False)] and letters(conn) == [(1, 2, "ValueError")]
+
+
+@pytest.mark.parametrize("batch", [None, Batch(max=5)])
+async def test_deadlocks_of_a_handler_are_no_attempts_whoever_claims_next(
+    conn: Connection, start: Start, batch: Batch | None
+) -> None:
+    topic(conn)
+    fill(conn, 1)
+    handler = Scripted(psycopg.errors.DeadlockDetected("deadlock detected"))
+    runners = [await start(handler.consumer(ONCE, batch)) for _ in range(2)]
+    for runner in runners * 4:
+        with pytest.raises(psycopg.errors.DeadlockDetected):
+            await runner.handle_batch()
+        assert cursors(conn) == [(0, 0, False)]
+    handler.error = None
+    await runners[0].handle_batch()
+    assert cursors(conn) == [(1, 0, False)] and len(handler.calls) == 9
+
+
+async def test_events_before_a_deadlock_are_committed(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 5)
+    handler = Scripted(psycopg.errors.DeadlockDetected("deadlock detected"), at=3)
+    runner = await start(handler.consumer(ONCE))
+    with pytest.raises(psycopg.errors.DeadlockDetected):
+        await runner.handle_batch()
+    assert cursors(conn) == [(2, 0, False)] and runner.handled == 2
+    handler.error = None
+    await runner.handle_batch()
+    assert handler.calls == [1, 2, 3, 3, 4, 5]
+
+
+async def test_redrive_that_a_deadlock_broke_off_is_done_again(conn: Connection, start: Start) -> None:
+    topic(conn)
+    fill(conn, 1)
+    handler = Scripted(ValueError("no"))
+    runner = await start(handler.consumer(ONCE))
+    await runner.handle_batch()
+    redrive(conn, ["orders/c"])
+    handler.error = psycopg.errors.DeadlockDetected("deadlock detected")
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DeadlockDetected):
+            await runner.redrive_once()
+    handler.error = None
+    assert await runner.redrive_once() and letters(conn) == []
+
+
+@pytest.mark.parametrize("batch", [None, Batch(max=5)])
+async def test_handler_that_leaves_its_session_idle_for_too_long_has_failed_once(
+    conn: Connection, start: Start, monkeypatch: pytest.MonkeyPatch, batch: Batch | None
+) -> None:
+    monkeypatch.setattr("headrace.consume.consumer.SESSION_LIMIT_S", 0.2)
+    topic(conn)
+    fill(conn, 1)
+    handler = Scripted(wait_s=0.6)
+    first, second = [await start(handler.consumer(Failure.dead_letter(attempts=2, key_order="skip"), batch)) for _ in range(2)]
+    late = asyncio.create_task(first.handle_batch())
+    await _until(lambda: handler.calls != [])
+    # The server ends the session while the handler works on, and another worker notices first.
+    await _until_claimed(second, conn)
+    assert cursors(conn)[0][1:] in [(0, True), (1, False)]
+    await late
+    assert cursors(conn)[0][1] == 1 and letters(conn) == [], "one attempt was made"
+    conn.execute("update headrace_internal.cursor set retry_at = null")
+    await first.handle_batch()
+    assert letters(conn) == [(1, 2, "HandlerTimeout")]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def _until_claimed(runner: Any, conn: Connection) -> None:
+    async with asyncio.timeout(30):
+        while cursors(conn) == [(0, 0, False)]:
+            await runner.handle_batch()
+            await asyncio.sleep(0.01)
