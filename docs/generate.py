@@ -25,7 +25,7 @@ NOTICE = "Generated from the code by `docs/generate.py`; do not edit."
 COMMON = {"dsn", "namespace", "json", "help"}
 # The order of the rooms in the page.
 ROOMS = (
-    "core", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "relays", "archive",
+    "core", "drivers", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "relays", "archive",
     "spark", "spark.source", "spark.sink", "spark.match", "spark.correlate", "spark.stream", "spark.pipeline", "spark.backtest", "node",
     "testing", "observe", "lang.condition", "lang.ecl", "db",
 )  # fmt: skip

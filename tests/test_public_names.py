@@ -32,6 +32,7 @@ FOR_USERS: dict[str, set[str]] = {
     },
     "definitions": {"ActionName", "AppliedChange", "EventType"},
     "demo": {"app"},
+    "drivers": {"ConnectionKind", "register_kind"},
     "ingest": {"Hook", "Mapping"},
     "lang.condition": {"ConditionComparison", "Difference", "Outcome"},
     "lang.ecl": {"Comparison"},

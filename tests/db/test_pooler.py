@@ -24,7 +24,7 @@ from headrace.schedules import create_schedule, drop_schedule, list_schedules, p
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, SourceOptions
 from tests.builders import drain, fill, numbers, topic
-from tests.outbox.callers import CALLERS
+from tests.drivers.callers import CALLERS
 from tests.spark.frames import secret_file
 
 TRACES = """

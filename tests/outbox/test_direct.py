@@ -15,7 +15,7 @@ from headrace.log import create_topic
 from headrace.namespaces import create_namespace, grant_namespace, grant_node
 from headrace.outbox import direct, publish, publish_many, publishing
 from tests.builders import drain, notifications, numbers, own_database
-from tests.outbox.callers import CALLERS
+from tests.drivers.callers import CALLERS
 from tests.outbox.test_publish import expected, full_event, stored
 
 # In pipeline mode the number of inserted rows is not known yet, so the function is used.
@@ -61,7 +61,6 @@ def no_function(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it was published by the function")
 
     monkeypatch.setattr(publishing, "_publish_by_function", fail)
-    monkeypatch.setattr(publishing, "_publish_by_function_async", fail)
 
 
 @pytest.mark.parametrize("name", DIRECT_CALLERS)

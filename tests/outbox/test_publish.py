@@ -8,11 +8,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from headrace.core import Event, Invalid, InvalidEventType, InvalidPayload, RawJSON, UnknownTopic
+from headrace.core import Event, InvalidEventType, InvalidPayload, RawJSON, UnknownTopic
 from headrace.db import Connection, Server, Target, connect
 from headrace.log import create_topic, drop_topic
 from tests.builders import drain, own_database
-from tests.outbox.callers import CALLERS, Caller
+from tests.drivers.callers import CALLERS
 
 ROWS = "select event_id, type, key, payload, headers, emitted_at, producer from headrace.outbox order by id"
 
@@ -161,15 +161,15 @@ async def test_unknown_topic_as_first_statement_leaves_the_transaction_usable(op
 
 async def test_topic_that_is_created_between_the_two_statements_gets_the_event(conn: Connection, monkeypatch) -> None:
     """The error is raised by a second statement, which sees what has been committed since the first."""
-    from headrace.outbox import psycopg_adapter, publish, publish_many
+    from headrace.outbox import publish, publish_many, publishing
 
-    savepoint = psycopg_adapter.PsycopgAdapter.savepoint
+    fetch = publishing.fetch
 
-    def late(adapter):
+    def fetch_late(statement, parameters):
         create_topic(conn, "late")
-        return savepoint(adapter)
+        return fetch(statement, parameters)
 
-    monkeypatch.setattr(psycopg_adapter.PsycopgAdapter, "savepoint", late)
+    monkeypatch.setattr(publishing, "fetch", fetch_late)
     publish(conn, "late", "a")
     assert [type for _, type, *_ in stored(conn)] == ["a"]
     drop_topic(conn, "late")
@@ -191,25 +191,6 @@ async def test_topics_of_another_namespace_are_chosen_by_name(opening, conn: Con
         await caller.finish(True)
     row = conn.execute("select t.namespace from headrace.outbox o join headrace.topic t using (topic_id)").fetchone()
     assert row == ("tenant",)
-
-
-@pytest.mark.lane("pg18")
-@pytest.mark.parametrize("wrong", [None, 5, "postgresql://localhost", object()])
-async def test_other_object_is_rejected_with_the_supported_connections(wrong: object) -> None:
-    for asynchronous in (False, True):
-        with pytest.raises(Invalid, match="is not a connection to publish on; give psycopg Connection"):
-            await Caller(wrong, None, asynchronous).one(full_event())
-
-
-async def test_connection_of_the_other_kind_is_rejected_with_the_right_function(opening) -> None:
-    async with opening as caller:
-        advice = "use the function without _async" if not caller.asynchronous else "ends in _async"
-        for publish in (Caller.one, Caller.many):
-            with pytest.raises(Invalid, match=advice):
-                await publish(
-                    Caller(caller.conn, caller.finish, not caller.asynchronous), full_event() if publish is Caller.one else []
-                )
-        await caller.finish(False)
 
 
 def test_id_is_created_if_none_is_given(conn: Connection) -> None:

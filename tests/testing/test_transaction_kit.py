@@ -21,7 +21,7 @@ from headrace.outbox import publish
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit, TransactionKit
-from tests.outbox.callers import CALLERS, Caller
+from tests.drivers.callers import CALLERS, Caller
 
 pytestmark = pytest.mark.lane("pg18")
 

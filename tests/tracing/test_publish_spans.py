@@ -17,7 +17,7 @@ from headrace.db import Target
 from headrace.outbox import publish, publish_many
 from headrace.testing import Kit
 from headrace.tracing import switch
-from tests.outbox.callers import CALLERS
+from tests.drivers.callers import CALLERS
 from tests.tracing.conftest import Spans, ids, is_child, links_of, traceparent
 from tests.tracing.test_context import MALFORMED, PARENT
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, LiteralString
 from uuid import UUID
 
 import msgspec
 
 from headrace.core import Event, Payload, validate_event
-from headrace.db import AsyncConnection, Connection, fetch_value, map_database_errors
+from headrace.drivers import AsyncConnection, Fetch, Steps, SyncConnection, run_steps, run_steps_async
+from headrace.outbox import ascii_json
 from headrace.tracing import trace_sending
 
 if TYPE_CHECKING:
@@ -60,14 +61,23 @@ class Claim(msgspec.Struct, frozen=True):
     """The action's JSON, for handlers that need the payload's digits."""
 
 
-_SEND_ACTION = """select headrace.send_action(
-    %(action)s, %(payload)s::jsonb, p_key => %(key)s, p_priority => %(priority)s, p_delay => %(delay)s, p_namespace => %(namespace)s,
-    p_id => %(id)s, p_event_type => %(event_type)s, p_producer => %(producer)s,
-    p_unique_key => %(unique_key)s, p_unique_for => %(unique_for)s, p_headers => %(headers)s::jsonb)"""
+_SEND_ACTION: LiteralString = """select cast(headrace.send_action(
+    p_action => cast(%s as text),
+    p_payload => cast(cast(%s as text) as jsonb),
+    p_key => cast(%s as text),
+    p_priority => cast(cast(%s as text) as integer),
+    p_delay => cast(cast(%s as text) as interval),
+    p_namespace => cast(%s as text),
+    p_id => cast(cast(%s as text) as uuid),
+    p_event_type => cast(%s as text),
+    p_producer => cast(%s as text),
+    p_unique_key => cast(%s as text),
+    p_unique_for => cast(cast(%s as text) as interval),
+    p_headers => cast(cast(%s as text) as jsonb)) as text)"""
 
 
 def send_action(
-    conn: Connection,
+    conn: SyncConnection,
     action: str,
     payload: Payload = None,
     *,
@@ -85,21 +95,8 @@ def send_action(
 
     While an action of this name with the same `unique_key` is in the queue, or was sent less than its `unique_for` ago, nothing is
     sent, and the id of that action is returned. A concurrent sender of the same key waits until the first transaction ends."""
-    parameters = _parameters(
-        action,
-        payload,
-        key,
-        priority=priority,
-        delay=delay,
-        id=id,
-        event_type=event_type,
-        producer=producer,
-        unique_key=unique_key,
-        unique_for=unique_for,
-        namespace=namespace,
-    )
-    with trace_sending(action) as headers:
-        return UUID(str(fetch_value(conn, _SEND_ACTION, parameters | {"headers": headers})))
+    options = (key, priority, delay, id, event_type, producer, unique_key, unique_for, namespace)
+    return run_steps(conn, send_steps(action, payload, *options))
 
 
 async def send_action_async(
@@ -117,26 +114,45 @@ async def send_action_async(
     unique_for: timedelta | None = None,
     namespace: str | None = None,
 ) -> UUID:
-    """Like `send_action`, on an async connection."""
-    parameters = _parameters(
-        action,
-        payload,
-        key,
-        priority=priority,
-        delay=delay,
-        id=id,
-        event_type=event_type,
-        producer=producer,
-        unique_key=unique_key,
-        unique_for=unique_for,
-        namespace=namespace,
-    )
-    with map_database_errors(), trace_sending(action) as headers:
-        [(action_id,)] = await (await conn.execute(_SEND_ACTION, parameters | {"headers": headers})).fetchall()
-    return UUID(str(action_id))
+    """As `send_action`, on an asynchronous connection."""
+    options = (key, priority, delay, id, event_type, producer, unique_key, unique_for, namespace)
+    return await run_steps_async(conn, send_steps(action, payload, *options))
 
 
-def _parameters(action: str, payload: Payload, key: str | None, **options: object) -> dict[str, object]:
+def send_steps(
+    action: str,
+    payload: Payload,
+    key: str | None = None,
+    priority: int = 0,
+    delay: timedelta | None = None,
+    id: UUID | None = None,
+    event_type: str | None = None,
+    producer: str | None = None,
+    unique_key: str | None = None,
+    unique_for: timedelta | None = None,
+    namespace: str | None = None,
+) -> Steps[UUID]:
+    """Sends an action, on any connection."""
     # An action's name, key and payload have the same limits as an event's type, key and payload.
     event = validate_event(Event(topic="", type=action, payload=payload, key=key))
-    return {"action": action, "payload": event.payload, "key": key, **options}
+    with trace_sending(action) as headers:
+        parameters = (
+            action,
+            ascii_json(event.payload),
+            key,
+            str(priority),
+            _interval(delay),
+            namespace,
+            None if id is None else str(id),
+            event_type,
+            producer,
+            unique_key,
+            _interval(unique_for),
+            headers,
+        )
+        [(action_id,)] = yield Fetch(_SEND_ACTION, parameters)
+    return UUID(action_id)
+
+
+def _interval(time: timedelta | None) -> str | None:
+    return None if time is None else f"{time.days} days {time.seconds} seconds {time.microseconds} microseconds"

@@ -13,23 +13,15 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
-from uuid_utils.compat import uuid7
 
-from headrace.actions.action import Action
+from headrace.actions.action import Action, send_steps
 from headrace.actions.handlers import ActionHandler
 from headrace.consume import handler_name
-from headrace.core import Event, InvalidHandler, map_database_errors, validate_event
-from headrace.db import AsyncConnection, Connection
-from headrace.outbox import async_adapter, is_async_connection, sync_adapter
-from headrace.tracing import trace_sending
+from headrace.core import InvalidHandler
+from headrace.drivers import AsyncConnection, SyncConnection, is_async_connection, run_steps, run_steps_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Every value travels as text, so that it works with each driver.
-_SEND = """select headrace.send_action(
-    p_action => cast(%s as text), p_payload => cast(cast(%s as text) as jsonb), p_namespace => cast(%s as text),
-    p_id => cast(cast(%s as text) as uuid), p_headers => cast(cast(%s as text) as jsonb))"""
 
 
 class AfterCommit(Generic[P, R]):
@@ -47,16 +39,14 @@ class AfterCommit(Generic[P, R]):
     @overload
     def after_commit(self, tx: AsyncConnection, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, UUID]: ...
     @overload
-    def after_commit(self, tx: Connection, /, *args: P.args, **kwargs: P.kwargs) -> UUID: ...
+    def after_commit(self, tx: SyncConnection, /, *args: P.args, **kwargs: P.kwargs) -> UUID: ...
     @overload
     def after_commit(self, tx: object, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
     def after_commit(self, tx: Any, /, *args: P.args, **kwargs: P.kwargs) -> UUID | Coroutine[Any, Any, UUID]:
         """Records a call in the transaction of `tx`, and returns the id of its action; await it if `tx` is asynchronous."""
         bound = inspect.signature(self.__wrapped__).bind(*args, **kwargs)
-        event = validate_event(Event(topic="", type=self.action, payload=bound.arguments))
-        action_id = uuid7()
-        parameters = (self.action, event.payload, self._namespace, str(action_id))
-        return _send_async(tx, parameters, action_id) if is_async_connection(tx) else _send(tx, parameters, action_id)
+        steps = send_steps(self.action, bound.arguments, namespace=self._namespace)
+        return run_steps_async(tx, steps) if is_async_connection(tx) else run_steps(tx, steps)
 
     def handler(self) -> ActionHandler:
         """The handler of the action: it makes the recorded call."""
@@ -78,18 +68,6 @@ class AfterCommit(Generic[P, R]):
 
 def _by_name(arguments: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
-
-
-def _send(tx: Any, parameters: tuple[str, str, str | None, str], action_id: UUID) -> UUID:
-    with map_database_errors(), trace_sending(parameters[0]) as headers:
-        sync_adapter(tx).execute(_SEND, (*parameters, headers))
-    return action_id
-
-
-async def _send_async(tx: Any, parameters: tuple[str, str, str | None, str], action_id: UUID) -> UUID:
-    with map_database_errors(), trace_sending(parameters[0]) as headers:
-        await async_adapter(tx).execute(_SEND, (*parameters, headers))
-    return action_id
 
 
 def _arguments_type(function: Callable[..., Any], action: str) -> type[msgspec.Struct]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import LiteralString
 from uuid import UUID
 
 import msgspec
@@ -21,14 +22,18 @@ from headrace.actions.handlers import ActionHandlers, call_action_handlers
 from headrace.actions.queue import ack, fail
 from headrace.consume import ASYNCPG, PsycopgConnection, describe_error, run_after_commit
 from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, validate_event
-from headrace.db import AsyncConnection, map_database_errors, map_error
+from headrace.db import AsyncConnection as NodeConnection
+from headrace.db import map_error
+from headrace.drivers import AsyncConnection, Fetch, Steps, run_steps_async
+from headrace.outbox import ascii_json
 from headrace.tracing import trace_sending
 
 logger = logging.getLogger(__name__)
 
 HOLD_S = 10
 
-_SEND_PENDING = "select s, headrace.is_paused(%s, %s) from headrace.send_actions(%s, array[%s::jsonb], array[%s]) s"
+_SEND_PENDING: LiteralString = """select s, headrace.is_paused(cast(%s as text), cast(%s as text)) from headrace.send_actions(
+    cast(%s as text), array[cast(cast(%s as text) as jsonb)], array[cast(cast(%s as text) as integer)]) s"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,12 @@ async def send_pending(
     """Sends an action in the caller's transaction; deliver it within `hold_s` seconds after the commit."""
     if hold_s < 1:
         raise Invalid(f"hold_s {hold_s}: the queue must leave the sender at least a second")
+    return await run_steps_async(conn, _send_pending(action, payload, key, hold_s, namespace))
+
+
+def _send_pending(action: str, payload: JSON, key: str | None, hold_s: int, namespace: str | None) -> Steps[PendingAction]:
     event = validate_event(Event(topic="", type=action, payload=payload, key=key))
-    with trace_sending(action) as headers, map_database_errors():
+    with trace_sending(action) as headers:
         envelope = Action(
             id=uuid7(),
             action=action,
@@ -72,13 +81,11 @@ async def send_pending(
         )
         # The payload's own text: through Python values a number could lose digits.
         text = msgspec.json.encode(msgspec.structs.replace(envelope, payload=msgspec.Raw(event.payload.encode()))).decode()
-        parameters = (action, namespace, namespace, text, hold_s)
-        cursor = await conn.execute(_SEND_PENDING, parameters)
-        [(msg_id, is_paused)] = await cursor.fetchall()
+        [(msg_id, is_paused)] = yield Fetch(_SEND_PENDING, (action, namespace, namespace, ascii_json(text), str(hold_s)))
     return PendingAction(Claim(msg_id, 0, envelope, text), namespace, is_paused)
 
 
-async def deliver_pending(conn: AsyncConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
+async def deliver_pending(conn: NodeConnection, pending: PendingAction, handlers: Mapping[str, ActionHandlers]) -> bool:
     """Handles a pending action in its own transaction, after the sender's; False: the queue will deliver it."""
     if conn.info.transaction_status != TransactionStatus.IDLE:
         raise Conflict(

@@ -3,21 +3,18 @@
 Owns: the way into the outbox. Promises: events become visible when the caller's transaction commits and vanish when it rolls
 back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
 
-from headrace.outbox.adapters import async_adapter, is_async_connection, sync_adapter
 from headrace.outbox.captures import Operation, capture, release_capture
 from headrace.outbox.publishing import publish, publish_async, publish_many, publish_many_async
-from headrace.outbox.statements import json_array
+from headrace.outbox.statements import ascii_json, json_array
 
 __all__ = [
     "Operation",
-    "async_adapter",
+    "ascii_json",
     "capture",
-    "is_async_connection",
     "json_array",
     "publish",
     "publish_async",
     "publish_many",
     "publish_many_async",
     "release_capture",
-    "sync_adapter",
 ]

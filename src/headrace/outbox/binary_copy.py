@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from struct import Struct, pack
-from typing import LiteralString
 
 from headrace.core import ValidatedEvent
-from headrace.outbox.statements import Rows
+from headrace.drivers import Rows
 
 CHUNK_ROWS = 256
 # The columns that repeat come first: their bytes are built once for all events that share them.
 COLUMNS = ("topic_id", "slot", "type", "producer", "emitted_at", "event_id", "key", "payload", "headers")
-COPY: LiteralString = "copy headrace_internal.outbox (" + ", ".join(COLUMNS) + ") from stdin (format binary)"
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, LiteralString, TypeAlias
 
-from headrace.core import map_database_errors
-from headrace.outbox.adapters import sync_adapter
-
-if TYPE_CHECKING:
-    from headrace.outbox.adapters import SyncConnection
+from headrace.drivers import SyncConnection, fetch, run_steps
 
 Operation: TypeAlias = Literal["insert", "update", "delete"]
 
-_CAPTURE = """select headrace.capture(
+_CAPTURE: LiteralString = """select headrace.capture(
     p_table => cast(cast(%s as text) as regclass),
     p_topic => cast(%s as text),
     p_key_column => cast(%s as text),
@@ -24,7 +20,7 @@ _CAPTURE = """select headrace.capture(
     p_columns => cast(%s as text[]),
     p_operations => cast(%s as text[]),
     p_namespace => cast(%s as text))"""
-_RELEASE_CAPTURE = """select headrace.release_capture(
+_RELEASE_CAPTURE: LiteralString = """select headrace.release_capture(
     p_table => cast(cast(%s as text) as regclass), p_topic => cast(%s as text), p_namespace => cast(%s as text))"""
 
 
@@ -49,11 +45,9 @@ def capture(
     column_names = None if columns is None else list(columns)
     operation_names: list[str] = list(operations)
     parameters = (table, topic, key_column, type_column, *types, column_names, operation_names, namespace)
-    with map_database_errors():
-        sync_adapter(conn).execute(_CAPTURE, parameters)
+    run_steps(conn, fetch(_CAPTURE, parameters))
 
 
 def release_capture(conn: SyncConnection, table: str, topic: str | None = None, *, namespace: str | None = None) -> None:
     """Stops capturing a table into a topic, or into every topic."""
-    with map_database_errors():
-        sync_adapter(conn).execute(_RELEASE_CAPTURE, (table, topic, namespace))
+    run_steps(conn, fetch(_RELEASE_CAPTURE, (table, topic, namespace)))

@@ -6,16 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
-from itertools import count
-from typing import Any, LiteralString, TypeAlias
+from typing import LiteralString
 
 import msgspec
 
 from headrace.core import Invalid, ValidatedEvent
-
-Rows: TypeAlias = list[tuple[Any, ...]]
-Parameters: TypeAlias = Sequence[str | None | list[str]]
 
 ARRAY_BYTES_MAX = 200_000_000
 """jsonb holds 256 MB in one array."""
@@ -90,10 +85,3 @@ def json_array(events: Sequence[ValidatedEvent]) -> str:
 def ascii_json(text: str) -> str:
     """The same JSON in ASCII, which a client of any encoding can send."""
     return text if text.isascii() else _beyond_ascii.sub(lambda match: json.dumps(match[0])[1:-1], text)
-
-
-@cache
-def number_parameters(statement: str) -> str:
-    """The statement with $1, $2 … in place of %s, for asyncpg."""
-    numbers = count(1)
-    return re.sub("%s", lambda _: f"${next(numbers)}", statement)
