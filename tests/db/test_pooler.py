@@ -9,6 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from headrace.actions import group_dead_letters, list_dead_letters, list_results, queue_state, send_action
 from headrace.archive import archive_topic
@@ -23,6 +25,7 @@ from headrace.rules import Rule, alter_rule, create_rule, drop_rule, list_rules
 from headrace.schedules import create_schedule, drop_schedule, list_schedules, pause_schedule
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, SourceOptions
+from headrace.testing import Kit
 from tests.builders import drain, fill, numbers, topic
 from tests.drivers.callers import CALLERS
 from tests.spark.frames import secret_file
@@ -175,6 +178,27 @@ async def test_publishing_with_asyncpg(transaction_pooler: Target, conn: Connect
         await own.close()
     drain(conn)
     assert numbers(conn) == list(range(60))
+
+
+@pytest.mark.lane("pg18")
+async def test_application_whose_engine_goes_through_a_pooler_is_on_the_same_database(
+    transaction_pooler: Target, database: Target, conn: Connection
+) -> None:
+    topic(conn)
+    conn.execute("create table handled (key text)")
+    port = conninfo_to_dict(transaction_pooler.dsn)["port"]
+    dsn = f"postgresql+psycopg://postgres@localhost:{port}/{conninfo_to_dict(database.dsn)['dbname']}"
+    engine = create_async_engine(dsn, poolclass=NullPool, connect_args={"prepare_threshold": None})
+    app = Headrace(session=async_sessionmaker(engine))
+
+    @app.consumer("orders")
+    async def mail(event: LoggedEvent, session: AsyncSession) -> None:
+        await session.execute(text("insert into handled values (:key)"), {"key": event.key})
+
+    with Kit(database) as kit:
+        orders(conn, 1, 3)
+        assert (await kit.run_until_idle(app)).failures == 0
+    assert sorted(conn.execute("select key from handled").fetchall()) == [("k0",), ("k1",), ("k2",)]
 
 
 @pytest.mark.lane("pg18")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,10 +12,10 @@ import asyncpg
 import psycopg
 import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
-from sqlalchemy import NullPool, create_engine, select, text
+from sqlalchemy import Engine, NullPool, create_engine, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from headrace.actions import list_dead_letters, send_action
 from headrace.consume import Failure, consumer_lag
@@ -24,9 +25,10 @@ from headrace.node import Headrace, Node
 from tests.actions.conftest import make_due
 from tests.actions.conftest import run_dry as run_worker_dry
 from tests.builders import fill, own_database, topic
+from tests.conftest import FAST, temporary_folder
 from tests.consume.conftest import run_dry
-from tests.integrations.conftest import KINDS, Bench
-from tests.integrations.models import Effect, django_effect
+from tests.integrations.conftest import KINDS, Bench, by_app
+from tests.integrations.models import CREATE, Effect, django_effect
 
 pytestmark = pytest.mark.lane("pg18")
 
@@ -284,8 +286,9 @@ def test_wrong_session_is_rejected_when_the_handler_is_registered() -> None:
         @app.consumer("orders")
         async def handle(_event: object, session: Session) -> None: ...
 
-    with pytest.raises(Invalid, match="session=5 is not supported; give a class"):
-        Headrace(session=5)
+    for wrong in (5, scoped_session(sessionmaker()), Session(), AsyncSession()):
+        with pytest.raises(Invalid, match=r"session=.* is not supported; give a class .*or sessionmaker"):
+            Headrace(session=wrong)
 
     @app.handler("mixed")
     async def one(_action: object, conn: asyncpg.Connection) -> None: ...
@@ -322,6 +325,61 @@ async def test_engine_of_another_database_is_rejected_at_the_start(
             await engine.dispose()
         assert "but its handlers run on" in str(error)
         assert ("another database" if other_is_migrated else "without headrace") in str(error)
+
+
+@pytest.mark.timeout(120)
+async def test_engine_of_a_copied_server_is_rejected_at_the_start() -> None:
+    """A server started from a snapshot of the disk has the identifier, the timeline and the databases of the first."""
+    first, copy = Server(temporary_folder(in_memory=True), settings=FAST), Server(temporary_folder(in_memory=True), settings=FAST)
+    try:
+        first.start()
+        with connect(Target("main", first.dsn())) as conn:
+            migrate(conn)
+            topic(conn)
+        first.stop()
+        copy.folder.rmdir()
+        shutil.copytree(first.folder, copy.folder)
+        for path in (copy.folder, *copy.folder.rglob("*")):
+            shutil.chown(path, first.data.owner())
+        for server in (first, copy):
+            server.start()
+        engine = create_async_engine(copy.dsn().replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+        app = Headrace(session=async_sessionmaker(engine))
+
+        @app.consumer("orders")
+        async def handle(_event: object, session: AsyncSession) -> None: ...
+
+        assert "another database" in str(await _node_error(app, Target("main", first.dsn())))
+    finally:
+        first.delete()
+        copy.delete()
+
+
+@pytest.mark.parametrize("form", ["class", "sessionmaker"])
+async def test_session_class_that_chooses_engines_itself_stays_in_the_transaction(
+    bench: Bench, conn: Connection, server: Server, form: str
+) -> None:
+    """As in applications with replicas, and in Flask-SQLAlchemy: what it did elsewhere would be committed without the cursor."""
+    with own_database(server) as elsewhere, connect(elsewhere) as other:
+        other.execute(CREATE)
+        engine = create_engine(elsewhere.dsn.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+
+        class RoutingSession(Session):
+            def get_bind(self, *_arguments: object, **_options: object) -> Engine:
+                return engine
+
+        class AsyncRoutingSession(AsyncSession):
+            sync_session_class = RoutingSession
+
+        own = create_async_engine(bench.database.dsn.replace("postgresql://", "postgresql+asyncpg://"), poolclass=NullPool)
+        maker = async_sessionmaker(own, class_=AsyncRoutingSession)
+        app = Headrace(session=AsyncRoutingSession if form == "class" else maker)
+        topic(conn)
+        fill(conn, 1)
+        app.consumer("orders", name="c")(by_app)
+        await run_dry(await bench.runner(app))
+        assert bench.effects() == [1]
+        assert other.execute("select count(*) from effect").fetchone() == (0,)
 
 
 async def test_engine_of_an_unsupported_kind_is_rejected_with_advice(bench: Bench, conn: Connection) -> None:

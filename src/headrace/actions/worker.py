@@ -158,13 +158,16 @@ class ActionWorker:
                 self._is_resting = False
 
     async def _rest(self, *, is_first: bool) -> None:
-        await self._rests.attempt(partial(self._queue.set_asleep, True))
-        if is_first:
-            # Claim once more before the first wait: an action sent just before set_asleep made no notification.
-            return
-        is_empty = await self._rests.attempt(self._queue.is_empty)
-        if await self._subscription.wait(EMPTY_S if is_empty else IDLE_S):
-            self._was_notified = True
+        """Returns when there may be something to claim."""
+        is_empty = True
+        while is_empty and not self._was_notified and not self._stop.is_set():
+            await self._rests.attempt(partial(self._queue.set_asleep, True))
+            if is_first:
+                # Claim once more before the first wait: an action sent just before set_asleep made no notification.
+                return
+            is_empty = bool(await self._rests.attempt(self._queue.is_empty))
+            self._was_notified = await self._subscription.wait(EMPTY_S if is_empty else IDLE_S)
+        if self._was_notified:
             self._idle = 0
 
     async def _end_rest(self) -> None:

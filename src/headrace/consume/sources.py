@@ -13,9 +13,8 @@ from headrace.consume.sessions.kinds import ASYNCPG
 from headrace.core import Invalid, NotMigrated
 from headrace.db import Pool, Target, map_error
 
-IDENTITY = """select current_database()::text, headrace.log_epoch(),
-    case when headrace.log_epoch() = 'unknown' then pg_postmaster_start_time()::text end"""
-"""Which database of which server this is. The start time stands in where the server does not tell its identifier."""
+IDENTITY = "select current_database()::text, headrace.log_epoch(), extract(epoch from pg_postmaster_start_time())::text"
+"""Which database of which server this is. A server that was started from a copy of the disk has the same identifier as the first."""
 
 
 class Sources:

@@ -33,6 +33,7 @@ _BY_CLASS = {
     "django.BaseDatabaseWrapper": DJANGO,
     "django.ConnectionProxy": DJANGO,
 }
+_MAKERS = {name: _BY_CLASS[name] for name in ("sqlalchemy.async_sessionmaker", "sqlalchemy.sessionmaker", "asyncpg.Pool")}
 _IS_ASYNC = {ASYNC_SESSION: True, ASYNC_PSYCOPG: True, ASYNCPG: True, SESSION: False, PSYCOPG: False}
 """Django's connection serves both: its async methods call the sync ones in a thread."""
 _OTHER_FORM = {
@@ -94,10 +95,10 @@ def session_kind(annotation: object) -> str | None:
     return _kind_of_class(origin)
 
 
-def _kind_of_class(annotation: type) -> str | None:
+def _kind_of_class(annotation: type, known: Mapping[str, str] = _BY_CLASS) -> str | None:
     # A subclass of the application's counts as the class it inherits from.
     for base in annotation.__mro__:
-        if kind := _BY_CLASS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
+        if kind := known.get(f"{base.__module__.partition('.')[0]}.{base.__name__}"):
             return kind
     return None
 
@@ -147,7 +148,10 @@ def _kind_of_option(option: object) -> str | None:
         return kinds.pop() if len(kinds) == 1 else None
     if isinstance(option, str):
         return DJANGO if option.partition(":")[0] == DJANGO else None
-    return session_kind(option) if isinstance(option, type) else _kind_of_class(type(option))
+    if isinstance(option, type):
+        return session_kind(option)
+    # A session or connection that is open already is nobody's to share, and a scoped_session hands out such ones.
+    return _kind_of_class(type(option), _MAKERS)
 
 
 def _session_class(annotation: object) -> type | None:

@@ -158,6 +158,9 @@ def _hold(session: Session, step: SessionStep) -> Callable[[], None]:
 
     event.listen(session, "before_commit", before_commit)
     release_methods = _hold_methods(session, step)
+    # Also where the application's class chooses engines itself: what it did elsewhere would not commit with the cursor.
+    bind = session.bind
+    session.get_bind = lambda *_arguments, **_options: bind  # type: ignore[method-assign, assignment, return-value]
 
     def release() -> None:
         if event.contains(session, "before_commit", before_commit):
