@@ -113,12 +113,12 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         """Shows the status of compiled versions in the rows that users see: after each round, and when nothing is pending."""
 
     async def compile_once(self) -> int:
-        """Tries to compile everything that is pending, once; returns how many versions were compiled."""
+        """Compiles what is pending until nothing is left but what has failed; returns how many versions were compiled."""
         compiled = 0
-        tried: set[int] = set()
+        failed: set[int] = set()
         while not self._stop.is_set():
-            pending = [row for row in await self._pending() if row[0] not in tried]
-            compiled += await self._compile_rounds(pending, tried)
+            pending = [row for row in await self._pending() if row[0] not in failed]
+            compiled += await self._compile_rounds(pending, failed)
             await self.show_status(after_compiling=bool(pending))
             if not pending:
                 break
@@ -127,15 +127,17 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             self._wake_all()
         return compiled
 
-    async def _compile_rounds(self, pending: list[tuple[int, str, str]], tried: set[int]) -> int:
+    async def _compile_rounds(self, pending: list[tuple[int, str, str]], failed: set[int]) -> int:
         """Compiles in rounds of one definition per namespace, for a moment: what another namespace writes meanwhile must not wait for
         all the rest."""
         compiled = 0
         started = time.monotonic()
         for round_ in rounds_by_namespace(pending, itemgetter(1)):
             for pending_id, namespace, name in round_:
-                tried.add(pending_id)
-                compiled += await self._compile_unit(Unit(f"{self.noun} compilation", namespace, name), pending_id)
+                versions = await self._compile_unit(Unit(f"{self.noun} compilation", namespace, name), pending_id)
+                if not versions:
+                    failed.add(pending_id)
+                compiled += versions
             if time.monotonic() - started > ROUNDS_S:
                 break
         return compiled

@@ -1,8 +1,8 @@
 -- Moves the outbox rows of topics into their logs, each topic in a subtransaction of its own: one that fails is recorded in
--- headrace_internal.failure and does not stop the others. The topics come in the order of the array. Those that other sequencers hold, or whose retry is not due yet, are left out.
--- Locks: the topic rows (no key update, skip locked); it starts no further topic after 5 s. Index: failure_pkey; see
--- headrace_internal.sequence_topic.
-create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer)
+-- headrace_internal.failure and does not stop the others. The topics come in the order of the array, and no further one begins after
+-- 0.2 s, except the first p_first of them. Those that other sequencers hold, or whose retry is not due yet, are left out.
+-- Locks: the topic rows (no key update, skip locked). Index: failure_pkey; see headrace_internal.sequence_topic.
+create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer, p_first integer default null)
 returns headrace_internal.topic_move[]
 language plpgsql volatile
 as $$
@@ -20,7 +20,8 @@ begin
         order by array_position(p_topic_ids, t.topic_id)
         for no key update of t skip locked
     loop
-        exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';
+        exit when array_position(p_topic_ids, v_topic.topic_id) > coalesce(p_first, 1)
+            and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
         begin
             v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
             if v_topic.has_failed then
