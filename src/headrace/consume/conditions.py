@@ -14,8 +14,8 @@ from headrace.lang.condition import ConditionError, parse, to_postgres
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = 30.0
-"""Longest wait without a notification: one may be lost with its connection."""
+RETRY_S, AGAIN_S = 30.0, 1.0
+"""Longest wait without a notification: one may be lost with its connection. And after some were pending: a transaction may hold one."""
 
 MAY_COMPILE: LiteralString = "select pg_catalog.has_schema_privilege('headrace_internal', 'usage')"
 COMPILE: LiteralString = "select headrace_internal.compile_condition(%s, %s, %s, %s)"
@@ -57,11 +57,11 @@ class ConditionCompiler:
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            await self._steps.run(self.compile_once)
-            await self._written.wait(RETRY_S)
+            pending = await self._steps.run(self.compile_once)
+            await self._written.wait(AGAIN_S if pending else RETRY_S)
 
     async def compile_once(self) -> int:
-        """Compiles the pending conditions; returns how many there were."""
+        """Compiles the pending conditions, except those of consumers that a transaction holds; returns how many there were."""
         async with self._pool.connection() as conn:
             pending = await (await conn.execute(_PENDING)).fetchall()
             for consumer_id, condition in pending:

@@ -131,12 +131,12 @@ class DefinitionEngine(ABC, Generic[Consumer]):
         """Tries to compile everything that is pending, once; returns how many versions were compiled. What takes long is compiled beside
         the rest; namespaces take turns there, too."""
         compiled = 0
-        tried: set[int] = set()
+        set_aside: set[int] = set()
         long: dict[asyncio.Task[int], int] = {}
         try:
             while not self._stop.is_set():
-                pending = [row for row in await self._pending() if row[0] not in tried]
-                count, too_long = await self._compile_rounds(pending, tried)
+                pending = [row for row in await self._pending() if row[0] not in set_aside]
+                count, too_long = await self._compile_rounds(pending, set_aside)
                 for row, error in too_long:
                     long[asyncio.create_task(self._compile_long(row, error))] = row[0]
                 ended = [task for task in long if task.done()]
@@ -151,8 +151,8 @@ class DefinitionEngine(ABC, Generic[Consumer]):
                     self._wake_all()
                 elif long:
                     await asyncio.wait(long, timeout=LONG_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                    # What was tried may have been written again meanwhile.
-                    tried = set(long.values())
+                    # What was set aside may have been written again meanwhile.
+                    set_aside = set(long.values())
                 else:
                     await self.show_status(after_compiling=False)
                     break
@@ -162,18 +162,22 @@ class DefinitionEngine(ABC, Generic[Consumer]):
             await asyncio.gather(*long, return_exceptions=True)
         return compiled
 
-    async def _compile_rounds(self, pending: list[Pending], tried: set[int]) -> tuple[int, list[tuple[Pending, TooLong]]]:
+    async def _compile_rounds(self, pending: list[Pending], set_aside: set[int]) -> tuple[int, list[tuple[Pending, TooLong]]]:
         """Compiles in rounds of one definition per namespace, for a moment: what another namespace writes meanwhile must not wait for
         all the rest. Returns how many versions were compiled, and what takes too long for that."""
         compiled, too_long = 0, list[tuple[Pending, TooLong]]()
         started = time.monotonic()
         for round_ in rounds_by_namespace(pending, itemgetter(1)):
             for row in round_:
-                tried.add(row[0])
                 try:
-                    compiled += await self._compile_unit(row, LOCK_MS)
+                    versions = await self._compile_unit(row, LOCK_MS)
                 except TooLong as error:
+                    versions = 0
                     too_long.append((row, error))
+                compiled += versions
+                # What was compiled may have been written again meanwhile, and is compiled in its turn.
+                if not versions:
+                    set_aside.add(row[0])
             if time.monotonic() - started > ROUNDS_S:
                 break
         return compiled, too_long

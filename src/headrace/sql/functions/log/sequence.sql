@@ -1,7 +1,9 @@
 -- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and
 -- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
 -- once, at its commit. Namespaces take turns: of many topics, headrace_internal.sequence_turns chooses, and after 0.2 s only topics
--- of namespaces that had none yet begin, so that a call stays short. Chance decides which topic of a namespace is the first.
+-- of namespaces that had none yet begin, so that a call stays short: what it has moved is visible only after its commit. Chance decides
+-- which topic of a namespace is the first. Topics that failed before come last: one of them, or as many as there is time for if no
+-- other topic moves.
 -- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
 -- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after
 -- a failure each gets its own.
@@ -11,7 +13,7 @@
 -- Its plans are generic: a step is often shorter than planning it. Reads of the log are planned for their topic: see
 -- headrace_internal.read_head and headrace_internal.known_events.
 -- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock,
--- and starts no further topic after 5 s. Index: failure_pkey; see headrace_internal.sequence_topic.
+-- and 10 ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
 create or replace function headrace.sequence(p_batch integer default 10000)
 returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
 language plpgsql volatile
@@ -67,7 +69,7 @@ begin
         v_alone := v_waiting;
     end;
     if v_alone is not null then
-        v_moves := v_moves || headrace_internal.sequence_alone(v_alone, p_batch);
+        v_moves := v_moves || headrace_internal.sequence_alone(case when v_moves is null then v_alone else v_alone[:1] end, p_batch);
     end if;
     if v_moves is null then
         return;

@@ -1,8 +1,7 @@
 -- Moves the outbox rows of topics into their logs, each topic in a subtransaction of its own: one that fails is recorded in
 -- headrace_internal.failure and does not stop the others. The topics come in the order of the array. Those that other sequencers hold,
 -- or whose retry is not due yet, are left out; after 0.2 s also those of a namespace that has had a topic.
--- Locks: the topic rows (no key update, skip locked); it starts no further topic after 5 s. Index: failure_pkey; see
--- headrace_internal.sequence_topic.
+-- Locks: the topic rows (no key update, skip locked). Index: failure_pkey; see headrace_internal.sequence_topic.
 create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer)
 returns headrace_internal.topic_move[]
 language plpgsql volatile
@@ -22,7 +21,6 @@ begin
         order by array_position(p_topic_ids, t.topic_id)
         for no key update of t skip locked
     loop
-        exit when clock_timestamp() > statement_timestamp() + interval '5 seconds';
         continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
         v_served := v_served || v_topic.namespace;
         begin
