@@ -144,3 +144,25 @@ def test_pg_partman_manages_the_time_partitions_where_it_is_installed(conn: Conn
     shift_clock(conn, "-9 days")
     conn.execute("select headrace.drop_topic('orders')")
     assert conn.execute("select count(*) from partman.part_config").fetchone() == (0,)
+
+
+@pytest.mark.lane("pg15")
+def test_reader_of_default_partitions_delays_the_sequencer_by_milliseconds(conn: Connection, second: Connection) -> None:
+    """pg_partman adds no partition while somebody reads the default one; the sequencer serves others meanwhile."""
+    names = [f"past{number}" for number in range(8)]
+    for name in names:
+        create_topic(conn, name, clock="event")
+        publish(conn, 1, topic=name)
+    drain(conn)
+    with second.transaction():
+        for name in names:
+            read_log(second, name)
+            conn.execute("select headrace.publish(%s, 'placed', '2', p_emitted_at => now() + interval '10 years')", (name,))
+        # To wait 200 ms for each would take longer.
+        conn.execute("set statement_timeout = '1.5s'")
+        conn.execute("select headrace.sequence()")
+        conn.execute("select headrace.sequence()")
+        conn.execute("reset statement_timeout")
+        assert {name for (name,) in conn.execute("select name from headrace.failure").fetchall()} == set(names)
+    shift_clock(conn, "1 minute")
+    assert drain(conn) == len(names)

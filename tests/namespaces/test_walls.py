@@ -175,6 +175,28 @@ def test_reader_of_a_new_topic_delays_its_own_sequencing_alone(owner_conn: Conne
     assert [event.payload for event in read_log(role, "mine")] == [{"n": 1}]
 
 
+def test_topics_that_fail_delay_another_namespace_by_one_attempt(owner_conn: Connection, sign_in: SignIn) -> None:
+    """Each costs the sequencer the 10 ms that it waits for a lock, in the transaction that shows the events of the others."""
+    role = sign_in(a="admin")
+    drain(owner_conn)
+    for number in range(5):
+        create_topic(role, f"new{number}")
+        publish(role, f"new{number}", "placed", {"n": 1})
+    failed = "select count(*), coalesce(sum(failures), 0) from headrace.failure where namespace = 'a'"
+    with role.transaction():
+        for number in range(5):
+            read_log(role, f"new{number}")
+        owner_conn.execute("select headrace.sequence()")
+        assert owner_conn.execute(failed).fetchone() == (5, 5)
+        owner_conn.execute("select set_config('headrace.clock_shift', '1 minute', false)")
+        publish(owner_conn, "orders", "placed", {"n": 5}, namespace="b")
+        owner_conn.execute("select headrace.sequence()")
+        assert len(read_log(owner_conn, "orders", namespace="b")) == 5
+        assert owner_conn.execute(failed).fetchone() == (5, 6)
+    drain(owner_conn)
+    assert owner_conn.execute(failed).fetchone() == (0, 0)
+
+
 def test_stranger_with_any_lock_delays_no_wake_up(owner_conn: Connection, sign_in: SignIn) -> None:
     """Publishers of sleeping topics ask nobody who could say no: once it was an advisory lock, one for each hundredth of a second."""
     stranger, publisher = sign_in(), sign_in(a="publish")

@@ -60,9 +60,10 @@ _NODE_SETTINGS = {
     "tcp_user_timeout": "30000",
 }
 # Loops never inherit these from the database, the role or the server. A loop's statement takes milliseconds, a large batch of
-# a correlator seconds: these limits only end what hangs.
+# a correlator seconds: these limits only end what hangs. Except for locks: a role of one namespace may hold those on its rows for as
+# long as it likes, and the loop that waits for one serves the other namespaces, too.
 _LOOP_LIMITS = {
-    "lock_timeout": "30s",
+    "lock_timeout": "500ms",
     "statement_timeout": "10min",
     "idle_in_transaction_session_timeout": "60s",
 }

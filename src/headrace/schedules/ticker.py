@@ -25,7 +25,6 @@ from headrace.db import (
     clear_failure,
     error_line,
     fetch_value_async,
-    is_transient,
     is_unreachable,
     map_error,
     query,
@@ -93,7 +92,8 @@ class Ticker:
                 async with self._pool.connection() as conn:
                     await self._plan(conn, schedule_id)
             except Exception as error:
-                if is_transient(error):
+                # Also a lock: whoever holds a schedule must not delay those behind it.
+                if is_unreachable(error):
                     raise
                 self.failures += 1
                 logger.warning("%s failed: %s; it will be retried", unit, error_line(error))

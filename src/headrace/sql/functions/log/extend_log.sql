@@ -1,7 +1,7 @@
 -- Creates the time partitions for a moment and p_ahead widths ahead, the latter through pg_partman if it manages the topic. All get
 -- `replica identity full`, without which an erasure fails while a publication publishes them; pg_partman does not pass it on.
 -- Locks: share update exclusive on the topic's branch while attaching, so readers and writers continue. With pg_partman also the
--- default partition, access exclusive, as every new partition beside it does.
+-- default partition, access exclusive, as every new partition beside it does; see headrace_internal.lock_briefly.
 -- Runs as the owner: a node may not create or drop tables. Where pg_partman manages the topic, it leaves this search path behind in
 -- the session; the sessions of nodes have it anyway.
 create or replace function headrace_internal.extend_log(p_topic_id integer, p_at timestamptz, p_ahead integer default 2) returns timestamptz
@@ -32,7 +32,7 @@ begin
         where p.partrelid = to_regclass(format('headrace_internal.%I', v_branch)) and p.partdefid <> 0;
         if found then
             -- Here, because pg_partman hides the code of an error, and with it that the lock was not available.
-            execute format('lock table %s in access exclusive mode', v_default);
+            perform headrace_internal.lock_briefly(v_default);
         end if;
         execute format('select %I.run_maintenance(p_parent_table := %L, p_analyze := false)',
             v_partman.schema, 'headrace_internal.' || v_branch);

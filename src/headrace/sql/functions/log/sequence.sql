@@ -67,7 +67,8 @@ begin
         v_alone := v_waiting;
     end;
     if v_alone is not null then
-        v_moves := v_moves || headrace_internal.sequence_alone(v_alone, p_batch);
+        -- One of them where others have moved: these are visible only after the commit.
+        v_moves := v_moves || headrace_internal.sequence_alone(case when v_moves is null then v_alone else v_alone[:1] end, p_batch);
     end if;
     if v_moves is null then
         return;

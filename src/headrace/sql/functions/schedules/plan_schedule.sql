@@ -1,6 +1,6 @@
 -- Writes ticks that the library has computed from p_from on. False, and nothing is written, when the schedule has changed
 -- meanwhile or another session has planned. Ticks older than the plan are never added again, so none can fire twice.
--- Locks: the schedule row.
+-- Locks: the schedule row; it raises lock_not_available (55P03) instead of waiting, because the planner serves all namespaces.
 create or replace function headrace.plan_schedule(
     p_schedule_id integer,
     p_cron        text,
@@ -17,6 +17,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform headrace_internal.authorize_id(p_caller, 'admin', 'schedule', p_schedule_id);
+    perform from headrace_internal.schedule s where s.schedule_id = p_schedule_id for no key update nowait;
     update headrace_internal.schedule s set planned_until = p_until, replan_at = p_replan_at
     where s.schedule_id = p_schedule_id and s.cron = p_cron and s.zone = p_zone and s.planned_until = p_from and s.active;
     if not found then
