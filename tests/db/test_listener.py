@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Listener, Subscription, Target
+from headrace.db.listener import NAME_CHARS_MAX, NAMES_MAX
 
 
 @pytest.fixture
@@ -34,6 +35,22 @@ async def test_delivered_notification_wakes_once(subscription: Subscription, con
     assert await subscription.wait(60)
     assert subscription.take_names() == {"1", "end"}
     assert not await subscription.wait(0.1)
+
+
+async def test_flood_of_names_is_forgotten(subscription: Subscription, conn: Connection) -> None:
+    """Every role may notify. What it is about no longer matters then: everything is looked at."""
+    listener: Listener = subscription.listener  # type: ignore[attr-defined]
+    for number in range(NAMES_MAX):
+        listener.deliver("news", f"{number},{'x' * NAME_CHARS_MAX}{number}", backend_pid=0)
+    assert len(subscription.take_names() or ()) == NAMES_MAX
+    for number in range(NAMES_MAX + 1):
+        listener.deliver("news", str(number), backend_pid=0)
+    assert subscription.take_names() is None
+    assert await subscription.wait(60)
+    conn.execute("select pg_notify('news', repeat('x', 7000))")
+    conn.execute("select pg_notify('news', '1')")
+    assert await subscription.wait(60)
+    assert subscription.take_names() == {"1"}
 
 
 async def test_notification_of_another_backend_is_never_ignored(

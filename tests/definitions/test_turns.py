@@ -71,6 +71,22 @@ async def test_slow_batches_of_one_namespace_delay_another_by_one_turn(conn: Con
         await running
 
 
+async def test_forged_notification_ends_no_loop(conn: Connection, database: Target) -> None:
+    """Every role may notify, with whatever payload."""
+    write_correlators(conn, "a", 1)
+    async with create_pool(database, size=4) as pool:
+        engine = SlowEngine(pool)
+        await engine.compile_once()
+        running = asyncio.create_task(engine.run())
+        await engine.wait_for_turns(1)
+        for name in ("x", "", "-1", "\u00b2", "9" * 5000):
+            engine.appended.notify([name])
+        engine.batch_ends.release()
+        await engine.wait_for_turns(2)
+        engine.end()
+        await running
+
+
 async def test_many_definitions_of_one_namespace_delay_the_compilation_of_another_by_one_turn(
     conn: Connection, correlators: CorrelatorEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

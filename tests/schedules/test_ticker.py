@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.db import Connection, Target, connect
-from headrace.log import read_log
+from headrace.log import create_topic, read_log
+from headrace.namespaces import create_namespace
 from headrace.node import Headrace, Node
 from headrace.schedules import create_schedule, get_schedule, list_ticks, pause_schedule
 from tests.builders import drain, publish, topic
@@ -48,6 +49,44 @@ async def test_schedule_that_never_fires_is_marked_and_the_others_go_on(reports:
     reports.execute("select headrace.alter_schedule('never', '0 0 28 2 *')")
     await fire_all(await start())
     assert get_schedule(reports, "never").state == "active"
+
+
+@pytest.mark.lane("pg18")
+async def test_namespaces_take_turns_and_failed_schedules_come_last(reports: Connection, start: Start) -> None:
+    """Whatever one namespace has due, and however slowly it fails, delays another one by one turn."""
+    create_namespace(reports, "other")
+    create_topic(reports, "reports", namespace="other")
+    for n in range(3):
+        schedule(reports, f"mine-{n}")
+        schedule(reports, f"failed-{n}")
+    create_schedule(reports, "yours", cron="15 13 * * *", topic="reports", type="due", namespace="other")
+    ticker = await start()
+    await ticker.plan_once()
+    reports.execute("update headrace_internal.schedule set attempts = 1 where schedule ~ 'failed'")
+    set_clock(reports, "2026-03-02T13:30:01Z")
+    ticker = await start()
+    while await ticker.fire_once():
+        pass
+    fired = reports.execute(
+        "select s.schedule from headrace.schedule_tick t join headrace.schedule s using (schedule_id) order by t.fired_at"
+    ).fetchall()
+    names = [name.split("-")[0] for (name,) in fired]
+    assert names == ["mine", "yours", "mine", "mine", "failed", "failed", "failed"]
+
+
+@pytest.mark.lane("pg18")
+async def test_held_schedule_keeps_no_other_from_being_planned(reports: Connection, second: Connection, start: Start) -> None:
+    for name in ("held", "free"):
+        reports.execute("select headrace.create_schedule(%s, '0 * * * *', 'reports', 'due')", (name,))
+    with second.transaction():
+        second.execute("select from headrace_internal.schedule where schedule = 'held' for update")
+        ticker = await start()
+        await ticker.plan_once()
+        assert get_schedule(reports, "free").next_tick_at is not None
+        assert reports.execute("select kind, name from headrace.failure").fetchall() == [("schedule plan", "held")]
+    reports.execute("delete from headrace_internal.failure")
+    await ticker.plan_once()
+    assert get_schedule(reports, "held").next_tick_at is not None
 
 
 async def test_concurrent_tickers_make_one_event_per_tick(reports: Connection, start: Start) -> None:

@@ -26,6 +26,9 @@ RECONNECT_S = 0.1
 
 DELIVERED_MAX = 1000
 """Notifications remembered as delivered. Behind a pooler the server's messages come from other backends and never take them away."""
+NAMES_MAX, NAME_CHARS_MAX = 10_000, 64
+"""Names that are kept for a subscriber until it asks for them, and the length of one; a stranger may notify faster than it asks, or
+of a channel whose subscriber never asks."""
 
 
 class Subscription:
@@ -45,6 +48,8 @@ class Subscription:
         """Wakes one waiter, now or when it next waits. `names`: what the notification is about; none: everything."""
         self._names.update(names)
         self._is_for_all |= not names
+        if len(self._names) > NAMES_MAX:
+            self._names, self._is_for_all = set(), True
         if not self._pending.full():
             self._pending.put_nowait(None)
 
@@ -136,7 +141,10 @@ class Listener:
             self._notify(notification.channel, notification.payload)
 
     def _notify(self, channel: str, payload: str) -> None:
-        names = payload.split(",") if payload else []
+        # Every role may notify, with whatever payload: names mean only what they are compared with.
+        names = [name for name in payload.split(",") if len(name) <= NAME_CHARS_MAX] if payload else []
+        if payload and not names:
+            return
         for subscription in self._subscriptions:
             if subscription.channel == channel and (not names or not subscription.filter or subscription.filter in names):
                 subscription.notify(names)

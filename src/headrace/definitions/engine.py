@@ -275,7 +275,7 @@ class DefinitionEngine(ABC, Generic[Consumer]):
                 if names is None:
                     self._wake_all()
                 else:
-                    self._wake({int(name) for name in names}, ())
+                    self._wake({consumer.topic_id for consumer in self._active.values() if str(consumer.topic_id) in names}, ())
         self._work_came.set()
         self._compiled.set()
         self._wake_all()

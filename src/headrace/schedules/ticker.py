@@ -62,6 +62,8 @@ class Ticker:
         self._steps = {
             step: LoopSteps(f"schedules: {step}", stop, pool=pool) for step in ("plan", "fire", "trim", "wait", "pg_cron")
         }
+        self._last_id: int | None = None
+        """The schedule that was claimed last: another namespace has the next turn."""
         self.fired = 0
         """How many events this ticker has fired."""
         self.failures = 0
@@ -121,10 +123,11 @@ class Ticker:
         schedule_id: int | None = None
         try:
             async with self._pool.connection() as conn, conn.transaction():
-                claimed = await (await conn.execute("select headrace_internal.claim_schedule(%s)", (STANDBY_S,))).fetchone()
+                parameters = (STANDBY_S, self._last_id)
+                claimed = await (await conn.execute("select headrace_internal.claim_schedule(%s, %s)", parameters)).fetchone()
                 if claimed is None or claimed[0] is None:
                     return False
-                schedule_id = claimed[0]
+                schedule_id = self._last_id = claimed[0]
                 await self._fire(conn, claimed[0])
         except Exception as error:
             if schedule_id is None or is_unreachable(error):
