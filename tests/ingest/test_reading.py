@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.db import Connection, Server, connect
+from headrace.db import Connection, Server, Subscription, connect
 from headrace.ingest import IngestSettings, revoke_access_token
-from headrace.ingest.reading import EventPage, EventQuery, LogReader
+from headrace.ingest.log_tail import EventPage, EventQuery, LogTail
+from headrace.ingest.reading import LogReader
 from headrace.outbox import publish
 from tests.builders import drain, wait_until
 from tests.ingest.conftest import LOOPBACK, Client, Place, serving_place
@@ -141,6 +142,25 @@ def test_long_poll_ends_with_the_event_and_asks_the_database_once(place: Place, 
         pages = [answer.result(timeout=20).json for answer in answers]
     assert time.monotonic() - began < 10
     assert all([event["type"] for event in page["events"]] == ["late"] and page["next"] == 1 for page in pages)
+
+
+async def test_notification_during_the_first_read_is_not_lost() -> None:
+    """It may be about an event that the read was too early for, and nothing else would wake the reader before the next event."""
+    subscription, reads = Subscription("headrace_log"), asyncio.Queue[int]()
+
+    async def read_after(position: int) -> EventPage:
+        reads.put_nowait(position)
+        return EventPage((), position, is_at_end=True)
+
+    tail = LogTail(subscription, read_after, lambda: None)
+    with tail.reading():
+        subscription.notify()
+        while not subscription._pending.empty():
+            await asyncio.sleep(0)
+        tail.begin(5)
+        async with asyncio.timeout(10):
+            assert await reads.get() == 5
+    await tail.close()
 
 
 def test_no_reader_misses_what_was_appended_while_the_tail_was_read(

@@ -128,6 +128,8 @@ class LogTail:
         self._left_at = 0.0
         self._start = self._end = -1
         """All events after `start` up to `end` are kept; -1: it has not begun."""
+        self._is_behind = False
+        """A notification came before it has begun: the read that found where it begins may have been too early for it."""
         self._events: list[ReadEvent] = []
         self.change = asyncio.Event()
         """Set when the tail has grown, or has to begin anew. Take it before you look."""
@@ -147,6 +149,9 @@ class LogTail:
         """A read that began after the subscription has found the end of the log here."""
         if self._end < 0:
             self._start = self._end = position
+            if self._is_behind:
+                self._is_behind = False
+                self._subscription.notify()
 
     def page(self, wanted: EventQuery) -> EventPage | None:
         """What a reader wants, from memory; None if that does not have all of it."""
@@ -168,9 +173,11 @@ class LogTail:
     async def _follow(self) -> None:
         try:
             while self._readers or time.monotonic() - self._left_at < UNUSED_S:
-                await self._subscription.wait(LOOK_AGAIN_S if self._readers else UNUSED_S)
+                is_notified = await self._subscription.wait(LOOK_AGAIN_S if self._readers else UNUSED_S)
                 if self._end >= 0:
                     await self._grow()
+                else:
+                    self._is_behind |= is_notified
         finally:
             self._on_end()
 
