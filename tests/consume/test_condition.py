@@ -190,12 +190,29 @@ async def test_condition_written_in_sql_is_compiled_by_a_node(conn: Connection, 
     pool = create_pool(database, size=1)
     await pool.open()
     compiler = ConditionCompiler(pool, Subscription("headrace_rule"), asyncio.Event())
-    assert [await compiler.compile_once(), await compiler.compile_once()] == [2, 0]
+    assert [await compiler.compile_once(), await compiler.compile_once()] == [(2, 2), (0, 0)]
     await pool.close()
     good, bad = (get_consumer(conn, "orders", name) for name in ("good", "bad"))
     assert (good.condition_status, bad.condition_status) == ("valid", "invalid")
     assert "line 2" in (bad.condition_error or "")
     assert [conn.execute(claim, row).fetchone() for row in ids] == [(2,), (0,)]
+
+
+async def test_locked_consumer_keeps_no_other_from_its_condition(conn: Connection, second: Connection, database: Target) -> None:
+    """A role may leave a transaction open that has changed its own consumer."""
+    topic(conn)
+    create = "select headrace.create_consumer('orders', %s, p_where => %s)"
+    for name in ("mine", "yours"):
+        conn.execute(create, (name, EVEN))
+    async with create_pool(database, size=1) as pool:
+        compiler = ConditionCompiler(pool, Subscription("headrace_rule"), asyncio.Event())
+        with second.transaction():
+            second.execute(create, ("mine", "object::int > 3"))
+            async with asyncio.timeout(10):
+                assert await compiler.compile_once() == (2, 1)
+            assert get_consumer(conn, "orders", "yours").condition_status == "valid"
+        assert await compiler.compile_once() == (1, 1)
+    assert get_consumer(conn, "orders", "mine").condition_status == "valid"
 
 
 def test_bad_condition_is_rejected_with_line_and_column() -> None:

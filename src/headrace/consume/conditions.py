@@ -14,13 +14,22 @@ from headrace.lang.condition import ConditionError, parse, to_postgres
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = 30.0
-"""Longest wait without a notification: one may be lost with its connection."""
+RETRY_S, LOCKED_S = 30.0, 1.0
+"""Longest wait without a notification: one may be lost with its connection. And while somebody else holds the row of a consumer."""
+PASS_MAX = 200
+"""Conditions that are compiled before it looks again at what is pending."""
 
 MAY_COMPILE: LiteralString = "select pg_catalog.has_schema_privilege('headrace_internal', 'usage')"
 COMPILE: LiteralString = "select headrace_internal.compile_condition(%s, %s, %s, %s)"
-_PENDING: LiteralString = """select consumer_id, condition from headrace_internal.consumer
-    where condition is not null and filter is null and condition_error is null"""
+# Namespaces take turns: the first one of each, then the second one of those that have more.
+_PENDING: LiteralString = """select w.consumer_id, w.condition
+    from (
+        select c.consumer_id, c.condition, row_number() over (partition by t.namespace order by c.consumer_id) as turn
+        from headrace_internal.consumer c
+        join headrace_internal.topic t on t.topic_id = c.topic_id
+        where c.condition is not null and c.filter is null and c.condition_error is null
+    ) w
+    order by w.turn, w.consumer_id limit %s"""
 
 
 def compile_parameters(consumer_id: int, condition: str) -> tuple[int, str, str | None, str | None]:
@@ -57,13 +66,16 @@ class ConditionCompiler:
 
     async def run(self) -> None:
         while not self._stop.is_set():
-            await self._steps.run(self.compile_once)
-            await self._written.wait(RETRY_S)
+            pending, compiled = await self._steps.run(self.compile_once) or (0, 0)
+            if not compiled:
+                await self._written.wait(LOCKED_S if pending else RETRY_S)
 
-    async def compile_once(self) -> int:
-        """Compiles the pending conditions; returns how many there were."""
+    async def compile_once(self) -> tuple[int, int]:
+        """Compiles pending conditions, at most PASS_MAX; returns how many were pending, and how many were compiled."""
+        compiled = 0
         async with self._pool.connection() as conn:
-            pending = await (await conn.execute(_PENDING)).fetchall()
+            pending = await (await conn.execute(_PENDING, (PASS_MAX,))).fetchall()
             for consumer_id, condition in pending:
-                await conn.execute(COMPILE, compile_parameters(consumer_id, condition))
-        return len(pending)
+                row = await (await conn.execute(COMPILE, compile_parameters(consumer_id, condition))).fetchone()
+                compiled += bool(row and row[0])
+        return len(pending), compiled
