@@ -200,6 +200,9 @@ def test_unknown_tokens_are_limited_by_address_and_leave_valid_ones_alone(server
             assert [ask(f"hrt_{n}", f"127.0.0.{n}") for n in range(10, 14)] == [401] * 4, "each address has its own bucket"
             assert ask(used.token, "127.0.0.1") == 201, "a token that was valid before needs none of it"
             assert ask(fresh.token, "127.0.0.2") == 201, "nor does a new one from elsewhere"
+            newest = place.client("publish", name="newest")
+            assert ask("hrt_1", "127.0.0.1") == 429
+            assert ask(newest.token, "127.0.0.1") == 201, "nor one from the same address, such as that of a proxy"
 
 
 BAD_REQUESTS: list[Callable[[Client, int], Answer]] = [

@@ -6,11 +6,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 
-from headrace.core import to_cloudevent
+from headrace.core import Event, to_cloudevent
 from headrace.db import Server
 from headrace.ingest import IngestSettings, list_access_tokens, revoke_access_token
+from headrace.ingest.event_requests import EventRequest
 from headrace.log import create_topic
 from headrace.namespaces import create_namespace
 from tests.builders import wait_until
@@ -263,6 +265,17 @@ def test_expired_key_with_the_same_content_is_still_one_event(place: Place, topi
     again = client.post(f"/topics/{topic}/events?type=a", {"n": 1}, idempotency_key="old")
     assert again.json == first.json and len(place.log(topic)) == 1
     assert client.post(f"/topics/{topic}/events?type=a", {"n": 2}, idempotency_key="old").status == 422
+
+
+def test_holder_of_another_token_cannot_take_the_ids_of_a_request_beforehand(place: Place, topic: str) -> None:
+    """Namespace and number of a token, key and content of a request may be known; the token itself is not."""
+    client, other = place.client(name="victim"), place.client(name="taker")
+    (token_id,) = place.conn.execute("select token_id from headrace.access_token where name = 'victim'").fetchone() or (0,)
+    request = EventRequest([Event(topic=topic, type="a", payload=msgspec.Raw(b'{"n": 1}'), producer="victim")], False, "order-1")
+    (guessed,) = request.events_under_key(f"idempotency-key default {token_id}", request.digest(topic))
+    assert other.post(f"/topics/{topic}/events?type=a&id={guessed.id}", {"n": 2}).status == 201
+    assert client.post(f"/topics/{topic}/events?type=a", {"n": 1}, idempotency_key="order-1").status == 201
+    assert [event.payload for event in place.log(topic)] == [{"n": 2}, {"n": 1}]
 
 
 def test_duplicate_headers_that_decide_something_are_400(place: Place) -> None:

@@ -20,6 +20,7 @@ from headrace.core.histogram import DURATION_BUCKETS_S, DurationHistogram
 from headrace.core.json_forms import Payload, RawJSON
 from headrace.core.json_text import JSON, decode, encode
 from headrace.core.limits import HEADERS_BYTES_MAX
+from headrace.core.namespace_turns import NamespaceTurns
 from headrace.core.outcomes import Bury, Discard, HandlerOutcome, Retry
 from headrace.core.redaction import redact
 from headrace.core.safe_text import error_text, safe_json, safe_line, safe_lines
@@ -39,6 +40,7 @@ __all__ = [
     "EventPath",
     "HandlerOutcome",
     "LoggedEvent",
+    "NamespaceTurns",
     "Payload",
     "RawJSON",
     "Retry",

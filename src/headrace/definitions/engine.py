@@ -21,6 +21,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import psycopg
 from psycopg.rows import class_row
 
+from headrace.core import NamespaceTurns
 from headrace.db import (
     AsyncConnection,
     IdlePace,
@@ -35,7 +36,7 @@ from headrace.db import (
     query,
     record_failure,
 )
-from headrace.definitions.turns import NamespaceTurns, TooLong, rounds_by_namespace
+from headrace.definitions.turns import TooLong, rounds_by_namespace
 
 logger = logging.getLogger(__name__)
 

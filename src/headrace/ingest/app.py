@@ -18,7 +18,7 @@ from headrace.core import DatabaseUnavailable, encode
 from headrace.db import Target
 from headrace.ingest.authentication import Authenticator, TokenRights
 from headrace.ingest.bodies import BodyReader
-from headrace.ingest.databases import Database, Databases
+from headrace.ingest.databases import NOBODY, Database, Databases
 from headrace.ingest.event_requests import BATCH, parse_request
 from headrace.ingest.event_stream import EventStream
 from headrace.ingest.headers import Headers
@@ -87,7 +87,7 @@ class Ingest:
         limit = self._authenticator.limit(token)
         # Every request costs one, also a bad one.
         limit.take(1)
-        body = await self._bodies.read(request)
+        body = await self._bodies.read(request, ("tokens", token.namespace))
         query = _parameters(request)
         event_request = parse_request(topic, headers, query, body, batch_max=self._settings.batch_max, producer=token.name)
         for event in event_request.events:
@@ -137,18 +137,19 @@ class Ingest:
         name = request.path_params["hook"]
         headers, address = Headers(request.scope), _address(request)
         hook = await self._on_any_shard(lambda database: self._hooks.find(database, namespace, name, address=address))
-        body = await self._bodies.read(request)
+        # Whoever knows the address may send a body: others must still find memory for theirs.
+        body = await self._bodies.read(request, ("hooks", namespace))
         event = verify_and_map(hook, headers, _parameters(request), body)
         # After the signature: strangers must not use up the hook's rate.
         self._authenticator.check(("hook", namespace, name), self._settings.rate_per_s).take(1)
-        async with self._databases.of_events([event]).connection() as conn:
+        async with self._databases.of_events([event]).connection(namespace) as conn:
             return _created(Publication(await publish_events(conn, [event], namespace)))
 
     async def show_health(self, _request: Request) -> Response:
         """Does every database answer?"""
         async with asyncio.timeout(HEALTH_S):
             for database in self._databases.all:
-                async with database.connection() as conn:
+                async with database.connection(NOBODY) as conn:
                     await conn.execute("select 1")
         return Response(b'{"status":"ok"}', headers=NO_STORE, media_type="application/json")
 

@@ -12,16 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 import psycopg
 from psycopg.rows import class_row
 
 from headrace.core import HeadraceError, TokenBucket, TokenBuckets, map_database_errors
 from headrace.ingest.access_tokens import Right, token_digest
-from headrace.ingest.databases import Database
-from headrace.ingest.lookup_cache import LookupCache
+from headrace.ingest.databases import NOBODY, Database
+from headrace.ingest.lookup_cache import GatheredLookUps, LookupCache
 from headrace.ingest.problems import Problem, too_many, unavailable
 from headrace.ingest.settings import IngestSettings
 
@@ -43,6 +44,8 @@ class TokenRights:
     rate_per_s: float | None
     expires_at: datetime | None
     revoked_at: datetime | None
+    digest: bytes = field(repr=False)
+    """The SHA-256 of the token."""
 
     def require(self, right: Right, topic: str) -> None:
         """Raises Problem (403) unless the token gives the right in the topic."""
@@ -73,6 +76,7 @@ class Authenticator:
         self._settings = settings
         self.unknown = TokenBuckets()
         self._tokens: LookupCache[TokenRights] = LookupCache(settings.cache_s, self.unknown)
+        self._gathered: dict[Database, GatheredLookUps[TokenRights]] = {}
         self._buckets = TokenBuckets()
         self._readers: Counter[tuple[str, int]] = Counter()
         self._used: dict[Database, set[int]] = {}
@@ -90,9 +94,14 @@ class Authenticator:
         digest = token_digest(text)
 
         async def look_up() -> TokenRights | None:
-            return await _find_token(database, digest)
+            return (await _find_tokens(database, [digest])).get(digest)
 
-        token = await self._tokens.get((database.target.name, digest), look_up, address=address)
+        gathered = self._gathered.get(database)
+        if gathered is None:
+            gathered = self._gathered[database] = GatheredLookUps(partial(_find_tokens, database))
+        token = await self._tokens.get(
+            (database.target.name, digest), look_up, address=address, gathered=partial(gathered.get, digest)
+        )
         if token is None or token.revoked_at is not None:
             raise _unauthorized("there is no such access token, or it was revoked; ask for a new one: headrace token create")
         if token.expires_at is not None and token.expires_at <= datetime.now(UTC):
@@ -127,7 +136,7 @@ class Authenticator:
                 "again, or raise readers_per_token_max of the server",
                 1,
             )
-        if self._readers.total() >= self._settings.readers_max:
+        if self._has_no_place(token.namespace):
             raise unavailable(f"{self._readers.total()} readers wait already; try again, or raise readers_max")
         self._readers[holder] += 1
         try:
@@ -137,27 +146,37 @@ class Authenticator:
             if not self._readers[holder]:
                 del self._readers[holder]
 
+    def _has_no_place(self, namespace: str) -> bool:
+        """True if all places are taken. The last tenth is for namespaces that have less than a tenth."""
+        most, total = self._settings.readers_max, self._readers.total()
+        if total < most - most // 10:
+            return False
+        own = sum(count for (holder, _), count in self._readers.items() if holder == namespace)
+        return total >= most or own >= most // 10
+
     async def record_use(self) -> None:
         """Records the last use of the tokens that were used since the last time."""
         used, self._used = self._used, {}
         for database, token_ids in used.items():
             try:
-                async with database.connection() as conn:
+                async with database.connection(NOBODY) as conn:
                     await conn.execute("select headrace.touch_access_tokens(%s::bigint[])", (sorted(token_ids),))
             except (HeadraceError, psycopg.Error, Problem) as error:
                 # Only a time in a list is older than it could be.
                 logger.warning("the last use of %d access tokens was not recorded: %s", len(token_ids), error)
 
 
-async def _find_token(database: Database, digest: bytes) -> TokenRights | None:
-    async with database.connection() as conn:
+async def _find_tokens(database: Database, digests: Sequence[bytes]) -> dict[bytes, TokenRights]:
+    """The tokens that there are, by their digests."""
+    async with database.connection(NOBODY) as conn:
         with map_database_errors():
             cursor = await conn.cursor(row_factory=class_row(TokenRights)).execute(
-                """select t.token_id, t.namespace, t.name, t.rights, t.topics, t.event_types, t.rate_per_s, t.expires_at, t.revoked_at
-                   from headrace.find_access_token(%s) t""",
-                (digest,),
+                """select t.token_id, t.namespace, t.name, t.rights, t.topics, t.event_types, t.rate_per_s, t.expires_at, t.revoked_at,
+                       d.digest
+                   from unnest(%s::bytea[]) d (digest) cross join lateral headrace.find_access_token(d.digest) t""",
+                (digests,),
             )
-            return await cursor.fetchone()
+            return {token.digest: token for token in await cursor.fetchall()}
 
 
 def _unauthorized(detail: str) -> Problem:

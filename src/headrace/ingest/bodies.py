@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Hashable
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -13,6 +15,8 @@ from headrace.ingest.settings import IngestSettings
 CLOSE = {"connection": "close"}
 DISCARDED = 4
 """A body of up to this many times the limit is read to its end and thrown away."""
+SMALL_PART = 1 / 32
+"""The last quarter of the memory is for senders that have less of it than this part: a few slow ones never take it all."""
 
 
 class BodyReader:
@@ -20,10 +24,11 @@ class BodyReader:
 
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
-        self._buffered = 0
+        self._buffered: Counter[Hashable] = Counter()
 
-    async def read(self, request: Request) -> bytes:
-        """The body. Raises Problem: 400 if the client went away, 408 if it is too slow, 413 if it sends too much."""
+    async def read(self, request: Request, sender: Hashable) -> bytes:
+        """The body. Raises Problem: 400 if the client went away, 408 if it is too slow, 413 if it sends too much, 503 if that or what its
+        sender sends at the time takes too much memory."""
         most = self._settings.body_bytes_max
         length = request.headers.get("content-length", "")
         is_endless = length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > DISCARDED * most)
@@ -38,15 +43,15 @@ class BodyReader:
                     if size > most:
                         # The client would not see the answer if the connection were closed while it sends: read a little more.
                         chunks.clear()
-                        self._buffered -= held
+                        self._buffered[sender] -= held
                         held = 0
                         if size > DISCARDED * most:
                             break
                         continue
                     held += len(chunk)
-                    self._buffered += len(chunk)
+                    self._buffered[sender] += len(chunk)
                     chunks.append(chunk)
-                    if self._buffered > self._settings.buffered_bytes_max:
+                    if self._is_full(sender):
                         raise unavailable("the server receives too many large requests now; nothing was published, try again")
         except TimeoutError:
             raise Problem(
@@ -55,10 +60,16 @@ class BodyReader:
         except ClientDisconnect:
             raise Problem(400, "the client went away before the end of the body; nothing was published", headers=CLOSE) from None
         finally:
-            self._buffered -= held
+            self._buffered[sender] -= held
+            if not self._buffered[sender]:
+                del self._buffered[sender]
         if size > most:
             raise self._too_large(f"{size} or more")
         return b"".join(chunks)
+
+    def _is_full(self, sender: Hashable) -> bool:
+        most, total = self._settings.buffered_bytes_max, self._buffered.total()
+        return total > most or (total > 0.75 * most and self._buffered[sender] > SMALL_PART * most)
 
     def _too_large(self, size: str) -> Problem:
         return Problem(

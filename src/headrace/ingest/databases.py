@@ -1,17 +1,18 @@
 """Databases of the web application: pools and listeners, opened at the first use, because a mounted application gets no start event.
 
 Promises: sessions are pinned as those of a node's loops; what hangs ends after STATEMENT_S; a request waits in line for a connection,
-and the line is bounded."""
+the line of each namespace is bounded, and namespaces take turns."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 import psycopg
 
-from headrace.core import DatabaseUnavailable, Event, HeadraceError, Invalid
+from headrace.core import DatabaseUnavailable, Event, HeadraceError, Invalid, NamespaceTurns
 from headrace.db import (
     AsyncConnection,
     Listener,
@@ -30,6 +31,8 @@ STATEMENT_S, LOCK_S = 15, 5
 WAIT_S = 5.0
 """How long a request waits for a connection."""
 LOG_CHANNEL = "headrace_log"
+NOBODY = ""
+"""The namespace of look-ups, before a request has one."""
 
 
 class NotificationCount(Subscription):
@@ -44,27 +47,44 @@ class NotificationCount(Subscription):
 
 
 class ConnectionLine:
-    """A pool, and the bounded line of requests that wait for a connection of it."""
+    """A pool, and the bounded lines of requests that wait for a connection of it. Namespaces take turns; one connection more than `size`
+    is for those that have none, so that slow requests of one namespace never hold them all."""
 
     def __init__(self, target: Target, size: int, waiting_max: int) -> None:
         limits = {"statement_timeout": f"{STATEMENT_S}s", "lock_timeout": f"{LOCK_S}s"}
-        self.pool = create_loop_pool(target, size=size, settings=limits)
+        self.pool = create_loop_pool(target, size=size + 1, settings=limits)
+        self._turns = NamespaceTurns(size + 1, reserve=1)
         self._waiting_max = waiting_max
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection]:
-        if self._waiting >= self._waiting_max:
-            raise unavailable(f"{self._waiting} requests wait for the database already; nothing was done, try again")
-        self._waiting += 1
+    async def connection(self, namespace: str) -> AsyncIterator[AsyncConnection]:
+        async with AsyncExitStack() as stack:
+            with self._place_in_line(namespace):
+                try:
+                    async with asyncio.timeout(WAIT_S):
+                        await stack.enter_async_context(self._turns.turn(namespace))
+                except TimeoutError:
+                    raise unavailable(
+                        f"no connection to the database was free within {WAIT_S:g} s; nothing was done, try again"
+                    ) from None
+                conn = await self.pool.getconn(timeout=WAIT_S)
+            try:
+                yield conn
+            finally:
+                await self.pool.putconn(conn)
+
+    @contextmanager
+    def _place_in_line(self, namespace: str) -> Iterator[None]:
+        if self._waiting[namespace] >= self._waiting_max:
+            raise unavailable(f"{self._waiting[namespace]} requests wait for the database already; nothing was done, try again")
+        self._waiting[namespace] += 1
         try:
-            conn = await self.pool.getconn(timeout=WAIT_S)
+            yield
         finally:
-            self._waiting -= 1
-        try:
-            yield conn
-        finally:
-            await self.pool.putconn(conn)
+            self._waiting[namespace] -= 1
+            if not self._waiting[namespace]:
+                del self._waiting[namespace]
 
 
 class Database:
@@ -80,15 +100,16 @@ class Database:
         self._listening: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in autocommit mode, to publish and to look up. Raises DatabaseUnavailable, or Problem if too many requests wait."""
+    async def connection(self, namespace: str) -> AsyncIterator[AsyncConnection]:
+        """A connection in autocommit mode, to publish and to look up. Raises DatabaseUnavailable, or Problem if too many requests of the
+        namespace wait."""
         if self._listening is None:
             await self._open()
-        async with self._publishing.connection() as conn:
+        async with self._publishing.connection(namespace) as conn:
             yield conn
 
     @asynccontextmanager
-    async def reader_connection(self) -> AsyncIterator[AsyncConnection]:
+    async def reader_connection(self, namespace: str) -> AsyncIterator[AsyncConnection]:
         """The same, to read logs."""
         if self._listening is None:
             await self._open()
@@ -96,7 +117,7 @@ class Database:
             # Only now: many servers are never read from.
             async with self._lock:
                 await self._reading.pool.open()
-        async with self._reading.connection() as conn:
+        async with self._reading.connection(namespace) as conn:
             yield conn
 
     async def _open(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from psycopg.rows import class_row
 
 from headrace.core import Event, Invalid, InvalidPayload, TokenBuckets, derive_event_id, map_database_errors, read_secret
-from headrace.ingest.databases import Database
+from headrace.ingest.databases import NOBODY, Database
 from headrace.ingest.headers import Headers
 from headrace.ingest.hooks import Hook
 from headrace.ingest.lookup_cache import LookupCache
@@ -67,7 +67,7 @@ class Hooks:
 
 
 async def _find_hook(database: Database, namespace: str, name: str) -> ServedHook | None:
-    async with database.connection() as conn:
+    async with database.connection(NOBODY) as conn:
         with map_database_errors():
             cursor = await conn.cursor(row_factory=class_row(ServedHook)).execute(
                 """select h.hook_id, h.namespace, h.hook, h.topic, h.scheme, h.secrets, h.mapping, h.window_s, h.active, h.created_at,

@@ -29,7 +29,7 @@ class Publication:
 async def publish_request(database: Database, token: TokenRights, topic: str, request: EventRequest) -> Publication:
     """Publishes the events of a request and commits."""
     if request.idempotency_key is None:
-        async with database.connection() as conn:
+        async with database.connection(token.namespace) as conn:
             return Publication(await publish_events(conn, request.events, token.namespace))
     digest = request.digest(topic)
     events = request.events_under_key(key_scope(token), digest)
@@ -40,7 +40,7 @@ async def publish_request(database: Database, token: TokenRights, topic: str, re
         digest,
         json_array([validate_event(event) for event in events]),
     )
-    async with database.connection() as conn:
+    async with database.connection(token.namespace) as conn:
         with map_database_errors():
             row = await (await conn.execute("select headrace.publish_once(%s, %s, %s, %s::text::jsonb)", parameters)).fetchone()
     first_ids = row and row[0]
@@ -48,8 +48,9 @@ async def publish_request(database: Database, token: TokenRights, topic: str, re
 
 
 def key_scope(token: TokenRights) -> str:
-    """Keys of two tokens have nothing to do with each other."""
-    return f"idempotency-key {token.namespace} {token.token_id}"
+    """Keys of two tokens have nothing to do with each other. With the digest, because otherwise the holder of another token could take
+    the ids of a request beforehand, which would then count as a repetition."""
+    return f"idempotency-key {token.namespace} {token.token_id} {token.digest.hex()}"
 
 
 async def publish_events(conn: AsyncConnection, events: Sequence[Event], namespace: str) -> list[UUID]:

@@ -40,7 +40,7 @@ class LogReader:
         topic_id = await self._topic_id(wanted)
         deadline = time.monotonic() + wait_s
         # Before the first look: an event that comes after it must wake the reader.
-        with self._tail(topic_id).reading() as tail:
+        with self._tail(topic_id, wanted.namespace).reading() as tail:
             while True:
                 change = tail.change
                 page = tail.page(wanted)
@@ -61,14 +61,14 @@ class LogReader:
         for tail in list(self._tails.values()):
             await tail.close()
 
-    def _tail(self, topic_id: int) -> LogTail:
+    def _tail(self, topic_id: int, namespace: str) -> LogTail:
         tail = self._tails.get(topic_id)
         if tail is None:
             subscription = self._database.listener.subscribe(LOG_CHANNEL)
             subscription.filter = str(topic_id)
 
             async def read_after(position: int) -> EventPage:
-                everything = EventQuery(namespace="", topic="", after=position, limit=TAIL_LIMIT)
+                everything = EventQuery(namespace=namespace, topic="", after=position, limit=TAIL_LIMIT)
                 return await self._read(everything, topic_id)
 
             def end() -> None:
@@ -100,7 +100,7 @@ class LogReader:
             "key": wanted.key,
             "limit": wanted.limit,
         }
-        async with self._database.reader_connection() as conn:
+        async with self._database.reader_connection(wanted.namespace) as conn:
             with map_database_errors():
                 rows = await (await conn.execute(query("ingest/read_events"), parameters)).fetchall()
         oldest, newest = rows[0][:2]
@@ -116,7 +116,7 @@ class LogReader:
 
     async def _topic_id(self, wanted: EventQuery) -> int:
         async def look_up() -> int:
-            async with self._database.reader_connection() as conn:
+            async with self._database.reader_connection(wanted.namespace) as conn:
                 with map_database_errors():
                     parameters = (wanted.topic, wanted.namespace)
                     row = await (await conn.execute("select headrace.topic_id(%s, %s)", parameters)).fetchone()
