@@ -245,7 +245,7 @@ async def _warn_of_events_behind(pool: Pool, consumer: Consumer) -> None:
             f"; no node runs {', '.join(idle)} of this topic: was it renamed? Give it its old name with name=" if idle else ""
         )
         events = "1 event that is" if behind == 1 else f"{behind} events that are"
-        message = "consumer %s/%s is new and begins with the %s in the log already (start='latest' leaves them out)%s"
+        message = "consumer %s/%s is new and begins with the %s in the log already (start='latest' begins with the next one)%s"
         logger.warning(message, consumer.topic, consumer.name, events, renamed)
 
 
