@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import pytest
@@ -13,6 +14,7 @@ from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.db.server import free_port
+from headrace.log import read_log
 from headrace.node import Headrace, Identity, Node
 from headrace.observe import Check, compare_shards, examine
 from headrace.observe.doctor.examination import LIMITS
@@ -244,6 +246,22 @@ def test_consumer_that_no_node_runs_and_that_keeps_events_is_found(database: Tar
     conn.execute("select headrace.register_node(%s, 'node', '1')", (node,))
     conn.execute("select headrace.register_consumers(%s, '{orders/old-name}')", (node,))
     assert problems(database, "consumers", "warning") == []
+
+
+@pytest.mark.parametrize("ordered_by", ["partition", "topic"])
+def test_consumer_that_has_handled_everything_keeps_nothing(
+    database: Target, conn: Connection, ordered_by: Literal["partition", "topic"]
+) -> None:
+    topic(conn, partitions=8)
+    create_consumer(conn, Consumer(topic="orders", name="c", handler=lambda event, tx: None, ordered_by=ordered_by))
+    fill(conn, 7, keys=2)
+    assert "7 events behind it" in problems(database, "consumers", "warning")[0].message
+    for row in read_log(conn, "orders"):
+        partition = row.partition if ordered_by == "partition" else -1
+        conn.execute("update headrace_internal.cursor set position = %s where partition = %s", (row.position, partition))
+    assert problems(database, "consumers", "warning") == [], "partitions without events keep nothing"
+    fill(conn, 1)
+    assert "1 event behind it stays" in problems(database, "consumers", "warning")[0].message
 
 
 def test_time_partitions_that_end_soon_are_found(database: Target, conn: Connection) -> None:

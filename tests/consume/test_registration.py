@@ -32,5 +32,5 @@ async def test_renamed_consumer_is_warned_of_before_it_handles_the_topic_again(
     assert caplog.messages == [], "neither a known one nor one without events behind it"
     await start(replace(consumer, name="invoice"))
     [message] = caplog.messages
-    assert "consumer orders/invoice is new and begins with the 5 events behind it" in message
+    assert "consumer orders/invoice is new and begins with the 5 events that are in the log already" in message
     assert "no node runs bill, from-now-on of this topic: was it renamed?" in message

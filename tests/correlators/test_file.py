@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,10 +42,18 @@ def test_duration_is_written_as_in_patterns_or_by_iso_8601(tmp_path: Path, text:
     assert load_correlators(path)[0].forget_after == timedelta(days=30)
 
 
-def test_wrong_duration_is_rejected_with_the_units(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("30 moons", "unknown unit 'moons'; units are us, ms, s, min, h, d, w"),
+        ("30", "30 is not a duration; write a number and a unit, such as '30 days'"),
+        ("[30]", "[30] is not a duration; write a number and a unit, such as '30 days'"),
+    ],
+)
+def test_wrong_duration_is_rejected_with_what_to_write(tmp_path: Path, text: str, error: str) -> None:
     path = tmp_path / "correlators.yaml"
-    path.write_text(FILE.replace("P30D", "30 moons"))
-    with pytest.raises(InvalidDefinitionFile, match=r"forget_after: unknown unit 'moons'; units are us, ms, s, min, h, d, w"):
+    path.write_text(FILE.replace("P30D", text))
+    with pytest.raises(InvalidDefinitionFile, match=re.escape(f"forget_after: {error}")):
         load_correlators(path)
 
 

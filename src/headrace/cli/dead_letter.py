@@ -149,7 +149,7 @@ def redrive_(
         for _, conn in session.shards()
     )
     _require_match(count, letters)
-    session.done(f"{count} dead letters will be handled again", {"redriven": count})
+    session.done(f"{_letters(count)} will be handled again", {"redriven": count})
 
 
 @command(group, "discard")
@@ -177,7 +177,7 @@ def discard_(
         for _, conn in session.shards()
     )
     _require_match(count, letters)
-    session.done(f"{count} dead letters discarded", {"discarded": count})
+    session.done(f"{_letters(count)} discarded", {"discarded": count})
 
 
 def _kinds(session: Session, letters: Sequence[str] | None) -> set[str]:
@@ -195,6 +195,10 @@ def _require_selection(letters: list[str] | None, action: str | None, error: str
     """A command without a selection must not act on everything."""
     if sum((bool(letters), bool(action or error), all_)) != 1:
         raise BadParameter("choose dead letters by LETTER, --action, --error or --all")
+
+
+def _letters(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
 def _require_match(count: int, letters: list[str] | None) -> None:

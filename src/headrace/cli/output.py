@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column as RichColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +22,10 @@ from headrace.core import encode, safe_json, safe_lines
 
 PIPE_COLUMNS = 200
 """Width of a table that is written into a pipe: wide enough that nothing is cut off."""
+GAP = 3
+"""Between two columns of a table."""
+LONG_WORD = 24
+"""A word of more letters may be broken."""
 SIGNS = {
     "ok": Text("✓", style="green"),
     "info": Text("·", style="dim"),
@@ -74,12 +79,38 @@ def to_json(value: object) -> str:
     return safe_json(_encode(value).decode())
 
 
+class FittingTable(Table):
+    """A table that shows each row in lines of its own where the terminal is too narrow for the words of its columns."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        is_wide = len(self.columns) > 2 and sum(map(_column_width, self.columns)) > options.max_width
+        return self._records().__rich_console__(console, options) if is_wide else super().__rich_console__(console, options)
+
+    def _records(self) -> Table:
+        records = Table(title=self.title, box=None, show_header=False, title_justify="left", pad_edge=False)
+        records.add_column(style="table.header", no_wrap=True)
+        records.add_column(overflow="fold")
+        headings = [column.header for column in self.columns]
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            for heading, cell in zip(headings, row, strict=True):
+                records.add_row(heading, cell)
+            records.add_row()
+        return records
+
+
+def _column_width(column: RichColumn) -> int:
+    """The width that a column needs with its gap, so that it breaks no words but very long ones."""
+    words = [word for text in (column.header, *column.cells) for word in str(text).split()]
+    longest = max(map(len, words), default=0)
+    return GAP + (longest if column.no_wrap else min(longest, LONG_WORD))
+
+
 def table(columns: Sequence[Column], values: Iterable[object], *, title: str | None = None) -> Table:
     """A table with a row for each value: an object, a mapping, or the cells themselves. Numbers are aligned to the right.
 
     An id is never broken: people copy it."""
     rows = [cells(columns, value) for value in values]
-    result = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    result = FittingTable(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
         heading = re.sub(r"_(s|ms|events)$", r" (\1)", column).replace("_", " ") if isinstance(column, str) else column[0]

@@ -244,8 +244,9 @@ async def _warn_of_events_behind(pool: Pool, consumer: Consumer) -> None:
         renamed = (
             f"; no node runs {', '.join(idle)} of this topic: was it renamed? Give it its old name with name=" if idle else ""
         )
-        message = "consumer %s/%s is new and begins with the %d events behind it (start='latest' would leave them out)%s"
-        logger.warning(message, consumer.topic, consumer.name, behind, renamed)
+        events = "1 event that is" if behind == 1 else f"{behind} events that are"
+        message = "consumer %s/%s is new and begins with the %s in the log already (start='latest' begins with the next one)%s"
+        logger.warning(message, consumer.topic, consumer.name, events, renamed)
 
 
 def drop_consumer(conn: Connection, topic: str, consumer: str, *, namespace: str | None = None) -> None:

@@ -38,12 +38,15 @@ class StoredDefinition(Generic[AnyDefinition]):
 
 def _convert(value: object, hint: object) -> object:
     """A value of a file as the field's type. A duration is written as in patterns, `30 days`, or by ISO 8601, `P30D`."""
-    if isinstance(value, str) and timedelta in (hint, *get_args(hint)) and not value.startswith(("P", "-P", "+P")):
-        try:
-            return timedelta(microseconds=parse_duration(value))
-        except ValueError as error:
-            raise msgspec.ValidationError(str(error)) from None
-    return msgspec.convert(value, hint)
+    is_duration = timedelta in (hint, *get_args(hint)) and value is not None
+    if not is_duration or (isinstance(value, str) and value.startswith(("P", "-P", "+P"))):
+        return msgspec.convert(value, hint)
+    if not isinstance(value, str):
+        raise msgspec.ValidationError(f"{value!r} is not a duration; write a number and a unit, such as '30 days'")
+    try:
+        return timedelta(microseconds=parse_duration(value))
+    except ValueError as error:
+        raise msgspec.ValidationError(str(error)) from None
 
 
 class DefinitionKind(ABC, Generic[AnyDefinition]):

@@ -10,7 +10,13 @@ select t.namespace, t.topic, c.consumer,
             select from headrace_internal.node n
             where n.namespace = t.namespace and n.stopped_at is null and n.heartbeat_at > headrace.clock() - interval '90 seconds'
                 and n.consumers @> array[t.topic || '/' || c.consumer])
-        then (select h.position - min(u.position) from headrace.log_head(t.topic_id) h, headrace_internal.cursor u
+        -- A cursor of a quiet partition may be far behind the head, and keeps nothing.
+        then (select h.position - min(n.position) + 1
+            from headrace.log_head(t.topic_id) h
+            cross join headrace_internal.cursor u
+            cross join lateral (select case when u.partition >= 0
+                then headrace_internal.next_position(t.topic_id, u.partition, u.position)
+                when u.position < h.position then greatest(u.position, t.dropped_to) + 1 end) n (position)
             where u.consumer_id = c.consumer_id group by h.position) end as kept
 from headrace_internal.consumer c
 join headrace_internal.topic t on t.topic_id = c.topic_id
