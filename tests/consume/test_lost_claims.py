@@ -108,6 +108,39 @@ async def test_claims_in_savepoints_of_one_transaction_leave_its_own_id_behind(c
     assert cursors(conn) == [(0, 0, False)]
 
 
+async def test_event_that_was_lost_beside_another_is_not_blamed_but_handled_alone(
+    conn: Connection, database: Target, start: Start
+) -> None:
+    topic(conn, partitions=2)
+    fill(conn, 10, keys=5)
+    handler = Scripted()
+    runner = await start(handler.consumer(Failure.stop()))
+    with lost_session(conn, database, CLAIM, runner.consumer_id, 100, 2):
+        pass
+    for _ in range(2):
+        await runner.handle_batch()
+    # Two events, each alone in its partition, and one process.
+    one, other = (lost_session(conn, database, CLAIM, runner.consumer_id, 100, 1) for _ in range(2))
+    with one, other:
+        pass
+    for _ in range(2):
+        await runner.handle_batch()
+    assert [row[1:] for row in cursors(conn)] == [(1, True)] * 2 and handler.calls == []
+    conn.execute("update headrace_internal.cursor set retry_at = null")
+    claim = "select payload from headrace.claim_events(%s, 100, 1, 0::float8, 2, %s) where event_id is null"
+    for is_alone, claimed in ((False, [0, 0]), (True, [1])):
+        with conn.transaction(force_rollback=True):
+            details = [row[0] for row in conn.execute(claim, (runner.consumer_id, is_alone))]
+        assert [row["events"] for row in details] == claimed
+        conn.execute("select headrace.release_claims(%s, '{0,1}', '{null,null}')", (runner.consumer_id,))
+    with lost_session(conn, database, CLAIM.replace("%s)", "%s, true)"), runner.consumer_id, 100, 1):
+        pass
+    while await runner.handle_once():
+        pass
+    states = conn.execute("select state, attempts from headrace.cursor order by state").fetchall()
+    assert states == [("running", 0), ("stopped", 2)] and 0 < len(handler.calls) < 10
+
+
 async def test_lost_redrive_is_that_of_its_letter_alone(conn: Connection, database: Target, start: Start) -> None:
     topic(conn)
     fill(conn, 5)

@@ -20,7 +20,7 @@ from functools import partial
 from headrace.actions.action import Claim
 from headrace.actions.handlers import AdaptiveBatchSize, WorkerPool, call_action_handlers
 from headrace.actions.queue import MSG_ID_MAX, LeaseExtender, Queue
-from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, run_after_commit
+from headrace.consume import HandlerConnection, Sources, describe_error, error_summary, first_line, handler_gate, run_after_commit
 from headrace.core import DurationHistogram, LeaseLost, TokenBucket
 from headrace.db import (
     TRANSIENT_ERRORS,
@@ -183,6 +183,10 @@ class ActionWorker:
 
     async def handle_once(self, prefetch: Prefetch | None = None) -> bool:
         """Handles one batch and prefetches the next one meanwhile; returns False if nothing is due."""
+        async with handler_gate().shared():
+            return await self._handle_once(prefetch)
+
+    async def _handle_once(self, prefetch: Prefetch | None) -> bool:
         await self.release_leftovers()
         claims = await self._next(prefetch) if prefetch else await self._claim()
         if not claims:

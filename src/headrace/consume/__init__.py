@@ -26,6 +26,7 @@ from headrace.consume.consumer import (
 )
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError, describe_error, error_summary, first_line
+from headrace.consume.gate import handler_gate
 from headrace.consume.handler_calls import HandlerGroup, call_handlers, run_after_commit
 from headrace.consume.payloads import Numbers
 from headrace.consume.prepared_handlers import HandlerOptions, prepare_handler
@@ -64,6 +65,7 @@ __all__ = [
     "error_summary",
     "first_line",
     "get_consumer",
+    "handler_gate",
     "handler_name",
     "prepare_consumer",
     "prepare_handler",

@@ -39,6 +39,8 @@ class ClaimedBatch:
         """More events may be due than were claimed."""
         self.is_held = False
         """Events are due, but other workers hold their partitions."""
+        self.has_suspect = False
+        """An event that may have killed its process was left out: it is to be handled alone."""
         self._cut_at: int | None = None
         self.interruption: Exception | None = None
         """An error that is not the handler's, and that cut the batch; to be raised when what is before it is committed."""
@@ -53,6 +55,7 @@ class ClaimedBatch:
             self.is_partial |= details["partial"]
             if end == last:
                 self.is_held |= details.get("locked", False)
+                self.has_suspect |= details.get("alone", False)
                 continue
             upto, attempts = rows.position(last - 1), details["attempts"]
             self.claims.append(Claim(partition, position, upto, details["events"], attempts, details.get("upto")))

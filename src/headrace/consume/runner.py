@@ -23,6 +23,7 @@ from headrace.consume.connections import SAVEPOINT, HandlerConnection, Transacti
 from headrace.consume.consumer import SINGLE_MAX, Consumer, register_consumer
 from headrace.consume.due_poll import DuePoll
 from headrace.consume.failures import HandlerError
+from headrace.consume.gate import handler_gate
 from headrace.consume.handler_calls import handler_error, run_after_commit
 from headrace.consume.sources import Sources
 from headrace.core import DurationHistogram
@@ -49,7 +50,7 @@ IDLE_S = 1.0
 """Longest wait without a notification: of a consumer without a due poll, and while other workers hold what is due."""
 
 CLAIM_EVENTS: LiteralString = """select position, partition, event_id, topic, type, key, payload, headers, emitted_at, appended_at, producer
-from headrace.claim_events(%s::integer, %s::integer, %s::integer, %s::float8, %s::integer)"""
+from headrace.claim_events(%s::bigint, %s::integer, %s::integer, %s::float8, %s::integer, %s::boolean)"""
 _RELEASE_CLAIMS = "select headrace.release_claims(%s, %s::integer[], %s::bigint[])"
 _FORGET_LOST = """select headrace.release_claims(%s, array_agg(partition), array_agg(position)) from headrace.cursor where consumer_id = %s"""
 _CLAIM_REDRIVE: LiteralString = "select dead_letter_id, partition, position from headrace.claim_redrive(%s)"
@@ -68,6 +69,8 @@ class HandledBatch:
     """More events may be due than were claimed."""
     is_held: bool = False
     """Events are due, but other workers hold their partitions."""
+    has_suspect: bool = False
+    """An event is due that is to be handled alone."""
 
 
 NOTHING = HandledBatch(0, 0.0, may_have_more=False)
@@ -247,19 +250,25 @@ class ConsumerRunner:
         """Handles one batch if one is due. After a notification that was for more events it wakes another worker too."""
         await self.release()
         try:
-            return await self._handle_batch(is_notified=is_notified)
+            async with handler_gate().shared():
+                batch = await self._handle_batch(is_notified=is_notified)
+            if batch.has_suspect:
+                async with handler_gate().alone():
+                    suspect = await self._handle_batch(is_notified=is_notified, is_alone=True)
+                return batch if batch.size else suspect
+            return batch
         except Exception:
             # At once, before another worker takes the claim for lost; and again before the next one, if that is not possible now.
             with suppress(Exception):
                 await self.release()
             raise
 
-    async def _handle_batch(self, *, is_notified: bool) -> HandledBatch:
+    async def _handle_batch(self, *, is_notified: bool, is_alone: bool = False) -> HandledBatch:
         started = time.monotonic()
         delivery = self._delivery
         async with self._source.connect() as conn:
             is_batch = self._consumer.batch is not None
-            parameters, raw = self._claim_parameters(), self._consumer.raw_payload
+            parameters, raw = self._claim_parameters(is_alone=is_alone), self._consumer.raw_payload
             rows = await conn.begin_events(self._claim_statement, parameters, raw=raw, savepoint=is_batch)
             if not len(rows):
                 await conn.commit()
@@ -269,7 +278,7 @@ class ConsumerRunner:
             if not batch.size:
                 # Events that do not match were passed, or other workers hold what is due.
                 await conn.commit()
-                return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=batch.is_held)
+                return HandledBatch(0, 0.0, may_have_more=batch.is_partial, is_held=batch.is_held, has_suspect=batch.has_suspect)
             if (is_notified and batch.is_partial) or batch.size >= self._max:
                 self._subscription.notify()  # There may be more: another worker can claim another partition.
             try:
@@ -288,7 +297,8 @@ class ConsumerRunner:
         # Advance and commit cost about as much CPU as the claim. What they take longer is waiting for the disk.
         commit_s = min(elapsed_s - claim_s - delivery.handler_s, claim_s)
         pause_s = self._pace.pause_s(claim_s + commit_s, events=batch.size, elapsed_s=elapsed_s)
-        return HandledBatch(batch.size, pause_s, may_have_more=batch.is_partial or failure is not None)
+        may_have_more = batch.is_partial or failure is not None
+        return HandledBatch(batch.size, pause_s, may_have_more=may_have_more, has_suspect=batch.has_suspect)
 
     async def forget_lost_claims(self) -> None:
         """For the test kit, which rolls back what it claims: the next test must not take that for a lost session."""
@@ -306,11 +316,11 @@ class ConsumerRunner:
             self._broken_off += claims
             raise
 
-    def _claim_parameters(self) -> tuple[Parameter, ...]:
+    def _claim_parameters(self, *, is_alone: bool) -> tuple[Parameter, ...]:
         batch = self._consumer.batch
         # Several partitions at once block each other's events, so only while that costs less time than a claim for each.
         partitions = self._consumer.partitions_max if self._delivery.handler_s <= self._pace.cost_s else 1
-        return (self.consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions)
+        return (self.consumer_id, self._max, batch.min if batch else 1, batch.wait_s if batch else 0, partitions, is_alone)
 
     def _count_handled(self, batch: ClaimedBatch, failure: HandlerFailure | None) -> None:
         moved_to = batch.ends() if failure is None else failure.moved_to
@@ -349,7 +359,7 @@ class ConsumerRunner:
     async def redrive_once(self) -> bool:
         """Handles one dead letter marked for redrive; returns False if there is none."""
         await self.release()
-        async with self._source.connect() as conn:
+        async with handler_gate().shared(), self._source.connect() as conn:
             rows = await conn.begin(_CLAIM_REDRIVE, (self.consumer_id,))
             if not rows:
                 await conn.commit()

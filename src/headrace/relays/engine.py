@@ -98,8 +98,8 @@ class RelayRunner(ConsumerRunner):
         self._subscription.filter = str(self._topic_id)
         await self._compile_condition()
 
-    def _claim_parameters(self) -> tuple[Parameter, ...]:
-        return (*super()._claim_parameters(), self._runnable.relay_id, self._runnable.version)
+    def _claim_parameters(self, *, is_alone: bool) -> tuple[Parameter, ...]:
+        return (*super()._claim_parameters(is_alone=is_alone), self._runnable.relay_id, self._runnable.version)
 
     async def redrive_once(self) -> bool:
         token = is_redrive.set(True)

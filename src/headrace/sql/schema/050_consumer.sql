@@ -56,6 +56,9 @@ create table headrace_internal.cursor (
     traceback   text,
     -- After a failed batch: up to here events are handled one by one, to find the failing one.
     single_to   bigint      not null default 0,
+    -- Where a claim of a single event was lost with its session: if the cursor still stands there, the event is handled alone on its
+    -- node, so that a further loss is its own.
+    lost_at     bigint,
     moved_at    timestamptz not null default headrace.clock(),
     constraint cursor_pkey primary key (consumer_id, partition),
     constraint cursor_consumer_exists foreign key (consumer_id) references headrace_internal.consumer (consumer_id) on delete cascade,

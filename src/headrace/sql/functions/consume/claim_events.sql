@@ -5,7 +5,9 @@
 -- cursor (-1: the whole topic), its position where the cursor stands, and its payload has the number of "events" before it, the
 -- failed "attempts" of the first of them, and the positions that are "held" back because an earlier event of their key is a dead
 -- letter. It is "partial" if more events may be due than were claimed. A row for 0 events only says that,
--- or that nothing was claimed because other sessions have "locked" what is due.
+-- or that nothing was claimed because other sessions have "locked" what is due, or that an event should be handled "alone".
+-- p_alone is for events whose last session was lost with others: true claims only such an event, to be handled while no other handler
+-- of the process runs, so that a further loss is its own; false leaves them out; null takes no notice.
 -- If the consumer has a condition, only events for which it is true are returned. "upto", unless it is null, is where the cursor goes
 -- when they are handled: the events behind the last of them do not match. A stretch without any match is passed here; the cursor moves
 -- with this transaction. A claim looks at 11 000 events per partition at most, and is partial if more may follow.
@@ -28,6 +30,7 @@ create or replace function headrace.claim_events(
     p_min         integer default 1,
     p_wait_s      double precision default 0,
     p_partitions  integer default 1,
+    p_alone       boolean default null,
     p_caller      headrace_internal.caller default current_user
 ) returns table (
     "position" bigint, partition integer, event_id uuid, topic text, type text, key text, payload jsonb, headers jsonb,
@@ -74,10 +77,10 @@ begin
     end if;
     if v_consumer.is_small then
         open v_candidates for
-        select c.partition, c.position, c.written_by, (select k.xmax from headrace_internal.claim k
+        select c.partition, c.position, c.written_by, c.is_alone, (select k.xmax from headrace_internal.claim k
             where k.consumer_id = p_consumer_id and k.partition = c.partition) as claimed_by
         from (
-            select c.partition, c.position, c.xmin as written_by, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
+            select c.partition, c.position, c.xmin as written_by, coalesce(c.lost_at = c.position, false) as is_alone, case when c.single_to > c.position then 1 else least(p_min, p_max) end as events_min
             from headrace_internal.cursor c
             where c.consumer_id = p_consumer_id and c.state = 'running' and (c.retry_at is null or c.retry_at <= headrace.clock())
             order by c.moved_at offset 0) c
@@ -91,9 +94,9 @@ begin
         where c.partition < 0 or d.events >= c.events_min or d.oldest_at <= headrace.clock() - make_interval(secs => p_wait_s);
     else
         open v_candidates for execute format(
-        'select c.partition, c.position, c.written_by, (select k.xmax from headrace_internal.claim k '
+        'select c.partition, c.position, c.written_by, c.is_alone, (select k.xmax from headrace_internal.claim k '
         'where k.consumer_id = $1 and k.partition = c.partition) as claimed_by from ('
-        'select c.partition, c.position, c.xmin as written_by, case when c.single_to > c.position then 1 else $2 end as events_min '
+        'select c.partition, c.position, c.xmin as written_by, coalesce(c.lost_at = c.position, false) as is_alone, case when c.single_to > c.position then 1 else $2 end as events_min '
         'from headrace_internal.cursor c '
         'where c.consumer_id = $1 and c.state = ''running'' and (c.retry_at is null or c.retry_at <= headrace.clock()) '
         'order by c.moved_at offset 0) c '
@@ -107,6 +110,12 @@ begin
     loop
         fetch v_candidates into v_next;
         exit when not found;
+        continue when p_alone and not v_next.is_alone;
+        if v_next.is_alone and not p_alone then
+            payload := '{"events": 0, "partial": false, "alone": true}';
+            return next;
+            continue;
+        end if;
         v_is_lost := headrace_internal.is_claim_lost(v_next.claimed_by, v_next.written_by);
         if v_is_lost and v_claimed <> '{}' then
             -- Not in the transaction of a handler.

@@ -1,7 +1,7 @@
 -- Records that the transaction of the last claim of a cursor was lost: its process was killed, hung for too long, or lost its connection.
 -- If it was a redrive, the dead letter is dead again. Else the first time its batch is handled event by event from now on; nobody knows
--- which event did it. A claim of a single event that is lost is a failed attempt of that event, and the policy of the consumer decides.
--- See headrace.fail. False, and nothing changes, if the claim was not lost; see headrace_internal.is_claim_lost.
+-- which event did it. Then a claim of a single event that is lost is a failed attempt of that event. It may have been lost with another
+-- one, so the next attempt is made alone on its node, and only after that the policy of the consumer decides. See headrace.fail. False, and nothing changes, if the claim was not lost; see headrace_internal.is_claim_lost.
 -- Call it while the cursor is locked, and commit before the next claim. Locks: the cursor row, and the letter. Indexes: log_partition,
 -- log_position, dead_letter_redrive.
 create or replace function headrace_internal.count_lost_claim(
@@ -17,7 +17,7 @@ declare
     v_letter   bigint;
     v_upto     bigint;
 begin
-    select k.xmax as claimed_by, c.xmin as written_by into v_claim
+    select k.xmax as claimed_by, c.xmin as written_by, coalesce(c.lost_at = c.position, false) as is_alone into v_claim
     from headrace_internal.claim k join headrace_internal.cursor c on c.consumer_id = k.consumer_id and c.partition = k.partition
     where k.consumer_id = p_consumer_id and k.partition = p_partition;
     if not headrace_internal.is_claim_lost(v_claim.claimed_by, v_claim.written_by) then
@@ -42,7 +42,10 @@ begin
         update headrace_internal.cursor c set moved_at = headrace.clock()
         where c.consumer_id = p_consumer_id and c.partition = p_partition;
     else
-        perform headrace.fail(p_consumer_id, p_partition, p_position, v_upto, case when p_is_single then 1 else 2 end, v_text);
+        perform headrace.fail(p_consumer_id, p_partition, p_position, v_upto, case when p_is_single then 1 else 2 end, v_text,
+            p_verdict => case when p_is_single and not v_claim.is_alone then 'retry' end);
+        update headrace_internal.cursor c set lost_at = p_position
+        where c.consumer_id = p_consumer_id and c.partition = p_partition and c.position = p_position and p_is_single;
     end if;
     return true;
 end
