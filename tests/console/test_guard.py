@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import re
 import socket
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -24,6 +26,7 @@ from typer.testing import CliRunner
 from headrace.cli import app
 from headrace.console import ConsoleSettings, HostLogin, ProxyLogin, TokenLogin, User, new_token
 from headrace.console.app import page_routes
+from headrace.console.ended_sessions import EndedSessions
 from headrace.console.guard import CSRF_COOKIE
 from headrace.console.login import COOKIE, IDLE_S, SESSION_S
 from headrace.db import Target
@@ -365,6 +368,53 @@ def test_sign_out_counts_in_other_processes_and_after_a_restart(filled: Target) 
         conn.execute("set session authorization lab_admin")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             conn.execute("select headrace_internal.ended_sessions()")
+
+
+def test_sign_out_counts_while_a_process_asks_for_the_first_time(filled: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ConsoleSettings(login=TokenLogin({ADA[1]: User("ada", "lab_admin")}))
+    with serve([filled], settings) as address:
+        _, cookies = sign_in(address, ADA[0])
+        sign_out(address, cookies)
+    read, asked, may_answer = EndedSessions._read, threading.Semaphore(0), threading.Event()
+
+    def read_slowly(sessions: EndedSessions) -> frozenset[str]:
+        asked.release()
+        assert may_answer.wait(30)
+        return read(sessions)
+
+    monkeypatch.setattr(EndedSessions, "_read", read_slowly)
+    with serve([filled], settings) as restarted, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, f"{restarted}/topics?format=json", headers=cookies)
+        assert asked.acquire(timeout=30)
+        second = pool.submit(ask, f"{restarted}/topics?format=json", headers=cookies)
+        wait_until(lambda: second.done() or asked.acquire(blocking=False), "the second request")
+        may_answer.set()
+        assert (first.result(30).status, second.result(30).status) == (401, 401)
+
+
+def test_open_page_shows_nothing_after_the_sign_out(guarded: str) -> None:
+    _, cookies = sign_in(guarded, ADA[0])
+    parts = urlsplit(guarded)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    connection.request("GET", "/topics?live=stream", headers=cookies)
+    stream = connection.getresponse()
+    while not stream.readline().startswith(b"event: live"):
+        pass
+    sign_out(guarded, cookies)
+    assert b"event:" not in stream.read(), "it ends, without another update"
+    connection.close()
+
+
+def test_strangers_cannot_send_large_forms(guarded: str) -> None:
+    csrf = ask(f"{guarded}/login").cookies[CSRF_COOKIE]
+    headers = {"cookie": f"{CSRF_COOKIE}={csrf}"}
+    for size, status in ((10_000, 303), (20_000, 403)):
+        form = {"csrf": csrf, "token": ADA[0], "next": "/topics", "more": "x" * size}
+        assert ask(f"{guarded}/login", method="POST", form=form, headers=headers).status == status
+    _, signed_in = sign_in(guarded, ADA[0])
+    csrf = signed_in["cookie"].split("; ")[0].removeprefix(f"{CSRF_COOKIE}=")
+    form = {"csrf": csrf, "topic": "no name!", "more": "x" * 20_000}
+    assert ask(f"{guarded}/topics/create", method="POST", form=form, headers=signed_in).status == 422
 
 
 def sign_out(address: str, cookies: Mapping[str, str]) -> None:

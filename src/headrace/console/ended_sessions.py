@@ -32,14 +32,17 @@ class EndedSessions:
         self._asked_at = float("-inf")
 
     async def includes(self, session_hash: str) -> bool:
-        if monotonic() - self._asked_at >= CHECK_S:
-            # Set before the question: requests that come meanwhile do not ask again.
-            is_first, self._asked_at = self._asked_at == float("-inf"), monotonic()
+        is_first = self._asked_at == float("-inf")
+        if is_first or monotonic() - self._asked_at >= CHECK_S:
+            if not is_first:
+                # Before the question: requests that come meanwhile do not ask again. Before the first answer each one asks.
+                self._asked_at = monotonic()
             try:
                 self._known = await run_in_threadpool(self._read)
             except HeadraceError as error:
                 if is_first:
                     _log.warning("sessions that were signed out elsewhere still count here: %s", error)
+            self._asked_at = monotonic()
         return session_hash in self._own or session_hash in self._known
 
     def add(self, session_hash: str, ends_at: float) -> None:

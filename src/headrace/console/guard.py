@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from functools import partial
 from inspect import isawaitable
 from urllib.parse import quote
 
@@ -56,6 +57,7 @@ class Guard:
             csrf = secrets.token_urlsafe(24)
         user, session = await self._identify(request)
         scope["headrace.user"] = user
+        scope["headrace.is_signed_in"] = partial(self._is_signed_in, request, user)
         response = self._reject(request, user)
         renewed = session.cookie if session and response is None and _is_used(request, session) else None
         # A token that the browser did not have yet cannot be in a form: requests without the cookie never change anything.
@@ -84,6 +86,11 @@ class Guard:
             return (None, None) if has_ended else (session.user, session)
         identity = login.identify(request)
         return await identity if isawaitable(identity) else identity, None
+
+    async def _is_signed_in(self, request: Request, user: User | None) -> bool:
+        """True if a request that is still being answered would be let in again."""
+        now, _ = await self._identify(request)
+        return now == user
 
     def _reject(self, request: Request, user: User | None) -> Response | None:
         """The answer to a request that goes no further."""

@@ -17,7 +17,7 @@ from headrace.console.view import Page, View
 from headrace.core import HeadraceError
 
 STREAM_MAX_S = 600
-"""A stream ends after this; the browser opens the next one. So a server that is stopped or a login that ended is noticed."""
+"""A stream ends after this; the browser opens the next one."""
 SILENCE_MAX_S = 20.0
 """A comment is sent when nothing changes for this long, so that proxies keep the connection."""
 
@@ -32,7 +32,8 @@ async def _stream(view: View, function: Callable[[View], Page | Response]) -> As
     every_s = view.site.settings.live_every_s
     end, spoke_at, last = monotonic() + STREAM_MAX_S, monotonic(), ""
     yield "retry: 3000\n\n"
-    while monotonic() < end:
+    # A session that has ended sees nothing that comes later.
+    while monotonic() < end and await view.request.scope["headrace.is_signed_in"]():
         event, text = await run_in_threadpool(_render, view, function, every_s)
         if (event, text) != ("live", last):
             last, spoke_at = text, monotonic()

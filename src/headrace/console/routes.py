@@ -30,6 +30,8 @@ from headrace.core import (
 
 FORM_BYTES_MAX = 4 * 1024 * 1024
 """A payload of 1 MB, percent-encoded, fits."""
+SIGN_IN_BYTES_MAX = 16 * 1024
+"""Of the form of somebody who is not signed in: strangers must not fill the memory."""
 FORM_S = 30.0
 """How long a browser may take to send a form."""
 NOTICE = "headrace_notice"
@@ -131,11 +133,12 @@ def make_view(request: Request, form: Mapping[str, str] | None = None) -> View:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises Invalid for a body that is too large or no form."""
+    """The fields of a form; none for a body that is too large or no form."""
     body = bytearray()
+    bytes_max = SIGN_IN_BYTES_MAX if request.scope["headrace.user"] is None else FORM_BYTES_MAX
     async for chunk in request.stream():
         body += chunk
-        if len(body) > FORM_BYTES_MAX:
+        if len(body) > bytes_max:
             return {}
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return {}
