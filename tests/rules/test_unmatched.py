@@ -57,6 +57,33 @@ async def test_event_without_a_firing_is_unmatched_with_its_reason(conn: Connect
     assert unmatched(conn) == [("boats", 1, none), *cars, ("cars", 6, none)], "the reasons are those of then"
 
 
+async def test_event_that_an_inline_rule_came_too_late_for_is_not_called_false(
+    conn: Connection, second: Connection, reactor: RuleEngine
+) -> None:
+    topic(conn, "cars")
+    with second.transaction():
+        publish(second, "NEW_CAR", {"hp": 9})
+        publish(second, "NEW_CAR", {"hp": 1})
+        publish(second, "NEW_CAR", {"hp": "x"})
+        write(conn, "fast", "(object -> 'hp')::int > 5", timing="inline")
+        await compile_all(reactor)
+    assert await settle(reactor, conn) == 0
+    reasons = ["published before its rule", "no condition true", "a condition unknown"]
+    assert [reason for _, _, reason in unmatched(conn)] == reasons
+
+
+@pytest.mark.parametrize("fields", [None, ["hp"]], ids=["erased", "redacted"])
+async def test_reason_of_an_erased_event_is_not_made_up(conn: Connection, reactor: RuleEngine, fields: list[str] | None) -> None:
+    topic(conn, "cars")
+    write(conn, "fast", "(object -> 'hp')::int > 5")
+    await compile_all(reactor)
+    for type in ("NEW_CAR", "OLD_CAR"):
+        conn.execute("select headrace.publish('cars', %s, '{\"hp\": 1}', p_key => 'k')", (type,))
+    await settle(reactor, conn)
+    conn.execute("select headrace.erase_key('cars', 'k', p_fields => %s)", (fields,))
+    assert [reason for _, _, reason in unmatched(conn)] == ["erased", "no rule for its type"]
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_history_and_unmatched_are_the_log_up_to_the_cursor(conn: Connection, reactor: RuleEngine, seed: int) -> None:
     """Random rules that come, change, rest and go between random events; the reasons are those that Python computes."""
