@@ -40,6 +40,8 @@ EVENT_COLUMNS = (
     Column("producer", "string", nullable=True, usual=False),
 )
 _BY_NAME = {column.name: column for column in EVENT_COLUMNS}
+COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
+"""The columns of frames by the roots of conditions, where the names differ: `timestamp` is named as in Kafka's source."""
 
 
 def event_schema(columns: Sequence[str] = (), *, extracted: Sequence[str] = ()) -> StructType:

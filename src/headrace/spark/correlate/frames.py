@@ -17,7 +17,8 @@ from headrace.spark.correlate.definitions import AnyCorrelator, correlator_specs
 from headrace.spark.correlate.frame_logs import find_frame_logs
 from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
 from headrace.spark.errors import map_spark_errors
-from headrace.spark.match import COLUMN_OF, check_columns, check_types, with_emitted_at
+from headrace.spark.match import check_columns, check_types, with_emitted_at
+from headrace.spark.schema import COLUMN_OF
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,11 +1,10 @@
 """Match: rules over DataFrames. Each field of an event is extracted once, whatever the number of rules."""
 
 from headrace.spark.match.definitions import AnyRule, rule_specs
-from headrace.spark.match.matching import COLUMN_OF, cached_plan, check_columns, check_types, match, with_emitted_at
+from headrace.spark.match.matching import cached_plan, check_columns, check_types, match, with_emitted_at
 from headrace.spark.match.plan import RuleSpec
 
 __all__ = [
-    "COLUMN_OF",
     "AnyRule",
     "RuleSpec",
     "cached_plan",

@@ -11,6 +11,7 @@ from headrace.db import Connection
 from headrace.lang.condition import NUMERIC_SCALE, parse
 from headrace.spark.match.definitions import AnyRule, rule_specs
 from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
+from headrace.spark.schema import COLUMN_OF
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +30,6 @@ _TYPES = dict.fromkeys(("key", "type", "payload", "topic", "event_id", "headers"
     "appended_at": ("timestamp",),
 }
 _REQUIRED = ("type", "topic", "offset")
-# `emitted_at` of conditions is the column `timestamp` of frames, as in Kafka's source.
-COLUMN_OF = {"object": "payload", "emitted_at": "timestamp"}
 
 
 def match(

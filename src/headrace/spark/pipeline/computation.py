@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from headrace.spark.correlate import CorrelatorSpec, MicroBatch
 from headrace.spark.credentials import Access
-from headrace.spark.match import COLUMN_OF, RuleSpec, cached_plan, match
+from headrace.spark.match import RuleSpec, cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.progress import job_description
-from headrace.spark.schema import EVENT_COLUMNS
+from headrace.spark.schema import COLUMN_OF, EVENT_COLUMNS
 from headrace.spark.source import SHORT_MAX, Range, read_range
 
 if TYPE_CHECKING:

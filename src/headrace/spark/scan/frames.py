@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from headrace.lang.condition import spark_literal
 from headrace.lang.ecl import SimpleTable, leaves, types_that_matter
 from headrace.spark.correlate import NUMBERED_SCHEMA, CorrelatorSpec, Rows, make_run
-from headrace.spark.match import COLUMN_OF
 from headrace.spark.scan.chunks import CHUNK_TYPE, make_chunks, read_chunks
 from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.scan.collecting import own_events
+from headrace.spark.schema import COLUMN_OF
 from headrace.spark.sorting import sort_rows
 
 if TYPE_CHECKING:
