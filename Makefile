@@ -35,7 +35,7 @@ test-relays: setup  ## relays into every broker, RabbitMQ and the long kills inc
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' tests/relays
 
 test-console: setup  ## the console's pages in a browser, with the aria snapshots and pictures in build/console
-	HEADRACE_ARTEFACTS=build/console $(BIN)/pytest -n 0 tests/console
+	HEADRACE_ARTEFACTS=build/console $(BIN)/pytest -n 0 tests/web/console
 
 test-package: setup  ## builds the wheel, and tries it with every extra and on every Python that pyenv has
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' tests/package

@@ -15,7 +15,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-ASSETS = "src/headrace/console/assets.py"
+ASSETS = "src/headrace/web/console/assets.py"
 
 
 class CustomBuildHook(BuildHookInterface[Any]):

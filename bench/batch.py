@@ -16,7 +16,7 @@ from bench.publish import BARE_TABLE
 from bench.result import Figure, Round, Side, cpu_ratio, report
 from headrace.core import Event
 from headrace.db import Connection, connect
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
 
 COPY = "copy bare (emitted_at, topic_id, event_id, type, key, payload, headers) from stdin (format binary)"
 TYPES = ("timestamptz", "int4", "uuid", "text", "text", "jsonb", "jsonb")

@@ -15,8 +15,8 @@ from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace import Event
 from headrace.db import CONNECTIONS, Connection, Target, connect
-from headrace.log import create_topic
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
+from headrace.log.topics import create_topic
 from headrace.rules import Rule, create_rule
 
 UNLIMITED = 90

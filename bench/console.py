@@ -25,8 +25,8 @@ from bench.console_filling import CURSORS, KEYS, Sample, fill_console, read_samp
 from bench.lab import Lab, settle, surroundings
 from bench.metrics import low_quarter
 from bench.result import Figure, report
-from headrace.console.app import page_routes
 from headrace.db import Target, connect
+from headrace.web.console.app import page_routes
 
 PAGE_MS = 200.0
 DURATION = re.compile(r"LOG:  duration: ([\d.]+) ms")

@@ -9,11 +9,11 @@ from headrace import Action, Headrace
 from headrace.core import Bury
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target
-from headrace.ingest import create_access_token, create_hook
 from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit
+from headrace.web.http import create_access_token, create_hook
 
 TOPICS, PARTITIONS, CONSUMERS = 24, 4, 10
 CURSORS = (TOPICS + 1) * PARTITIONS * CONSUMERS

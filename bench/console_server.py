@@ -9,8 +9,8 @@ from typing import Any
 import uvicorn
 
 from bench.child import answer
-from headrace.console import create_app
 from headrace.db import Target
+from headrace.web.console import create_app
 
 
 async def main(dsn: str) -> None:

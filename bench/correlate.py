@@ -16,7 +16,7 @@ from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
 from headrace.db import Connection, Subscription, Target, connect, create_pool
-from headrace.log import sequence
+from headrace.log.topics import sequence
 
 KEYS = 10_000
 STEPS_MIN = 500_000.0

@@ -22,7 +22,7 @@ from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, report
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection, Subscription, Target, connect, create_pool
-from headrace.log import create_topic, sequence
+from headrace.log.topics import create_topic, sequence
 from headrace.rules import RuleEngine
 
 GROWTH_MAX = 1.5

@@ -27,7 +27,7 @@ from headrace.consume import ConsumerRunner
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
 from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, connect, create_pool
-from headrace.log import sequence
+from headrace.log.topics import sequence
 from headrace.node import Identity, run_loop
 from headrace.rules import RuleEngine, WatchedTopic
 

@@ -17,7 +17,7 @@ from bench.ingest_servers import TABLE
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, cpu_ratio, ratio, report
 from headrace.db import Connection, Target, connect
-from headrace.ingest import create_access_token
+from headrace.web.http import create_access_token
 
 CLIENTS = 16
 BODY = json.dumps({"order": 4711, "customer": "c-17", "items": [{"sku": "a-1", "n": 2}, {"sku": "b-7", "n": 1}], "total": 129.90})

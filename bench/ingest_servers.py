@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from headrace.core import Address, encode
 from headrace.db import Target
-from headrace.ingest import IngestSettings, create_app
-from headrace.ingest.server import server_config
+from headrace.web.http import IngestSettings, create_app
+from headrace.web.http.server import server_config
 
 CONNECTIONS = 4
 TABLE = """create table bare_event (

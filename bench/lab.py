@@ -19,7 +19,7 @@ import psycopg
 import psycopg.sql
 
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 
 SETTINGS = (
     "server_version",

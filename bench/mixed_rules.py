@@ -19,10 +19,10 @@ from bench.spark import cpu_s, folder, run_through, spark_session, timed
 from bench.spark_match import EVENTS, mixture
 from bench.spark_scan import _batch
 from headrace.db import Connection, Subscription, connect, create_pool
-from headrace.log import sequence
+from headrace.evaluate.classification import Classifier
+from headrace.log.topics import sequence
 from headrace.rules import RuleEngine, WatchedTopic
 from headrace.spark import match
-from headrace.spark.scan.classification import Classifier
 
 FEW, THOUSAND, MANY = 100, 1_000, 100_000
 THOUSAND_TARGET, MANY_TARGET = 0.5, 0.1

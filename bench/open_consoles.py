@@ -18,8 +18,8 @@ from psycopg.conninfo import make_conninfo
 from bench.child import child
 from bench.lab import Lab, cpu_s, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
-from headrace.console.live import SILENCE_MAX_S
 from headrace.db import Connection, Target, connect
+from headrace.web.console.live import SILENCE_MAX_S
 
 CONSOLES = (
     "/",

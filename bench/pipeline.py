@@ -24,7 +24,7 @@ from bench.result import Figure, Round, Side, report
 from bench.spark_source import _process_tree
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Target, connect
-from headrace.log import sequence
+from headrace.log.topics import sequence
 from headrace.spark import Access, session
 from headrace.spark.pipeline import BatchDone, Pipeline, TopicPipeline, set_engine
 

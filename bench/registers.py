@@ -16,7 +16,7 @@ from bench.result import Round, Side, ratio, report
 from bench.spark import folder, run_through, spark_session, timed
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, WatchedCorrelator, create_correlator
 from headrace.db import Connection, Subscription, Target, connect, create_pool
-from headrace.log import sequence
+from headrace.log.topics import sequence
 from headrace.spark import CorrelatorSpec, correlate
 
 TARGET = 0.3

@@ -13,7 +13,7 @@ from bench.classic import create_classic
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from headrace.db import Connection, Subscription, Target, connect, create_pool
-from headrace.log import sequence
+from headrace.log.topics import sequence
 from headrace.rules import RuleEngine, WatchedTopic
 
 RULES = (10, 100, 1_000, 10_000)

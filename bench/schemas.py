@@ -18,10 +18,9 @@ from bench.clocks import Clocks
 from bench.lab import Lab, settle, surroundings
 from bench.result import Figure, Round, Side, report
 from headrace import publish
-from headrace.db import Connection, connect
-from headrace.log import create_topic
-from headrace.namespaces import create_namespace
-from headrace.schemas import PayloadChecker, load_checker, set_schema
+from headrace.db import Connection, connect, create_namespace
+from headrace.definitions.schemas import PayloadChecker, load_checker, set_schema
+from headrace.log.topics import create_topic
 
 Kinds: TypeAlias = Mapping[str, tuple[str, PayloadChecker | None]]
 """The sides: namespace, and the schemas that the library checks by."""

@@ -15,9 +15,9 @@ from headrace.actions import Action, send_action
 from headrace.consume import Batch
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target, connect
-from headrace.log import create_topic, sequence
+from headrace.log.outbox import publish
+from headrace.log.topics import create_topic, sequence
 from headrace.node import Headrace, Node
-from headrace.outbox import publish
 from headrace.rules import Rule, create_rule
 
 PAYLOAD = {"id": 1, "customer": "c-1234567", "items": [{"sku": "A-100", "count": 2, "price": 1999}], "note": "x" * 60}

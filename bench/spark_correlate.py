@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import folder, run_through, spark_session, timed
+from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from headrace.spark.correlate.frames import present_outputs
-from headrace.spark.correlate.rows import STATE_SCHEMA
 from headrace.spark.scan import step_frame
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from pathlib import Path
 from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
 from bench.spark import folder, run_through, timed
-from headrace.archive import archive_topic
 from headrace.db import Connection, Target, connect
 from headrace.demo.flights import events_in_order, last_minute, read_flights, read_weather
-from headrace.log import create_topic, sequence
-from headrace.outbox import publish_many
+from headrace.log.archive import archive_topic
+from headrace.log.outbox import publish_many
+from headrace.log.topics import create_topic, sequence
 from headrace.spark import session
 from headrace.spark.backtest import backtest, file_subjects
 

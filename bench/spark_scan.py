@@ -118,7 +118,7 @@ def _fill(target: Target, first: int, last: int) -> None:
 
 def _rules_alone(plan: Plan) -> dict[int, Side]:
     """Classification of one batch of events by rules alone, without reading and without Spark."""
-    from headrace.spark.scan.classification import Classifier
+    from headrace.evaluate.classification import Classifier
 
     batch = _batch(16_384)
     sides: dict[int, Side] = {}

@@ -19,7 +19,7 @@ from bench.spark import folder, spark_session
 from bench.spark_source import _round
 from headrace.core import Event
 from headrace.db import Connection, connect
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

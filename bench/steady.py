@@ -7,7 +7,7 @@ import sys
 import time
 
 from headrace.db import Connection, Target, connect
-from headrace.log import sequence
+from headrace.log.topics import sequence
 
 TYPES = ("login.failed", "login.failed", "login.failed", "login.ok", "login.ok", "login.ok", "transfer", "page.view")
 AT_ONCE = 10

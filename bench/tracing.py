@@ -18,8 +18,8 @@ from opentelemetry.trace import NoOpTracerProvider
 from bench.lab import Lab, surroundings
 from bench.result import Figure, report
 from headrace.core import Event
-from headrace.outbox import publishing
-from headrace.tracing import set_tracing, switch
+from headrace.log.outbox import publishing
+from headrace.observe.tracing import set_tracing, switch
 
 
 class _Unhook(ast.NodeTransformer):
@@ -36,7 +36,7 @@ class _Unhook(ast.NodeTransformer):
 
 
 def unhooked_publishing() -> ModuleType:
-    """The module headrace.outbox.publishing as it would be without tracing."""
+    """The module headrace.log.outbox.publishing as it would be without tracing."""
     path = Path(publishing.__file__)
     unhook = _Unhook()
     tree = ast.fix_missing_locations(unhook.visit(ast.parse(path.read_text(encoding="utf-8"))))

@@ -22,9 +22,8 @@ from psycopg.conninfo import make_conninfo
 from bench.child import child
 from bench.lab import Lab, surroundings
 from bench.result import Figure, Round, Side, ratio, report
-from headrace.db import Connection, Target, connect
-from headrace.log import create_topic
-from headrace.namespaces import Level, create_namespace, grant_namespace
+from headrace.db import Connection, Level, Target, connect, create_namespace, grant_namespace
+from headrace.log.topics import create_topic
 from headrace.prove.attacker import Identifiers, attack, known_identifiers
 from headrace.rules import Rule, create_rule
 

@@ -25,11 +25,13 @@ NOTICE = "Generated from the code by `docs/generate.py`; do not edit."
 COMMON = {"dsn", "namespace", "json", "help"}
 # The order of the rooms in the page.
 ROOMS = (
-    "core", "drivers", "outbox", "log", "consume", "namespaces", "definitions", "rules", "correlators", "actions", "schedules", "relays", "archive",
-    "spark", "spark.source", "spark.sink", "spark.match", "spark.correlate", "spark.stream", "spark.pipeline", "spark.backtest", "node",
-    "testing", "observe", "lang.condition", "lang.ecl", "db",
+    "core", "drivers", "log.outbox", "log.topics", "consume", "definitions", "definitions.schemas", "rules", "correlators",
+    "actions", "schedules", "relays", "log.archive", "log.arrow", "spark", "spark.source", "spark.sink", "spark.match",
+    "spark.correlate", "spark.stream", "spark.pipeline", "spark.backtest", "node", "web.http", "web.console", "testing",
+    "observe.history", "observe.doctor", "observe.metrics", "observe.tracing", "lang.condition", "lang.ecl", "db",
 )  # fmt: skip
-PROGRAMS = ("cli", "demo", "prove", "report")
+# Programs, and rooms that only other rooms use.
+UNLISTED = ("cli", "demo", "prove", "evaluate", "observe.reports")
 EXIT_CODES = {
     0: "done",
     1: "failed",
@@ -232,9 +234,10 @@ def _members(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def _rooms() -> list[str]:
-    """All packages with public names, without the programs; in the order of ROOMS, others last."""
+    """All packages with public names, without those of UNLISTED; in the order of ROOMS, others last."""
     packages = [path.parent.relative_to(PACKAGE).as_posix().replace("/", ".") for path in PACKAGE.rglob("__init__.py")]
-    rooms = [room for room in packages if room.split(".")[0] not in (*PROGRAMS, "") and "__all__" in _source(room)]
+    hidden = tuple(f"{room}." for room in UNLISTED)
+    rooms = [room for room in packages if room != "." and not f"{room}.".startswith(hidden) and "__all__" in _source(room)]
     return sorted(rooms, key=lambda room: (ROOMS.index(room) if room in ROOMS else len(ROOMS), room))
 
 

@@ -20,13 +20,13 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from headrace.console import create_app
 from headrace.core import Event
 from headrace.db import Target, connect
 from headrace.demo import Demo, open_own_environment
 from headrace.demo.environment import run_node
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
 from headrace.schedules import create_schedule
+from headrace.web.console import create_app
 
 PICTURES = Path(__file__).parent / "pictures"
 SIZE = {"width": 1280, "height": 800}

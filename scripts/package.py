@@ -18,11 +18,11 @@ from pathlib import Path
 
 from packaging.metadata import Metadata
 
-from headrace.console import assets
+from headrace.web.console import assets
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = str(ROOT / "constraints.txt")
-VENDOR = "headrace/console/vendor"
+VENDOR = "headrace/web/console/vendor"
 VENDOR_FILES = ("htmx.js", "htmx.LICENSE.txt", "uplot.js", "uplot.css", "uplot.LICENSE.txt", "versions.txt")
 
 

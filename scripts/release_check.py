@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 
-from headrace.console import assets
+from headrace.web.console import assets
 from scripts import package, site
 from scripts.package import ROOT, Distribution, PackageError
 
@@ -101,7 +101,7 @@ class Checklist:
 
     def _libraries(self) -> str:
         if not assets.is_complete():
-            raise PackageError("they are missing; run: python -m headrace.console.assets")
+            raise PackageError("they are missing; run: python -m headrace.web.console.assets")
         try:
             assets.check_files()
         except assets.AssetError as error:

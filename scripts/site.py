@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headrace.console.assets import File, Library, fetch
+from headrace.web.console.assets import File, Library, fetch
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

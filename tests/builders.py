@@ -15,7 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.db import Connection, Server, Target
-from headrace.log import create_topic, read_log, sequence
+from headrace.log.topics import create_topic, read_log, sequence
 from headrace.prove.proxy import Proxy
 
 ROOT = Path(__file__).parents[1]

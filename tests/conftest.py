@@ -80,7 +80,7 @@ class OneSpark(LoadScopeScheduling):
         file = nodeid.split("::", 1)[0]
         if _uses_spark(file):
             return "spark"
-        if file.startswith("tests/console/"):
+        if file.startswith("tests/web/console/"):
             return "console"
         if "/relays/targets/" in file or _shares(file):
             return f"{file} {'pg15' if '[pg15' in nodeid else ''}"
@@ -128,14 +128,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
 
 
 # Rooms whose tests ask nothing of PostgreSQL that could differ between versions run on one of them.
-ONE_LANE = {"archive", "cli", "console", "core", "docs", "ingest", "node", "prove", "relays", "spark"}
+ONE_LANE = ("cli", "core", "docs", "evaluate", "log/archive", "node", "prove", "relays", "spark", "web")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lane" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("lane")
-        room = metafunc.definition.path.relative_to(ROOT / "tests").parts[0]
-        default = ["pg18"] if room in ONE_LANE else ["pg18", "pg15"]
+        file = metafunc.definition.path.relative_to(ROOT / "tests").as_posix()
+        default = ["pg18"] if file.startswith(tuple(f"{room}/" for room in ONE_LANE)) else ["pg18", "pg15"]
         metafunc.parametrize("lane", list(marker.args) if marker else default, indirect=True, scope="session")
 
 

@@ -16,8 +16,8 @@ from psycopg.conninfo import make_conninfo
 from headrace import Action, Headrace
 from headrace.core import Conflict, HeadraceError, InvalidPayload, LoggedEvent
 from headrace.db import AsyncConnection, Connection, Server, Target, migrate
+from headrace.log.outbox import publish
 from headrace.node import Node, WorkerSettings
-from headrace.outbox import publish
 from tests.builders import own_database, topic
 from tests.cli.conftest import Cli, call
 

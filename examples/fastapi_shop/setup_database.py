@@ -7,7 +7,7 @@ from sqlalchemy import create_engine
 from examples.fastapi_shop.database import DATABASE_URL
 from examples.fastapi_shop.models import Base
 from headrace.db import Target, connect, migrate
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 
 
 def setup_database(url: str = DATABASE_URL) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.actions import Action, send_action, send_action_async
-    from headrace.arrow import Events, read
     from headrace.consume import Batch, Failure
     from headrace.core import (
         JSON,
@@ -38,12 +37,13 @@ if TYPE_CHECKING:
     )
     from headrace.correlators import Correlator, create_correlator
     from headrace.db import Shards, Target, connect, connect_async, migrate
-    from headrace.log import create_topic
+    from headrace.log.arrow import Events, read
+    from headrace.log.outbox import capture, publish, publish_async, publish_many, publish_many_async, release_capture
+    from headrace.log.topics import create_topic
     from headrace.node import Headrace, Node
-    from headrace.outbox import capture, publish, publish_async, publish_many, publish_many_async, release_capture
+    from headrace.observe.tracing import set_tracing
     from headrace.rules import Rule, create_rule
     from headrace.schedules import create_schedule
-    from headrace.tracing import set_tracing
 
 __all__ = [
     "JSON",
@@ -101,16 +101,16 @@ __all__ = [
 
 _ROOMS = {
     "actions": {"Action", "send_action", "send_action_async"},
-    "arrow": {"Events", "read"},
     "consume": {"Batch", "Failure"},
     "correlators": {"Correlator", "create_correlator"},
     "db": {"Shards", "Target", "connect", "connect_async", "migrate"},
-    "log": {"create_topic"},
+    "log.arrow": {"Events", "read"},
+    "log.outbox": {"capture", "publish", "publish_async", "publish_many", "publish_many_async", "release_capture"},
+    "log.topics": {"create_topic"},
     "node": {"Headrace", "Node"},
-    "outbox": {"capture", "publish", "publish_async", "publish_many", "publish_many_async", "release_capture"},
+    "observe.tracing": {"set_tracing"},
     "rules": {"Rule", "create_rule"},
     "schedules": {"create_schedule"},
-    "tracing": {"set_tracing"},
 }
 """The room of each name; every other name is in `core`. A test compares it with the imports above."""
 

@@ -14,9 +14,9 @@ from headrace.actions import send_action
 from headrace.consume import Consumer, Failure, create_consumer
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.db.server import free_port
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.node import Headrace, Identity, Node
-from headrace.observe import Check, compare_shards, examine
+from headrace.observe.doctor import Check, compare_shards, examine
 from headrace.observe.doctor.examination import LIMITS
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule

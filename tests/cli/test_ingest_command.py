@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.db import Connection
-from headrace.ingest.access_tokens import token_digest
+from headrace.web.http.access_tokens import token_digest
 from tests.builders import topic
 from tests.cli.conftest import Cli
 

@@ -16,7 +16,7 @@ import pytest
 from headrace.consume import consumer_lag
 from headrace.core import NotMigrated
 from headrace.db import Connection, Target
-from headrace.log import get_topic
+from headrace.log.topics import get_topic
 from headrace.node import require_migrated
 from tests.builders import topic
 from tests.cli.conftest import call

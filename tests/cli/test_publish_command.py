@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from tests.builders import drain, fill, topic
 from tests.cli.conftest import Cli, call
 

@@ -12,8 +12,8 @@ from headrace.actions import Action
 from headrace.core import Event
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, create_correlator
 from headrace.db import AsyncConnection, Connection, Target
+from headrace.log.outbox import publish_many
 from headrace.node import Headrace, Node
-from headrace.outbox import publish_many
 from headrace.rules import Rule, create_rule
 from tests.builders import drain, shift_clock, topic
 from tests.cli.conftest import Cli

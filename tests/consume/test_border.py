@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.db import Connection, Target, connect
-from headrace.log import alter_topic
+from headrace.log.topics import alter_topic
 from tests.builders import drain, publish, topic, wait_until
 
 _SLOW_BOUND = """

@@ -10,7 +10,7 @@ from headrace.actions import discard, edit_dead_letter, get_dead_letter, list_de
 from headrace.consume import Consumer, ConsumerRunner, Failure, consumer_lag, seek_consumer, skip_event
 from headrace.core import Conflict, Invalid, LoggedEvent, PayloadTooLarge, UnknownDeadLetter
 from headrace.db import AsyncConnection, Connection, Target, connect
-from headrace.log import alter_topic
+from headrace.log.topics import alter_topic
 from tests.builders import drain, publish, topic, wait_until
 from tests.consume.conftest import Start, run_dry
 from tests.consume.test_redrive_race import batch_in_flight, dead_first_event

@@ -11,7 +11,7 @@ import pytest
 from headrace.consume import Batch, Consumer, ConsumerRunner, Failure, consumer_lag
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Subscription, Target, create_pool
-from headrace.log import alter_topic
+from headrace.log.topics import alter_topic
 from tests.builders import drain, fill, publish, shift_clock, topic
 from tests.consume.conftest import Start, run_dry
 

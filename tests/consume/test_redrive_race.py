@@ -13,7 +13,7 @@ from headrace.actions import list_dead_letters, redrive
 from headrace.consume import Consumer, ConsumerRunner, Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection
-from headrace.log import alter_topic
+from headrace.log.topics import alter_topic
 from tests.builders import drain, publish, topic, wait_until
 from tests.consume.conftest import Start, run_dry
 

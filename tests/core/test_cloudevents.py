@@ -23,7 +23,7 @@ from headrace.core import (
     validate_event,
 )
 from headrace.db import Connection, map_database_errors
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
 
 SMALLEST = {"specversion": "1.0", "id": "A234-1234", "source": "/mycontext", "type": "com.example.someevent"}
 

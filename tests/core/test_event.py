@@ -34,7 +34,7 @@ from headrace.core.limits import (
     TYPE_CHARS_MAX,
 )
 from headrace.db import Connection, map_error
-from headrace.outbox import publish, publish_many
+from headrace.log.outbox import publish, publish_many
 
 
 def event(**fields: object) -> Event:

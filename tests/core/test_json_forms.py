@@ -24,7 +24,7 @@ from asyncpg.pgproto import pgproto
 from headrace.actions import send_action
 from headrace.core import Event, InvalidHeaders, InvalidNumber, InvalidPayload, InvalidText, RawJSON, encode, validate_event
 from headrace.db import Connection
-from headrace.outbox import publish, publish_many
+from headrace.log.outbox import publish, publish_many
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ID = UUID("0198c0de-0000-7000-8000-000000000001")

@@ -39,7 +39,7 @@ from headrace.lang.condition import ConditionError
 from headrace.lang.ecl import Correlation, Event, Instance, PatternError, Status, compile, from_json, parse
 from headrace.lang.ecl.stepping import Batch
 from headrace.lang.ecl.table import classify, run_step
-from headrace.observe import event_history
+from headrace.observe.history import event_history
 from tests.builders import topic
 from tests.correlators.steps import happen, pushed, settle_correlators
 from tests.rules.steps import sent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace import Headrace
 from headrace.correlators import ActionOutput, Correlator, count_passages, create_correlator
 from headrace.db import Target
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.testing import Kit
 
 PATTERN = "repeat {push(late) {sequential {placed and <(object ->> 'total')::int > 5>, fail {within 1 h {paid}}}}}"

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.correlators import ActionOutput, Correlator, CorrelatorEngine, EventOutput, alter_correlator, create_correlator
 from headrace.db import Connection
-from headrace.outbox import publish
+from headrace.log.outbox import publish
 from tests.builders import drain, shift_clock, topic
 from tests.correlators.steps import happen, pushed, settle_correlators
 from tests.rules.steps import sent

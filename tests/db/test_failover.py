@@ -11,15 +11,15 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from headrace.archive import list_archive
 from headrace.core import LogWentBack
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.log import create_topic
+from headrace.log.archive import list_archive
+from headrace.log.topics import create_topic
 from headrace.spark import event_schema
 from headrace.spark.source import EventStreamReader
-from tests.archive.builders import archive_orders, events
 from tests.builders import numbers, wait_until
 from tests.conftest import FAST, temporary_folder
+from tests.log.archive.builders import archive_orders, events
 from tests.spark.frames import secret_file
 
 

@@ -15,7 +15,7 @@ import pytest
 from headrace.core import Conflict, MigrationChanged
 from headrace.db import Connection, Target, connect, migrate, migration_script, pending_steps, uninstall
 from headrace.db.sql_files import package_sql
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from tests.conftest import PG15
 
 CATALOG = {

@@ -13,14 +13,14 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from headrace.actions import group_dead_letters, list_dead_letters, list_results, queue_state, send_action
-from headrace.archive import archive_topic
 from headrace.consume import Consumer, consumer_lag, create_consumer, drop_consumer, seek_consumer
 from headrace.core import Event, LoggedEvent, TransactionPooler
 from headrace.db import AsyncConnection, Connection, Target, connect, connect_async, is_pooled, migrate
 from headrace.db.pooler import refuse_transaction_pooler_async
-from headrace.log import alter_topic, create_topic, drop_topic, follow_log, list_topics, maintain_log, read_log, sequence
+from headrace.log.archive import archive_topic
+from headrace.log.outbox import capture, publish, publish_many, release_capture
+from headrace.log.topics import alter_topic, create_topic, drop_topic, follow_log, list_topics, maintain_log, read_log, sequence
 from headrace.node import Headrace, Node
-from headrace.outbox import capture, publish, publish_many, release_capture
 from headrace.rules import Rule, alter_rule, create_rule, drop_rule, list_rules
 from headrace.schedules import create_schedule, drop_schedule, list_schedules, pause_schedule
 from headrace.spark import event_schema
@@ -165,7 +165,7 @@ async def test_publishing_works_through_every_driver(name: str, transaction_pool
 async def test_publishing_with_asyncpg(transaction_pooler: Target, conn: Connection) -> None:
     import asyncpg
 
-    from headrace.outbox import publish_async, publish_many_async
+    from headrace.log.outbox import publish_async, publish_many_async
 
     topic(conn)
     parts = conninfo_to_dict(transaction_pooler.dsn)

@@ -14,7 +14,7 @@ import pytest
 from headrace.core import LoggedEvent, ShardUnavailable
 from headrace.db import AsyncConnection, Server, Shards, Target, connect
 from headrace.db.server import free_port
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.node import Headrace, Node
 from tests.builders import drain, numbers, publish
 

@@ -11,9 +11,8 @@ from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
 from headrace.correlators.analysis_process import KnownAnswers, Question
 from headrace.correlators.batches import BatchResult, WatchedCorrelator
 from headrace.correlators.compiler import compile_correlator
-from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_pool
-from headrace.log import create_topic
-from headrace.namespaces import create_namespace
+from headrace.db import AsyncConnection, Connection, Pool, Subscription, Target, create_namespace, create_pool
+from headrace.log.topics import create_topic
 
 pytestmark = pytest.mark.lane("pg18")
 

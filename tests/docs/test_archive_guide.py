@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.archive import REPLAY_HEADER
 from headrace.db import Connection, Target
-from headrace.log import create_topic, read_log
-from tests.archive.builders import events, later
+from headrace.log.archive import REPLAY_HEADER
+from headrace.log.topics import create_topic, read_log
 from tests.builders import drain
 from tests.docs.guide import run_guide
+from tests.log.archive.builders import events, later
 
 
 @pytest.mark.lane("pg18")

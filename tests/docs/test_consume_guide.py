@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from headrace.db import Connection, Target
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.node import Node
 from tests.builders import drain
 from tests.docs.guide import run_guide

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.outbox import publish
+from headrace.log.outbox import publish
 from tests.builders import topic, wait_until
 from tests.docs.guide import run_guide
 

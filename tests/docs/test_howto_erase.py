@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.archive import list_erasures
 from headrace.db import Connection, Target
-from headrace.log import create_topic
+from headrace.log.archive import list_erasures
+from headrace.log.topics import create_topic
 from tests.builders import drain
 from tests.docs.guide import run_guide
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.actions import send_action
 from headrace.db import Connection, Target
-from headrace.log import create_topic, read_log
+from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace, Node
 from tests.builders import drain, wait_until
 from tests.docs.guide import run_guide

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from tests.builders import own_database
 from tests.docs.guide import DOCS
 from tests.docs.tutorial import Reader, environment_for

@@ -6,9 +6,9 @@ import pytest
 
 from headrace.core import Address
 from headrace.db import Connection, Target
-from headrace.ingest import IngestServer, IngestSettings
-from headrace.log import create_topic, read_log
+from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace
+from headrace.web.http import IngestServer, IngestSettings
 from tests.debian import find_program
 
 from .guide import run_guide

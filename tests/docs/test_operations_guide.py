@@ -41,7 +41,7 @@ def test_every_finding_of_doctor_has_its_section() -> None:
 def test_every_alert_has_its_section() -> None:
     import headrace.observe
 
-    file = Path(str(headrace.observe.__file__)).parent / "files" / "alerts.yml"
+    file = Path(str(headrace.observe.__file__)).parent / "metrics/files" / "alerts.yml"
     alerts = {rule["alert"] for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]}
     assert len(alerts) >= 8 and alerts - SECTIONS == set()
 

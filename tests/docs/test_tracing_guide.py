@@ -6,8 +6,8 @@ import pytest
 
 from headrace.db import Connection, Target
 from headrace.node import Headrace
+from headrace.observe.tracing import set_tracing
 from headrace.testing import Kit
-from headrace.tracing import set_tracing
 from tests.docs.guide import run_guide
 from tests.telemetry import span_exporter
 

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Target
-from tests.console.conftest import serve
 from tests.docs.guide import DOCS
 from tests.docs.tutorial import Reader, environment_for, missing_line
 from tests.spark.frames import secret_file
+from tests.web.console.conftest import serve
 
 FIRST_TRACK = [f"tutorial/{page.stem}" for page in sorted((DOCS / "tutorial").glob("[01]*.md"))]
 DATA_TRACK = [f"tutorial/{page.stem}" for page in sorted((DOCS / "tutorial").glob("data-*.md"))]

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from headrace.core import Event
-from headrace.outbox import publish, publish_async, publish_many, publish_many_async
+from headrace.log.outbox import publish, publish_async, publish_many, publish_many_async
 
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 if not settings.configured:

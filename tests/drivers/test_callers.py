@@ -12,7 +12,7 @@ import pytest
 from headrace.actions import AfterCommit, send_action, send_action_async
 from headrace.core import Event, Invalid, InvalidEventType
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from tests.builders import own_database
 from tests.drivers.callers import CALLERS, Caller
 

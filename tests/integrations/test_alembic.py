@@ -13,7 +13,7 @@ from alembic.util import CommandError
 from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Target, connect, pending_steps
 from headrace.integrations.alembic import also_exclude_headrace, include_name
-from headrace.log import list_topics
+from headrace.log.topics import list_topics
 from tests.builders import ROOT
 
 pytestmark = pytest.mark.lane("pg18")

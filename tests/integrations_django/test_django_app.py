@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.db import Connection, Target, connect, pending_steps
-from headrace.log import list_topics
+from headrace.log.topics import list_topics
 from tests.builders import ROOT
 from tests.integrations_django.django_project import DjangoProject
 

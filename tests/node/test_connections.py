@@ -12,8 +12,8 @@ from headrace import Action, Event, Headrace
 from headrace.core import Invalid, LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import AsyncConnection, Connection, PoolShare, Target, divide_connections
+from headrace.log.outbox import publish_many
 from headrace.node import Node
-from headrace.outbox import publish_many
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.builders import topic

@@ -16,7 +16,8 @@ from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.node import Headrace, Node
 from headrace.node import node as node_module
-from headrace.observe import event_history, examine
+from headrace.observe.doctor import examine
+from headrace.observe.history import event_history
 
 pytestmark = pytest.mark.lane("pg18")
 

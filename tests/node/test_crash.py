@@ -18,7 +18,7 @@ import pytest
 from headrace.actions import list_dead_letters
 from headrace.consume import consumer_lag
 from headrace.db import Connection, Server, Target, connect, migrate
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from tests.builders import fill, start_python, topic, wait_until
 from tests.conftest import temporary_folder
 

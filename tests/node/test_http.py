@@ -13,9 +13,9 @@ import pytest
 
 from headrace.core import AddressInUse, Invalid, LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
+from headrace.log.outbox import publish
 from headrace.node import Headrace, HttpSettings, RunningNode
 from headrace.node.http_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, Address
-from headrace.outbox import publish
 from tests.builders import through_proxy, topic
 
 pytestmark = pytest.mark.lane("pg18")

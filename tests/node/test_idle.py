@@ -12,7 +12,7 @@ from headrace.actions import Action, send_action, worker
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Server, Target, connect, migrate
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.node import Headrace
 from headrace.relays import Relay, create_relay
 from headrace.rules import Rule, create_rule

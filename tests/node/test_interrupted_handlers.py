@@ -13,7 +13,7 @@ from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
 from headrace.node import Headrace, Node
-from headrace.observe import examine
+from headrace.observe.doctor import examine
 from tests.builders import fill, topic
 
 pytestmark = pytest.mark.lane("pg18")

@@ -14,9 +14,9 @@ from headrace.consume import Batch, Failure, seek_consumer
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import AsyncConnection, Connection, Server, Target, connect, migrate
-from headrace.log import create_topic, read_log
+from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace, Node
-from headrace.observe import event_history
+from headrace.observe.history import event_history
 from headrace.rules import Rule, create_rule
 from tests.builders import drain, own_database, start_python
 from tests.conftest import FAST, temporary_folder

@@ -12,11 +12,10 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.actions import Action
 from headrace.correlators import ActionOutput, Correlator, create_correlator
-from headrace.db import AsyncConnection, Connection, Target
-from headrace.log import create_topic
-from headrace.namespaces import create_namespace, grant_node
+from headrace.db import AsyncConnection, Connection, Target, create_namespace, grant_node
+from headrace.log.outbox import publish
+from headrace.log.topics import create_topic
 from headrace.node import Headrace
-from headrace.outbox import publish
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from tests.node.test_containment import running, until

@@ -10,7 +10,7 @@ import pytest
 from headrace.actions import Action
 from headrace.core import Conflict, UnregisteredName
 from headrace.db import Connection, Pool, Target, create_pool
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.node import Headrace, Identity, Node
 from headrace.node.registry import Registry
 from headrace.rules import Rule, create_rule

@@ -15,8 +15,8 @@ from headrace.actions import Action
 from headrace.core import DatabaseUnavailable, LoggedEvent, NotMigrated, UnknownTopic
 from headrace.db import AsyncConnection, Connection, LoopFailure, Target, cancel_tasks
 from headrace.db.server import free_port
+from headrace.log.outbox import publish
 from headrace.node import Headrace, Node, list_nodes
-from headrace.outbox import publish
 from tests.builders import through_proxy, topic
 
 pytestmark = pytest.mark.lane("pg18")

@@ -23,18 +23,18 @@ ROOMS = {
     "django": "headrace.integrations.django.apps",
     "alembic": "headrace.integrations.alembic",
     "asyncpg": "asyncpg",
-    "otel": "headrace.tracing",
+    "otel": "headrace.observe.tracing",
     "schema": "jsonschema_rs",
-    "http": "headrace.ingest",
-    "console": "headrace.console",
+    "http": "headrace.web.http",
+    "console": "headrace.web.console",
     "relay": "headrace.relays.targets",
     "fast": "uvloop",
     "demo": "headrace.demo",
-    "report": "headrace.report",
+    "report": "headrace.observe.reports",
     "prove": "headrace.prove",
-    "arrow": "headrace.arrow",
-    "iceberg": "headrace.archive, pyiceberg.catalog.sql",
-    "spark": "headrace.spark, headrace.archive",
+    "arrow": "headrace.log.arrow",
+    "iceberg": "headrace.log.archive, pyiceberg.catalog.sql",
+    "spark": "headrace.spark, headrace.log.archive",
     "pipelines": "headrace.spark, pyspark.pipelines",
     "connect": "headrace.spark, pyspark.sql.connect.session",
 }
@@ -120,7 +120,7 @@ def test_extra_installs_imports_and_runs_the_short_demo(
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
 def test_wheel_runs_on_every_supported_python(python: str, distribution: Distribution, tmp_path: Path) -> None:
     programs = package.install(distribution.wheel, tmp_path / "venv", extras="demo,console,http", python=python)
-    package.run([str(programs / "python"), "-c", "import headrace.console, headrace.ingest"], cwd=tmp_path)
+    package.run([str(programs / "python"), "-c", "import headrace.web.console, headrace.web.http"], cwd=tmp_path)
     assert package.try_demo(programs) > 20
 
 

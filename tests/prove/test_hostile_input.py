@@ -17,8 +17,8 @@ from headrace.consume import Batch, Consumer, ConsumerRunner
 from headrace.core import DatabaseUnavailable, Event, HeadraceError, InvalidTime, LoggedEvent
 from headrace.core.limits import EMITTED_AT_MAX, EMITTED_AT_MIN, PAYLOAD_BYTES_MAX
 from headrace.db import AsyncConnection, Connection, Target, connect, map_database_errors, map_error
-from headrace.log import Clock, create_topic, get_topic, maintain_log, read_log
-from headrace.outbox import publish, publish_many
+from headrace.log.outbox import publish, publish_many
+from headrace.log.topics import Clock, create_topic, get_topic, maintain_log, read_log
 from tests.builders import drain, topic
 from tests.cli.conftest import call
 from tests.consume.conftest import Start, run_dry, start

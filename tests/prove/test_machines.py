@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headrace.actions.queue import MSG_ID_MAX
 from headrace.core import LeaseLost
 from headrace.db import Connection, Server, Target, connect, map_database_errors
-from headrace.log import create_topic, drop_expired, read_log
+from headrace.log.topics import create_topic, drop_expired, read_log
 from headrace.prove.bugs import BUGS, edit_function
 from headrace.schedules import create_schedule, list_ticks, pause_schedule, resume_schedule, ticks
 from tests.actions.claims import CLAIMS

@@ -10,8 +10,8 @@ import pytest
 from headrace.prove import Options, RunResult, Violation, summarize, write_report
 from headrace.prove.checks.result import check_result
 from headrace.prove.series import median_line
+from tests.observe.reports.page_parser import PageParser
 from tests.prove.evidence import good_evidence
-from tests.report.page_parser import PageParser
 
 
 def broken_run() -> RunResult:

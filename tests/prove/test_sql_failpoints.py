@@ -14,7 +14,7 @@ from headrace.consume import Consumer, create_consumer
 from headrace.core import LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import create_topic, read_log
+from headrace.log.topics import create_topic, read_log
 from headrace.prove.faults.sql_failpoint import FUNCTIONS, add_failpoints, armed_failpoint, count_statements
 from headrace.prove.functions import function_definition
 from headrace.rules import Rule, create_rule

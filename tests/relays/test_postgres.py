@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headrace.consume import consumer_lag
 from headrace.core import DeliveryError, Invalid
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.relays import Relay, check_relay, create_relay, seek_relay
 from headrace.relays.targets.postgres import open_target
 from tests.builders import drain, fill, own_database, start_python, through_proxy, topic, wait_until

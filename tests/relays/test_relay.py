@@ -15,8 +15,8 @@ from headrace.core import Conflict, Invalid, InvalidRelay, RelayExists, Reserved
 from headrace.db import Connection, Listener, Subscription, Target, connect, create_pool, map_database_errors
 from headrace.definitions import apply, plan
 from headrace.lang.condition import ConditionError
-from headrace.log import drop_topic
-from headrace.observe import examine
+from headrace.log.topics import drop_topic
+from headrace.observe.doctor import examine
 from headrace.relays import (
     RELAYS,
     Relay,

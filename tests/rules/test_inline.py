@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from headrace import outbox
 from headrace.core import Event
 from headrace.db import Connection
+from headrace.log import outbox
 from headrace.rules import RuleEngine
 from headrace.rules.programs import SHARED_MIN
 from tests.builders import topic

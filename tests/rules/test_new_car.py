@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.db import Connection
-from headrace.observe import event_history
+from headrace.observe.history import event_history
 from headrace.rules import RuleEngine
 from tests.builders import topic
 

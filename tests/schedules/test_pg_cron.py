@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headrace.db import Connection, Server, Target, connect_loop
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.schedules import create_schedule, drop_schedule, get_schedule, pause_schedule, remove_cron_jobs
 from headrace.schedules.pg_cron import ActiveSchedule, sync_cron_jobs
 from tests.builders import drain, topic

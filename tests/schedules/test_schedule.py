@@ -19,7 +19,7 @@ from headrace.core import (
     UnknownTopic,
 )
 from headrace.db import Connection, map_database_errors, query
-from headrace.log import drop_topic, read_log
+from headrace.log.topics import drop_topic, read_log
 from headrace.schedules import (
     Missed,
     alter_schedule,

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.db import Connection, Target, connect
-from headrace.log import create_topic, read_log
-from headrace.namespaces import create_namespace
+from headrace.db import Connection, Target, connect, create_namespace
+from headrace.log.topics import create_topic, read_log
 from headrace.node import Headrace, Node
 from headrace.schedules import create_schedule, get_schedule, list_ticks, pause_schedule
 from tests.builders import drain, publish, topic

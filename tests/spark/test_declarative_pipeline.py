@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from headrace.db import Connection, Target
-from headrace.log import read_log
-from headrace.outbox import publish
+from headrace.log.outbox import publish
+from headrace.log.topics import read_log
 from headrace.spark.java import ensure_java
 from tests.builders import ROOT, drain, topic
 

@@ -16,9 +16,9 @@ from headrace.consume import Batch, Failure
 from headrace.core import Invalid, LoggedEvent, NotIdle
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import AsyncConnection, Connection, Server, Target
-from headrace.log import create_topic
+from headrace.log.outbox import publish, publish_async
+from headrace.log.topics import create_topic
 from headrace.node import Headrace
-from headrace.outbox import publish, publish_async
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit, TransactionKit, make_action, make_event

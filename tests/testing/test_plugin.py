@@ -39,7 +39,7 @@ CONFTEST = """
     @pytest.fixture(scope="session")
     def headrace_setup():
         def setup(conn):
-            from headrace.log import create_topic
+            from headrace.log.topics import create_topic
             create_topic(conn, "orders")
             conn.execute("create table mail (recipient text)")
         return setup

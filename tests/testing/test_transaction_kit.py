@@ -15,9 +15,9 @@ from headrace.actions import Action
 from headrace.core import Conflict, Event, Invalid, LoggedEvent
 from headrace.correlators import ActionOutput, Correlator, create_correlator
 from headrace.db import AsyncConnection, Connection, Target
-from headrace.log import create_topic
+from headrace.log.outbox import publish
+from headrace.log.topics import create_topic
 from headrace.node import Headrace
-from headrace.outbox import publish
 from headrace.rules import Rule, create_rule
 from headrace.schedules import create_schedule
 from headrace.testing import Kit, TransactionKit

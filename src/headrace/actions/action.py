@@ -11,8 +11,8 @@ import msgspec
 
 from headrace.core import Event, Payload, validate_event
 from headrace.drivers import AsyncConnection, Fetch, Steps, SyncConnection, run_steps, run_steps_async
-from headrace.outbox import ascii_json
-from headrace.tracing import trace_sending
+from headrace.log.outbox import ascii_json
+from headrace.observe.tracing import trace_sending
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -25,8 +25,8 @@ from headrace.core import JSON, Conflict, Event, Invalid, LeaseLost, decode, val
 from headrace.db import AsyncConnection as NodeConnection
 from headrace.db import map_error
 from headrace.drivers import AsyncConnection, Fetch, Steps, run_steps_async
-from headrace.outbox import ascii_json
-from headrace.tracing import trace_sending
+from headrace.log.outbox import ascii_json
+from headrace.observe.tracing import trace_sending
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from headrace.core import Conflict, UnknownAction
 from headrace.db import Connection, Shards, connect, parse_interval
 from headrace.definitions import list_actions, register_action, unregister_action
 from headrace.node import list_nodes
-from headrace.observe import ActionOverview, action_overview
+from headrace.observe.history import ActionOverview, action_overview
 
 group = Typer(help="Actions: commands that wait in a queue until a node with a handler runs them.")
 

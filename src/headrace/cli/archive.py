@@ -10,12 +10,12 @@ import msgspec
 from typer import BadParameter, Option, Typer
 from typer.core import TyperGroup
 
-from headrace.archive import ArchiveProgress, archive_topic, list_archive, list_closed_partitions, verify_archive
 from headrace.cli.options import ArchiveFolder, DryRun, OptionalTopic, TopicName
 from headrace.cli.output import Column, progress_bar
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
 from headrace.db import Connection, Target, connect, parse_time
+from headrace.log.archive import ArchiveProgress, archive_topic, list_archive, list_closed_partitions, verify_archive
 
 if TYPE_CHECKING:
     from typer._click import Command, Context

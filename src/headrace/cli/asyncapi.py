@@ -11,7 +11,7 @@ from typer import Option, Typer
 
 from headrace.cli.session import Session, command
 from headrace.db import connect
-from headrace.schemas import describe_namespace
+from headrace.definitions.schemas import describe_namespace
 
 group = Typer()
 

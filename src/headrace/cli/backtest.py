@@ -16,7 +16,7 @@ from headrace.cli.options import ArchiveFolder, From, To
 from headrace.cli.output import Column, note, table
 from headrace.cli.session import Session, command
 from headrace.db import connect
-from headrace.report import require_charts
+from headrace.observe.reports import require_charts
 from headrace.spark import backtest
 from headrace.spark import session as spark_session
 

@@ -14,9 +14,9 @@ from headrace.cli.output import table
 from headrace.cli.session import Session, command
 from headrace.core import NotFound, ProblemsFound
 from headrace.db import connect
+from headrace.definitions.schemas import Finding, check_condition, get_schema, parse_schema
 from headrace.lang import condition as conditions
 from headrace.rules import database_engine
-from headrace.schemas import Finding, check_condition, get_schema, parse_schema
 
 group = Typer(help="Conditions: test the SQL predicates of rules.")
 

@@ -17,7 +17,7 @@ from headrace.core import Invalid
 from headrace.db import Target
 
 if TYPE_CHECKING:
-    from headrace.console import ConsoleSettings
+    from headrace.web.console import ConsoleSettings
 
 group = Typer()
 
@@ -45,7 +45,7 @@ def console(
     Examples: headrace console · headrace console --host 0.0.0.0 --config console.toml · headrace console --new-token ada
     """
     try:
-        from headrace.console import new_token as make_token
+        from headrace.web.console import new_token as make_token
     except ModuleNotFoundError as error:
         raise Invalid(f"the console needs the package {error.name!r}; install it: pip install 'headrace[console]'") from error
     if new_token is not None:
@@ -60,7 +60,7 @@ def console(
 
 def serve_demo(session: Session, target: Target, *, is_embedded: bool) -> None:
     """Serves the console on 127.0.0.1 for the demo's database until Ctrl-C; without a login only if the demo started the server."""
-    from headrace.console import ConsoleSettings
+    from headrace.web.console import ConsoleSettings
 
     settings, token = (ConsoleSettings(), None) if is_embedded else _with_own_token(ConsoleSettings())
     _serve(session, [target], settings, host="127.0.0.1", port=CONSOLE_PORT, base_path="", token=token)
@@ -68,7 +68,7 @@ def serve_demo(session: Session, target: Target, *, is_embedded: bool) -> None:
 
 def _settings(session: Session, host: str, config: Path | None, *, read_only: bool) -> tuple[ConsoleSettings, str | None]:
     """The settings, with a login that fits the address, and the token that was made for it."""
-    from headrace.console import ConsoleSettings, NoLogin, read_settings
+    from headrace.web.console import ConsoleSettings, NoLogin, read_settings
 
     settings = read_settings(config) if config else ConsoleSettings()
     if read_only:
@@ -85,7 +85,7 @@ def _settings(session: Session, host: str, config: Path | None, *, read_only: bo
 
 def _with_own_token(settings: ConsoleSettings) -> tuple[ConsoleSettings, str]:
     """A token that is made for this run."""
-    from headrace.console import TokenLogin, User, new_token
+    from headrace.web.console import TokenLogin, User, new_token
 
     token, digest = new_token()
     return replace(settings, login=TokenLogin({digest: User("operator")})), token
@@ -103,8 +103,8 @@ def _serve(
 ) -> None:
     import uvicorn
 
-    from headrace.console import create_app
-    from headrace.ingest import server_config
+    from headrace.web.console import create_app
+    from headrace.web.http import server_config
 
     app = create_app(targets, settings, base_path=base_path)
     config = server_config(app, host=host, port=port)

@@ -17,7 +17,7 @@ from headrace.cli.output import Column, console, first_line, json_line, note, ta
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import LoggedEvent, UnknownConsumer
 from headrace.db import Connection, Target
-from headrace.log import get_topic
+from headrace.log.topics import get_topic
 
 group = Typer(help="Consumers: named readers of a topic, each with its cursors.")
 

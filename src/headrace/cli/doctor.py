@@ -8,7 +8,7 @@ from headrace.cli.options import Strict
 from headrace.cli.output import SIGNS, table
 from headrace.cli.session import Session, command
 from headrace.core import ProblemsFound
-from headrace.observe import compare_shards, examine
+from headrace.observe.doctor import compare_shards, examine
 
 group = Typer()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.lang.ecl import Pattern, StateLimitExceeded, Status, Table, liveness, overlapping_guards, triviality, vacuity
-from headrace.observe import Level
+from headrace.observe.doctor import Level
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from headrace.cli.session import Session, command
 from headrace.core import NotFound, ProblemsFound, UnknownSchema
 from headrace.db import Connection
 from headrace.definitions import list_event_types, register_event_type, unregister_event_type
-from headrace.schemas import (
+from headrace.definitions.schemas import (
     Compatibility,
     SchemaCheck,
     Style,
@@ -249,7 +249,7 @@ def codegen(
             raise UnknownSchema("no event type has a schema; set one: headrace event-type set")
         return {name: known[name] for name in names or known}
 
-    from headrace.schemas import parse_schema
+    from headrace.definitions.schemas import parse_schema
 
     _, texts = session.find(NotFound, read)
     values = {name: parse_schema(text) for name, text in texts.items()}

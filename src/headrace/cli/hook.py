@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option, Typer
 from headrace.cli.options import TopicName, Yes
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownHook, secret_place
-from headrace.ingest import Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
+from headrace.web.http import Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks, parse_mapping
 
 group = Typer(help="Hooks: addresses where other systems send their webhooks, which become events.")
 

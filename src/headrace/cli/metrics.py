@@ -10,7 +10,7 @@ from typer import Option, Typer
 
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
-from headrace.observe import Sample, alert_rules, dashboard_json, read_metrics, render
+from headrace.observe.metrics import Sample, alert_rules, dashboard_json, read_metrics, render
 
 group = Typer(help="Metrics: the numbers for Prometheus, with a dashboard and alerts.")
 

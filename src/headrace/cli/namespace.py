@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from headrace import namespaces
+from headrace import db as namespaces
 from headrace.cli.changes import Changes
 from headrace.cli.options import Yes
 from headrace.cli.session import Session, command

@@ -23,9 +23,7 @@ from headrace.cli.output import Column, format_span, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.cli.terminal import redact_log_entry, safe_log_entry
 from headrace.core import Address, Invalid, NotFound, UnknownNode
-from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target, cancel_tasks
-from headrace.ingest import IngestSettings
-from headrace.namespaces import grant_node, revoke_node
+from headrace.db import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, Connection, Target, cancel_tasks, grant_node, revoke_node
 from headrace.node import (
     NO_HANDLER_GRACE_S,
     Headrace,
@@ -39,6 +37,7 @@ from headrace.node import (
     require_migrated,
     run_loop,
 )
+from headrace.web.http import IngestSettings
 
 group = Typer(help="Nodes: processes that sequence events, evaluate rules, and run consumers and handlers.")
 

@@ -10,8 +10,8 @@ from typer import Option, Typer
 from headrace.cli.output import note, table
 from headrace.cli.session import Session, command
 from headrace.core import Invalid, ProblemsFound
+from headrace.observe.reports import require_charts
 from headrace.prove import FAULTS, RELAY_KINDS, Options, RunResult, prove, summarize, write_report
-from headrace.report import require_charts
 
 group = Typer()
 

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 from typer import BadParameter, Option, Typer
 
-from headrace.archive import RowFilter, find_stored_range, read_stored_events, replay
 from headrace.cli.options import ArchiveFolder, DryRun, From, To, TopicName, Types, Yes
 from headrace.cli.output import note, progress_bar
 from headrace.cli.session import Session, command
+from headrace.log.archive import RowFilter, find_stored_range, read_stored_events, replay
 
 group = Typer()
 

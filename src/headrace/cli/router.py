@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from headrace.cli.session import Session
 from headrace.core import DatabaseUnavailable, Event, ShardUnavailable
 from headrace.db import Connection, Shards, connect
-from headrace.outbox import publish_many
+from headrace.log.outbox import publish_many
 
 
 class Router(ExitStack):

@@ -16,7 +16,7 @@ from headrace.cli.options import OptionalTopic, Yes
 from headrace.cli.output import Column, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownEvent
-from headrace.observe import explain_rule
+from headrace.observe.history import explain_rule
 from headrace.rules import Rule, RuleVersion, alter_rule, create_rule, drop_rule, get_rule, list_rule_versions, list_rules
 
 group = Typer(help="Rules: on an event of a type, if a condition is true, send an action.")

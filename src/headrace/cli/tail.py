@@ -20,7 +20,7 @@ from headrace.consume import seek_position
 from headrace.core import LoggedEvent, safe_json, safe_line, to_cloudevent
 from headrace.db import Connection, Target, connect
 from headrace.lang.condition import Evaluate, Subject, decode_json, parse, to_python
-from headrace.log import follow_log, get_topic, read_log
+from headrace.log.topics import follow_log, get_topic, read_log
 
 group = Typer()
 

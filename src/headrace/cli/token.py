@@ -9,7 +9,7 @@ from typer import Argument, BadParameter, Option, Typer
 
 from headrace.cli.output import Column
 from headrace.cli.session import Session, command
-from headrace.ingest import AccessToken, NewAccessToken, Right, create_access_token, list_access_tokens, revoke_access_token
+from headrace.web.http import AccessToken, NewAccessToken, Right, create_access_token, list_access_tokens, revoke_access_token
 
 group = Typer(help="Access tokens: who may publish and read over HTTP.")
 

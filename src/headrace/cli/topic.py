@@ -8,10 +8,6 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from typer import Argument, BadParameter, Option, Typer
 
-from headrace import log
-from headrace.archive import Erasure, erase_key, finish_erasures, keep_until_archived, list_erasures
-from headrace.arrow import ExportFormat, read
-from headrace.arrow import export as export_events
 from headrace.cli.changes import Changes
 from headrace.cli.consumer import PARTITION, STATE
 from headrace.cli.options import ArchiveFolder, DryRun, From, OptionalTopic, To, TopicName, Types, Yes
@@ -20,6 +16,10 @@ from headrace.cli.session import Session, command, facts_table
 from headrace.consume import consumer_lag
 from headrace.core import TopicExists
 from headrace.db import Target, parse_interval, parse_time
+from headrace.log import topics as log
+from headrace.log.archive import Erasure, erase_key, finish_erasures, keep_until_archived, list_erasures
+from headrace.log.arrow import ExportFormat, read
+from headrace.log.arrow import export as export_events
 
 group = Typer(help="Topics: named logs with partitions and a retention.")
 

@@ -14,7 +14,7 @@ from headrace.cli.output import Column, first_line, table
 from headrace.cli.session import Session, command, facts_table
 from headrace.core import UnknownEvent
 from headrace.db import Target
-from headrace.observe import ActionHistory, ConsumerProgress, EventHistory, event_history
+from headrace.observe.history import ActionHistory, ConsumerProgress, EventHistory, event_history
 
 group = Typer()
 ERROR: Column = ("error", lambda failure: first_line(failure.error))

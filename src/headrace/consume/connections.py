@@ -24,7 +24,7 @@ from headrace.consume.sessions.kinds import ASYNC_PSYCOPG, ASYNC_SESSION, DJANGO
 from headrace.consume.sessions.views import sync_view
 from headrace.core import JSON, Conflict, LoggedEvent, RawJSON, decode
 from headrace.db import AsyncConnection, Command, Parameter, Pool, connection_lost_error, exchange
-from headrace.log import logged_event_row
+from headrace.log.topics import logged_event_row
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 Rows: TypeAlias = list[tuple[Any, ...]]

@@ -21,7 +21,7 @@ from headrace.consume.failures import HandlerError, HandlerInterrupted, describe
 from headrace.consume.sessions.kinds import SessionStep, request_for
 from headrace.core import Conflict, HandlerTimeout
 from headrace.db import connection_lost_error
-from headrace.tracing import switch
+from headrace.observe.tracing import switch
 
 logger = logging.getLogger(__name__)
 

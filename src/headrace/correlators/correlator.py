@@ -16,6 +16,7 @@ from headrace.correlators.feedback import feedback, links_in, links_of
 from headrace.correlators.outputs import Output, check_tokens, encode_outputs, read_outputs
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
+from headrace.definitions.schemas import check_definition
 from headrace.lang.condition import parse_scalar
 from headrace.lang.ecl import (
     Budget,
@@ -33,7 +34,6 @@ from headrace.lang.ecl import (
     pushed_tokens,
     typed_conditions,
 )
-from headrace.schemas import check_definition
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from headrace.core import Event, LoggedEvent
 from headrace.db import AsyncConnection, Connection, query
 from headrace.demo.flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
 from headrace.demo.rules import BELIEVED_MIN
+from headrace.log.outbox import publish_many
 from headrace.node import Headrace
-from headrace.outbox import publish_many
 
 DELAYS = "delays"
 OPERATIONS = "operations"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from headrace.archive import archive_topic, verify_archive
 from headrace.correlators import list_correlators
 from headrace.db import Connection, Target, connect
 from headrace.demo.flights import TOPIC
 from headrace.demo.verify import Check
+from headrace.log.archive import archive_topic, verify_archive
 from headrace.spark import session
 from headrace.spark.backtest import BacktestSubject, backtest, correlator_subject, rule_subjects
 

@@ -20,7 +20,7 @@ from headrace.demo.application import DELAYS, OPERATIONS
 from headrace.demo.correlators import create_correlators
 from headrace.demo.flights import TOPIC
 from headrace.demo.rules import apply_rules
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 
 DATABASE = "headrace_demo"
 PARTITIONS = 4

@@ -25,7 +25,7 @@ from headrace.demo.progress import Progress, read_progress
 from headrace.demo.rules import ExpectedFirings, RuleTotals, expected_firings, rule_totals
 from headrace.demo.verify import Airport, Check, PublishedCounts, busiest, verify, verify_correlators, verify_rules
 from headrace.demo.walls import verify_walls
-from headrace.outbox import publish, publish_many
+from headrace.log.outbox import publish, publish_many
 
 BATCH = 5000
 LIVE = 300

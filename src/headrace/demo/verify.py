@@ -17,7 +17,7 @@ from headrace.demo.correlators import ExpectedOutputs, correlator_totals
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, TOPIC
 from headrace.demo.progress import read_progress
 from headrace.demo.rules import ExpectedFirings, rule_totals
-from headrace.log import get_topic
+from headrace.log.topics import get_topic
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ import psycopg
 from psycopg import sql
 
 from headrace.core import HeadraceError
-from headrace.db import Connection
+from headrace.db import Connection, create_namespace, grant_namespace
 from headrace.demo.flights import TOPIC
 from headrace.demo.verify import Check
-from headrace.namespaces import create_namespace, grant_namespace
-from headrace.outbox import publish
+from headrace.log.outbox import publish
 
 
 def verify_walls(conn: Connection) -> list[Check]:

@@ -1,28 +1,8 @@
-"""Log: topics, their positions, and the way from the outbox into them.
+"""Log: events from the caller's transaction into positions, and everything that reads or keeps them there.
 
-Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
-visible in order; nothing is dropped before every consumer has passed it, unless forced."""
+Its sub-rooms, from low to high:
 
-from headrace.log.reading import follow_log, logged_event_row, read_log
-from headrace.log.retention import ExpiredPartition, drop_expired, maintain_log
-from headrace.log.sequencer import SequencedTopic, Sequencer, sequence
-from headrace.log.topics import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
-
-__all__ = [
-    "Clock",
-    "ExpiredPartition",
-    "SequencedTopic",
-    "Sequencer",
-    "Topic",
-    "alter_topic",
-    "create_topic",
-    "drop_expired",
-    "drop_topic",
-    "follow_log",
-    "get_topic",
-    "list_topics",
-    "logged_event_row",
-    "maintain_log",
-    "read_log",
-    "sequence",
-]
+    outbox/    publish and capture, in the caller's own transaction
+    topics/    topics, their positions, the sequencer, reading rows, retention
+    archive/   closed time partitions as Parquet files; replay and erasure
+    arrow/     log and archive as Arrow tables, as one"""

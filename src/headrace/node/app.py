@@ -32,11 +32,11 @@ from headrace.core import JSON, Address, Conflict
 from headrace.db import RELAY_CONNECTIONS, AsyncConnection, LoopFailure, Target
 
 if TYPE_CHECKING:
-    from headrace.ingest import IngestSettings
     from headrace.node.action_workers import WorkerSettings
     from headrace.node.endpoints import HttpSettings
     from headrace.node.registry import Identity
     from headrace.node.running import RunningNode
+    from headrace.web.http import IngestSettings
 
 START_S = 10.0
 GRACE_S = 30.0
@@ -260,9 +260,9 @@ class Headrace:
         of the block running handlers have `grace_s` to finish; after that their transactions are rolled back. `http` is an address
         such as '127.0.0.1:9464' where the node serves /metrics, /healthz and /readyz, `ingest` one for HTTP in. Relays may
         hold `relay_connections` beside the connections of the node; with 0 it runs no relays."""
-        from headrace.ingest import IngestSettings
         from headrace.node.endpoints import HttpSettings
         from headrace.node.running import run_node
+        from headrace.web.http import IngestSettings
 
         return run_node(
             self,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.core import Address, encode
 from headrace.db import SCHEMA_RELEASE, cancel_tasks, check_node_release, error_line
 from headrace.node.http_server import HttpServer, Response
-from headrace.observe import CONTENT_TYPE, metric_family, render
+from headrace.observe.metrics import CONTENT_TYPE, metric_family, render
 
 if TYPE_CHECKING:
     from headrace.node.metrics import NodeMetrics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core import DurationHistogram
 from headrace.db import LoopMonitor
-from headrace.observe import DatabaseMetrics, Sample, metric_family
+from headrace.observe.metrics import DatabaseMetrics, Sample, metric_family
 
 if TYPE_CHECKING:
     from headrace.node.node import DatabaseLoops

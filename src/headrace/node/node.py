@@ -37,8 +37,7 @@ from headrace.db import (
     map_error,
     run_to_end,
 )
-from headrace.ingest import IngestServer, IngestSettings
-from headrace.log import Sequencer
+from headrace.log.topics import Sequencer
 from headrace.node.action_workers import ActionWorkers, WorkerSettings
 from headrace.node.activity import Activity
 from headrace.node.app import GRACE_S, Headrace
@@ -48,11 +47,12 @@ from headrace.node.loops import supervise
 from headrace.node.metrics import NodeMetrics
 from headrace.node.registry import Identity, Registry
 from headrace.node.sessions import HandlerSessions
-from headrace.observe import observed
+from headrace.observe.metrics import observed
+from headrace.observe.tracing import without_ambient_span
 from headrace.relays import RelayEngine
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker
-from headrace.tracing import without_ambient_span
+from headrace.web.http import IngestServer, IngestSettings
 
 logger = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ from headrace.db import (
     parse_targets,
     pending_steps,
 )
-from headrace.ingest import IngestSettings
 from headrace.node.action_workers import WorkerSettings
 from headrace.node.app import Headrace
 from headrace.node.endpoints import HttpSettings
 from headrace.node.node import Node
 from headrace.node.registry import Identity
+from headrace.web.http import IngestSettings
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 
 from headrace.core import LoggedEvent
 from headrace.db import Connection, Target, connect, query
-from headrace.log import get_topic, read_log
+from headrace.log.topics import get_topic, read_log
 from headrace.prove.evidence import (
     ActionResult,
     ConsumedEvent,

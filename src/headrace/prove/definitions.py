@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headrace.core import JSON
 from headrace.correlators import ActionOutput, Correlator, EventOutput, Output, create_correlator
 from headrace.db import Connection, query
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.prove.workload import (
     ALERTS,
     CRON,

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 import msgspec
 
+from headrace.observe.reports import Page, Span, StyledText, add_table, line_chart
 from headrace.prove.checks import CheckResult
 from headrace.prove.checks.timing import Recovery, recoveries
 from headrace.prove.run import RunResult
@@ -26,7 +27,6 @@ from headrace.prove.series import (
     rate_points,
     read_latencies,
 )
-from headrace.report import Page, Span, StyledText, add_table, line_chart
 
 STYLE = """
 .ok { color: #116b3a } .broken { color: #b00020; font-weight: 600 }

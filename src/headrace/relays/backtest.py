@@ -12,7 +12,7 @@ from psycopg.types.json import set_json_loads
 from headrace.consume import printed_condition, seek_position
 from headrace.core import LoggedEvent, RawJSON
 from headrace.db import Connection, map_database_errors, query
-from headrace.log import logged_event_row
+from headrace.log.topics import logged_event_row
 from headrace.relays.mapping import Mapper
 from headrace.relays.message import Message
 from headrace.relays.relay import Relay, check_relay

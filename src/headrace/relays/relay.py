@@ -15,11 +15,11 @@ from headrace.consume import Seek, seek_consumer
 from headrace.core import JSON, InvalidRelay, UnknownRelay, encode
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
+from headrace.definitions.schemas import RelayFields, check_relay_definition
 from headrace.lang.condition import parse
 from headrace.relays.mapping import Format, check_mapping
 from headrace.relays.secrets import check_references
 from headrace.relays.targets import check_options
-from headrace.schemas import RelayFields, check_relay_definition
 
 BATCH = 100
 

@@ -13,8 +13,8 @@ from psycopg.rows import class_row
 from headrace.core import UnknownRule
 from headrace.db import Connection, map_database_errors, query
 from headrace.definitions import DefinitionKind, StoredDefinition, load_definitions, state_row
+from headrace.definitions.schemas import check_definition
 from headrace.lang.condition import compare_conditions, describe_difference, parse
-from headrace.schemas import check_definition
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,12 @@
 Owns: the format `headrace`, which reads and writes the log, and the sub-rooms source, sink, match, correlate, scan, stream,
 pipeline and backtest. Promises: importing this room imports neither pyspark nor pyarrow; they are imported when they are used."""
 
-from headrace.spark.correlate import CorrelatorSpec, MicroBatch, correlate, take_micro_batch
+from headrace.evaluate import CorrelatorSpec, RuleSpec
+from headrace.spark.correlate import MicroBatch, correlate, take_micro_batch
 from headrace.spark.credentials import Access
 from headrace.spark.engines import run_ecl_cases, spark_engine
 from headrace.spark.errors import map_spark_errors
-from headrace.spark.match import RuleSpec, match
+from headrace.spark.match import match
 from headrace.spark.progress import LogProgress, StreamProgress, stream_progress
 from headrace.spark.reading import read
 from headrace.spark.schema import event_schema

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.report import table_html
+from headrace.observe.reports import table_html
 from headrace.spark.source import from_offset
 
 if TYPE_CHECKING:

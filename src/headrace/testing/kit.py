@@ -16,12 +16,12 @@ from uuid import UUID
 from psycopg import sql
 
 from headrace import actions as action_queue
-from headrace import outbox
 from headrace.actions import Action, DeadLetter, list_dead_letters
 from headrace.core import JSON, Invalid, LoggedEvent, RawJSON
 from headrace.correlators import PastOutput
 from headrace.db import Connection, Target, connect, fetch_rows, fetch_value, query
-from headrace.log import read_log
+from headrace.log import outbox
+from headrace.log.topics import read_log
 from headrace.node import Headrace, run_loop
 from headrace.testing.connections import OneConnectionPool, async_view, open_transaction, sync_view
 from headrace.testing.inspection import RuleFiring, SentAction, list_firings, list_sent_actions

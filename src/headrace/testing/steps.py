@@ -18,7 +18,7 @@ from headrace.consume import ConsumerRunner, HandlerConnection
 from headrace.core import Invalid, NotIdle
 from headrace.correlators import CorrelatorEngine
 from headrace.db import Connection, Pool, Subscription, Target, fetch_value, query
-from headrace.log import sequence
+from headrace.log.topics import sequence
 from headrace.node import HandlerSessions, Headrace, Identity, Registry
 from headrace.rules import RuleEngine
 from headrace.schedules import Ticker

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.consume import Consumer, create_consumer
 from headrace.db import Connection, Target, connect
-from headrace.observe import read_metrics
+from headrace.observe.metrics import read_metrics
 
 
 @pytest.fixture

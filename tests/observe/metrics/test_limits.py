@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from headrace.core import DurationHistogram
-from headrace.observe import Sample, metric_family, render
-from headrace.observe.metrics import SERIES_MAX
+from headrace.observe.metrics import Sample, metric_family, render
 from headrace.observe.metrics.exposition import limit_histograms
-from headrace.observe.metrics.families import limit_series
+from headrace.observe.metrics.families import SERIES_MAX, limit_series
 
 
 def test_series_beyond_the_maximum_are_combined() -> None:

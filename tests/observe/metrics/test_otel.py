@@ -11,9 +11,9 @@ from headrace.actions import Action, list_dead_letters, send_action
 from headrace.consume import Failure
 from headrace.core import DURATION_BUCKETS_S, Event, LoggedEvent
 from headrace.db import AsyncConnection, Connection, Target
+from headrace.log.outbox import publish_many
 from headrace.node import Headrace
-from headrace.observe.metrics import FAMILIES
-from headrace.outbox import publish_many
+from headrace.observe.metrics.families import FAMILIES
 from tests.builders import topic
 from tests.telemetry import metric_reader
 

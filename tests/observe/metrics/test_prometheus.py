@@ -17,8 +17,8 @@ import yaml
 
 from headrace.db import Connection, Target
 from headrace.db.server import free_port
-from headrace.observe import alert_rules, dashboard_json
-from headrace.observe.metrics import FAMILIES
+from headrace.observe.metrics import alert_rules, dashboard_json
+from headrace.observe.metrics.families import FAMILIES
 from tests.builders import publish, start_python, topic, wait_until
 from tests.conftest import temporary_folder
 from tests.debian import find_program

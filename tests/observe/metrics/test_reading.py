@@ -10,8 +10,8 @@ import pytest
 
 from headrace.consume import consumer_lag
 from headrace.db import Connection, Target, create_pool, query
-from headrace.log import create_topic
-from headrace.observe import DatabaseMetrics
+from headrace.log.topics import create_topic
+from headrace.observe.metrics import DatabaseMetrics
 from headrace.rules import RuleEngine
 from tests.builders import drain, fill, publish, rows_read, shift_clock, topic
 from tests.observe.metrics.conftest import consumer, values

@@ -14,20 +14,20 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.archive import archive_topic
 from headrace.core import Invalid, UnknownCorrelator, UnknownRule
 from headrace.correlators import Correlator, CorrelatorEngine, create_correlator
 from headrace.db import Connection, Server, Target, connect
-from headrace.log import create_topic
+from headrace.log.archive import archive_topic
+from headrace.log.topics import create_topic
 from headrace.rules import RuleEngine
 from headrace.spark.backtest import Report, backtest, correlator_subject, read_only, rule_subjects
 from headrace.spark.backtest.connections import secret_file
 from headrace.spark.backtest.frames import Source, TopicRange
 from headrace.spark.source import SourceOptions
-from tests.archive.builders import later
 from tests.builders import drain, shift_clock
 from tests.cli.conftest import call
 from tests.correlators.steps import happen, pushed, settle_correlators
+from tests.log.archive.builders import later
 from tests.rules.steps import settle, write
 
 pytestmark = pytest.mark.lane("pg18")

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from headrace.cli.backtest import _days
 from headrace.spark.backtest import DayCounts, Evidence, KeyCounts, Report, Result, Sample, TokenCounts, html_report
-from tests.report.page_parser import PageParser
+from tests.observe.reports.page_parser import PageParser
 
 HOSTILE = "</td><script>alert(1)</script>&\"'"
 DAY = date(2026, 1, 1)

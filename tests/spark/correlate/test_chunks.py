@@ -13,17 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.evaluate import stream_chunks as worker
+from headrace.evaluate.kernel import step_states
+from headrace.evaluate.rows import OUTPUT, OUTPUT_SCHEMA
+from headrace.evaluate.stream_chunks import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
 from headrace.lang.ecl import Event, Pattern, Table, compile, parse
-from headrace.spark.correlate.chunks import worker
 from headrace.spark.correlate.chunks.driver import ChunkSummary, compose, start_states
 from headrace.spark.correlate.chunks.stream import Stream, symbols_of
-from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, run_chunks, run_heads
-from headrace.spark.correlate.kernel import step_states
-from headrace.spark.correlate.rows import OUTPUT, OUTPUT_SCHEMA
+from tests.evaluate.test_step import EVIDENCE_MAX, QUIET, OutputRows, _order, output_rows, referred, rows_of
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import event_lists, patterns
-
-from .test_step import EVIDENCE_MAX, QUIET, OutputRows, _order, output_rows, referred, rows_of
 
 events = event_lists(max_size=24)
 Partition = Callable[[], Iterable[pa.RecordBatch]]

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from headrace.core import Invalid
+from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.lang.condition import Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
 from headrace.lang.ecl.predicate import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
-from headrace.spark.correlate.rows import STATE_SCHEMA
 from headrace.spark.correlate.symbols import build_classifier
-
-from . import test_step
-from .test_step import OutputRows, Reference, _order
+from tests.evaluate import test_step
+from tests.evaluate.test_step import OutputRows, Reference, _order
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = (

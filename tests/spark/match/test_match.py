@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.core import Invalid, UnknownRule
 from headrace.db import Connection
 from headrace.lang.condition import Condition, ConditionError, Node, Sample, jsonb_text, load_corpus, parse, run_cases, to_python
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.rules import Rule, create_rule
 from headrace.spark import RuleSpec, match
 from headrace.spark.match import cached_plan

@@ -11,7 +11,7 @@ import pytest
 from headrace.core import Invalid, UnknownTopic
 from headrace.correlators import Correlator, create_correlator
 from headrace.db import Connection, Target, connect
-from headrace.log import get_topic
+from headrace.log.topics import get_topic
 from headrace.rules import Rule, alter_rule
 from headrace.spark.pipeline import list_batches, list_pipelines, set_engine
 from headrace.spark.pipeline.computation import BatchComputer, Computed, Part

@@ -116,7 +116,7 @@ async def test_timers_of_a_long_silence_are_spread_over_batches_as_in_the_databa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Stepping by columns rejects such a flood; the pipeline then steps event by event, in several batches."""
-    from headrace.spark.correlate import general as _correlate_general
+    from headrace.evaluate import general as _correlate_general
 
     monkeypatch.setattr(_correlate_general, "FIRINGS_MAX", 3)
     created: list[AnyBatch] = []

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.correlators import Correlator, create_correlator
 from headrace.db import Connection
-from headrace.spark.correlate.rows import STATE_SCHEMA
+from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.spark.pipeline.states import read_states, write_states
 from tests.builders import topic
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headrace.core import Conflict, Invalid, InvalidTime, PayloadTooLarge, UnknownTopic
 from headrace.db import Connection, Target
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.sink import EventWriter, SinkOptions
 from headrace.spark.sink.writer import commit, discard, stage

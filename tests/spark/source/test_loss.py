@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.core import LogWentBack, PositionOutOfRange, UnknownTopic
 from headrace.db import Connection, Target
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.source import EventReader, EventStreamReader, SourceOptions
 from tests.builders import drain, shift_clock, topic

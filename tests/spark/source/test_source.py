@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.db import Connection, Target
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.spark import event_schema
 from headrace.spark.data_source import HeadraceSource
 from tests.builders import drain, topic

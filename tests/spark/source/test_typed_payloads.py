@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from headrace.core import Invalid, UnknownSchema
 from headrace.db import Connection, Target
-from headrace.log import create_topic
-from headrace.outbox import publish
-from headrace.schemas import set_schema
+from headrace.definitions.schemas import set_schema
+from headrace.log.outbox import publish
+from headrace.log.topics import create_topic
 from headrace.spark.schema import event_schema
 from headrace.spark.source.ddl import parse_ddl
 from headrace.spark.source.options import SourceOptions

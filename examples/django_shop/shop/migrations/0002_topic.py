@@ -5,7 +5,7 @@ from django.db import migrations
 from headrace import create_topic
 from headrace.definitions import register_action, register_event_type, unregister_action, unregister_event_type
 from headrace.integrations.django.database import psycopg_connection
-from headrace.log import drop_topic
+from headrace.log.topics import drop_topic
 
 
 def create(_apps: object, schema_editor: object) -> None:

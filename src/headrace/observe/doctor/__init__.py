@@ -1,22 +1,13 @@
-"""Doctor: checks a database and says what is wrong and what to do."""
+"""Doctor: checks a database and says what is wrong and what to do.
 
-from __future__ import annotations
+Promises: it only reads; a check that cannot be made is itself a finding, never a crash."""
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from headrace.observe.doctor.checks import Check, Level
+from headrace.observe.doctor.examination import compare_shards, examine
 
-Level: TypeAlias = Literal["ok", "info", "warning", "problem"]
-"""`problem`: events do not move, or a promise is broken. `warning`: that will happen, or somebody should take a look."""
-Finding: TypeAlias = tuple[str, Level, str] | tuple[str, Level, str, str]
-"""Check, level, message and, for a warning or a problem, advice."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one check on one shard. A warning or a problem comes with advice."""
-
-    shard: str
-    check: str
-    level: Level
-    message: str
-    advice: str | None = None
+__all__ = [
+    "Check",
+    "Level",
+    "compare_shards",
+    "examine",
+]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from headrace.core import DatabaseUnavailable, HeadraceError
 from headrace.db import Connection, Target, connect, map_database_errors, pending_steps, query
-from headrace.observe.doctor import Check, Finding, Level
+from headrace.observe.doctor.checks import Check, Finding, Level
 from headrace.observe.doctor.server import check_server
 from headrace.observe.doctor.state import check_actions, check_consumers, check_outbox
 

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg.rows import namedtuple_row
 
 from headrace.db import Connection, query
-from headrace.observe.doctor import Finding
+from headrace.observe.doctor.checks import Finding
 
 VERSIONS = range(15, 19)
 SKEW_MAX_S = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.db import Connection, query
-from headrace.observe.doctor import Finding
+from headrace.observe.doctor.checks import Finding
 
 OUTBOX_LIMIT = 100_000
 WAITING_MAX_S = 10.0

@@ -5,16 +5,13 @@ the number of series is bounded."""
 
 from headrace.observe.metrics.dashboard import alert_rules, dashboard_json
 from headrace.observe.metrics.exposition import CONTENT_TYPE, render
-from headrace.observe.metrics.families import FAMILIES, SERIES_MAX, Family, Sample, metric_family
+from headrace.observe.metrics.families import Sample, metric_family
 from headrace.observe.metrics.otel import observed
 from headrace.observe.metrics.reading import DatabaseMetrics, MetricsMemory, read_metrics
 
 __all__ = [
     "CONTENT_TYPE",
-    "FAMILIES",
-    "SERIES_MAX",
     "DatabaseMetrics",
-    "Family",
     "MetricsMemory",
     "Sample",
     "alert_rules",

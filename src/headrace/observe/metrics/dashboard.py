@@ -107,4 +107,4 @@ def _panel(number: int, panel: Panel, source: dict[str, str]) -> dict[str, objec
 
 def alert_rules() -> str:
     """The alert rules, for a file that Prometheus reads."""
-    return (files("headrace") / "observe" / "files" / "alerts.yml").read_text(encoding="utf-8")
+    return (files("headrace") / "observe" / "metrics" / "files" / "alerts.yml").read_text(encoding="utf-8")

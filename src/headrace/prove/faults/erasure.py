@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from psycopg.types.json import Jsonb
 
-from headrace.archive import Erasure, erase_key
 from headrace.core import ArchiveBusy
 from headrace.db import query
+from headrace.log.archive import Erasure, erase_key
 from headrace.prove.environment import Environment
 from headrace.prove.faults.load import PUBLISH
 from headrace.prove.workload import PEOPLE, PERSONAL

@@ -11,9 +11,9 @@ import time
 import psycopg
 from psycopg.types.json import Jsonb
 
-from headrace.archive import erase_key
 from headrace.core import HeadraceError
 from headrace.db import Target
+from headrace.log.archive import erase_key
 from headrace.prove.processes.config import MAIN, RETRY_S, ProcessConfig, StopSignal, open_connection
 from headrace.prove.workload import PEOPLE, PERSONAL
 

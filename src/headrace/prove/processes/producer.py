@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.core import Event, HeadraceError
 from headrace.db import Connection
-from headrace.outbox import publish, publish_many
+from headrace.log.outbox import publish, publish_many
 from headrace.prove.history import Completed, History, Invoked, Outcome, SentEvent, now, read_history
 from headrace.prove.processes.config import RETRY_S, ProcessConfig, StopSignal, open_connection
 from headrace.prove.workload import Transaction, make_transaction

@@ -12,7 +12,7 @@ from psycopg.types.json import set_json_loads
 
 from headrace.core import HeadraceError, LoggedEvent, decode
 from headrace.db import Connection
-from headrace.log import read_log
+from headrace.log.topics import read_log
 from headrace.prove.history import History, ReadEvent, now, read_history
 from headrace.prove.processes.config import RETRY_S, ProcessConfig, StopSignal, open_connection
 from headrace.prove.workload import COMPLETE_TOPICS

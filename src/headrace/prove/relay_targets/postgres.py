@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headrace.core import JSON
 from headrace.db import Connection, Server, Target, connect, migrate, query
-from headrace.log import create_topic
+from headrace.log.topics import create_topic
 from headrace.prove.evidence import RelayedEvent
 from headrace.prove.relay_targets.target import RelayTarget
 from headrace.prove.workload import ORDERS, PARTITIONS

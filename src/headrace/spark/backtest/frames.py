@@ -12,10 +12,10 @@ from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headrace.archive import StoredRange
 from headrace.db import Connection, map_database_errors, query
+from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.lang.condition import micros_of, spark_literal
-from headrace.spark import CorrelatorSpec, RuleSpec
+from headrace.log.archive import StoredRange
 from headrace.spark.source import SourceOptions, plan_splits
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from headrace.report import Page, add_table, bar_chart
+from headrace.observe.reports import Page, add_table, bar_chart
 from headrace.spark.backtest.values import DayCounts, Report, Result, Sample
 
 STATUS_LABELS = {"both": "fires now and would fire", "would": "only would fire", "live": "only fires now"}

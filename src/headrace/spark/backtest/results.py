@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.archive import StoredRange, read_stored_events_at
 from headrace.db import Connection
-from headrace.spark import CorrelatorSpec
+from headrace.evaluate import CorrelatorSpec
+from headrace.log.archive import StoredRange, read_stored_events_at
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import DayCounts, Evidence, KeyCounts, Result, Sample, TokenCounts
 

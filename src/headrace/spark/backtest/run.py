@@ -9,15 +9,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace.archive import StoredRange, find_stored_range, read_stored_events_at
 from headrace.core import Invalid
 from headrace.db import Connection, Target, connect
-from headrace.spark import CorrelatorSpec, RuleSpec, map_spark_errors
+from headrace.evaluate import CorrelatorSpec, RuleSpec
+from headrace.log.archive import StoredRange, find_stored_range, read_stored_events_at
 from headrace.spark.backtest.connections import read_only, secret_file
 from headrace.spark.backtest.frames import Source, TopicRange, compare_outputs, union
 from headrace.spark.backtest.results import EvidenceReader, build_results
 from headrace.spark.backtest.subjects import BacktestSubject
 from headrace.spark.backtest.values import Report
+from headrace.spark.errors import map_spark_errors
 from headrace.spark.progress import job_description
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from headrace.core import Invalid, UnknownCorrelator, UnknownRule
 from headrace.correlators import CORRELATORS, Correlator, get_correlator
 from headrace.db import Connection
 from headrace.definitions import load_definitions
+from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.rules import RULES, Rule, get_rule, load_rules
-from headrace.spark import CorrelatorSpec, RuleSpec
 from headrace.spark.correlate import correlator_specs
 from headrace.spark.match import rule_specs
 

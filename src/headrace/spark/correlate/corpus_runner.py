@@ -14,11 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from headrace.evaluate import (
+    BOTH_SCHEMA,
+    OUTPUT,
+    OUTPUT_SCHEMA,
+    STATE,
+    STATE_SCHEMA,
+    CorrelatorSpec,
+    Stepped,
+    concatenate,
+    step,
+    tagged,
+)
 from headrace.lang.condition import Field, Subject, jsonb_text, moment_of
 from headrace.lang.ecl import Case, Observation, Table, TableState, outputs_by_event, read_captured, start_state, status_of
-from headrace.spark.correlate.rows import BOTH_SCHEMA, OUTPUT, OUTPUT_SCHEMA, STATE, STATE_SCHEMA, Stepped, concatenate, tagged
-from headrace.spark.correlate.stepping import step
-from headrace.spark.correlate.symbols import CorrelatorSpec, build_classifier, extractions
+from headrace.spark.correlate.symbols import build_classifier, extractions
 from headrace.spark.match import with_emitted_at
 
 if TYPE_CHECKING:

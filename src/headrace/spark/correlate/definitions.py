@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.core import Invalid
 from headrace.correlators import Correlator, get_correlator, load_correlators
 from headrace.db import Connection
-from headrace.spark.correlate.symbols import CorrelatorSpec
+from headrace.evaluate import CorrelatorSpec
 
 AnyCorrelator = CorrelatorSpec | Correlator | str
 """A text is the name of a live correlator if there is a connection, a file if it ends in .yaml, .yml or .py, else a pattern."""

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
+from headrace.evaluate import CorrelatorSpec
 from headrace.lang.condition import micros_of
-from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.source import LogRead, find_log_read
 
 if TYPE_CHECKING:

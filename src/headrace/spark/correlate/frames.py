@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
 from headrace.db import Connection
+from headrace.evaluate import CorrelatorSpec
 from headrace.lang.condition import Field, micros_of, spark_literal
 from headrace.lang.ecl import SimpleTable
 from headrace.spark.correlate.definitions import AnyCorrelator, correlator_specs
 from headrace.spark.correlate.frame_logs import find_frame_logs
-from headrace.spark.correlate.symbols import Classifier, CorrelatorSpec, build_classifier, extractions
+from headrace.spark.correlate.symbols import Classifier, build_classifier, extractions
 from headrace.spark.errors import map_spark_errors
 from headrace.spark.match import check_columns, check_types, with_emitted_at
 from headrace.spark.schema import COLUMN_OF
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from headrace.spark.correlate.rows import Stepped
+    from headrace.evaluate import Stepped
 
 TIME = "unix_micros(appended_at) as time"
 NEEDED = ("type", "offset", "event_id", "appended_at")
@@ -47,14 +48,14 @@ class MicroBatch:
 
     def step(self, states: pa.Table) -> Stepped:
         """Outputs and changed states, from the stored states (STATE_SCHEMA; a key without one starts at its first event)."""
-        from headrace.spark.correlate.stepping import step
+        from headrace.evaluate import step
 
         return step(self.events, states, self.spec.table, evidence_max=self.spec.evidence_max, forgets=self.spec.forgets)
 
 
 def state_schema() -> pa.Schema:
     """The columns of an instance state in `MicroBatch.step`."""
-    from headrace.spark.correlate.rows import STATE_SCHEMA
+    from headrace.evaluate import STATE_SCHEMA
 
     return STATE_SCHEMA
 

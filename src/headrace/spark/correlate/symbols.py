@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from headrace.evaluate import CorrelatorSpec
 from headrace.lang.condition import Field, fields_of, parse_scalar
-from headrace.lang.ecl import SPARK, Table, compile, condition_fields, facts_to_sql, key_to_sql, parse, symbols_to_sql
+from headrace.lang.ecl import SPARK, Table, condition_fields, facts_to_sql, key_to_sql, symbols_to_sql
 
 PREFIX = "_headrace_"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrelatorSpec:
-    """A correlator version as Spark runs it. `key` is a value of the condition language; None: one machine for all events."""
-
-    name: str
-    pattern: str
-    key: str | None = None
-    version: int = 1
-    topic: str | None = None
-    since_offset: int = 0
-    evidence_max: int = 100
-    forgets: bool = False
-    """Keys without events are forgotten, so the state of every key with events is returned."""
-    compiled: Table | None = None
-    """The stored table of the pattern: another release may number its states differently."""
-
-    @property
-    def table(self) -> Table:
-        return self.compiled if self.compiled is not None else table_of(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -56,12 +36,6 @@ class Classifier:
 def extractions(columns: Mapping[Field, str]) -> list[str]:
     """The fields as columns, in Spark SQL."""
     return [f"{SPARK.field(field)} as {name}" for field, name in columns.items()]
-
-
-@lru_cache(maxsize=256)
-def table_of(pattern: str) -> Table:
-    """The compiled table of a pattern's text. Raises PatternError."""
-    return compile(parse(pattern))
 
 
 def build_classifier(spec: CorrelatorSpec, columns: dict[Field, str] | None = None) -> Classifier:

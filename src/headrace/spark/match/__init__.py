@@ -2,11 +2,9 @@
 
 from headrace.spark.match.definitions import AnyRule, rule_specs
 from headrace.spark.match.matching import cached_plan, check_columns, check_types, match, with_emitted_at
-from headrace.spark.match.plan import RuleSpec
 
 __all__ = [
     "AnyRule",
-    "RuleSpec",
     "cached_plan",
     "check_columns",
     "check_types",

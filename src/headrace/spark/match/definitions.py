@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headrace.core import Invalid
 from headrace.db import Connection
+from headrace.evaluate import RuleSpec
 from headrace.rules import Rule, get_rule, load_rules
-from headrace.spark.match.plan import RuleSpec
 
 AnyRule = RuleSpec | Rule | str
 """A text is the name of a live rule if there is a connection, a file if it ends in .yaml, .yml or .py, else

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
 from headrace.db import Connection
+from headrace.evaluate import RuleSpec
 from headrace.lang.condition import NUMERIC_SCALE, parse
 from headrace.spark.match.definitions import AnyRule, rule_specs
-from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, RuleSpec, plan
+from headrace.spark.match.plan import PREFIX, Entry, MatchPlan, plan
 from headrace.spark.schema import COLUMN_OF
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from headrace.evaluate import RuleSpec
 from headrace.lang.condition import (
     AccessPath,
     Bound,
@@ -36,19 +37,6 @@ BUCKETS_MAX = 128
 IN_PLACE_MAX = 128
 """With more rules in place than this, Spark must not generate one Java method for them: its compiler runs out of memory."""
 PREFIX = "_headrace_"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSpec:
-    """A rule version as Spark runs it: on events of a type (and topic, unless it is None) from a position on, if the condition is true."""
-
-    name: str
-    event_type: str
-    action: str
-    condition: str = "true"
-    version: int = 1
-    topic: str | None = None
-    since_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.spark.correlate import CorrelatorSpec, MicroBatch
+from headrace.evaluate import CorrelatorSpec, RuleSpec
+from headrace.spark.correlate import MicroBatch
 from headrace.spark.credentials import Access
-from headrace.spark.match import RuleSpec, cached_plan, match
+from headrace.spark.match import cached_plan, match
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.progress import job_description
 from headrace.spark.schema import COLUMN_OF, EVENT_COLUMNS

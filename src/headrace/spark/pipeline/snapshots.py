@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from psycopg.rows import class_row, dict_row, kwargs_row
 
 from headrace.db import Connection, query
+from headrace.evaluate import CorrelatorSpec, RuleSpec
 from headrace.lang.ecl import from_json
-from headrace.spark.correlate import CorrelatorSpec
-from headrace.spark.match import RuleSpec
 
 
 @dataclass(frozen=True)

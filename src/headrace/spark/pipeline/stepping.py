@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from headrace.correlators import deliver_correlations, instance_of, read_instances, write_instances
 from headrace.db import Connection, query
+from headrace.evaluate import CorrelatorSpec, WarmStates
 from headrace.lang.condition import micros_of
 from headrace.lang.ecl import Correlation, TimerFlood, make_batch
-from headrace.spark.correlate import CorrelatorSpec, MicroBatch, WarmStates
+from headrace.spark.correlate import MicroBatch
 from headrace.spark.pipeline.snapshots import ConsumerSnapshot
 from headrace.spark.pipeline.states import read_states, write_states
 

@@ -18,7 +18,7 @@ import psycopg
 
 from headrace.core import UnknownTopic
 from headrace.db import Connection, is_transient, map_database_errors, query
-from headrace.spark.correlate import CorrelatorSpec
+from headrace.evaluate import CorrelatorSpec
 from headrace.spark.credentials import Access
 from headrace.spark.pipeline.computation import BatchComputer, BatchLimits, Computed, Part
 from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, read_snapshots, read_topic
@@ -26,7 +26,7 @@ from headrace.spark.pipeline.snapshots import ActiveVersions, ConsumerSnapshot, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.correlate import WarmStates
+    from headrace.evaluate import WarmStates
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class TopicPipeline:
                 firings = self._value(statement, (self.topic_id, result.version_ids, result.positions))
             conn.execute("select headrace_internal.place_firings(p_topic_id => %s, p_upto => %s)", (self.topic_id, part.upto))
         elif result.micro_batch is not None:
-            from headrace.spark.correlate import WarmStates
+            from headrace.evaluate import WarmStates
             from headrace.spark.pipeline.stepping import step_micro_batch
 
             correlator_id = snapshot.correlator_id

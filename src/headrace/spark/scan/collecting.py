@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.evaluate import Classifier, CorrelatorSpec, Group, RuleSpec, make_groups
 from headrace.lang.ecl import SimpleTable
-from headrace.spark.correlate import CorrelatorSpec
 from headrace.spark.credentials import Access
-from headrace.spark.match import RuleSpec
 from headrace.spark.scan.chunks import CHUNK_SCHEMA, CHUNK_TYPE, RULES, make_chunk, read_chunks
-from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.schema import COLUMN_OF, EVENT_COLUMNS, event_schema
 from headrace.spark.source import SHORT_MAX, Range, SourceOptions, map_numbers, read_split, split_for_cores
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spark.match import RuleSpec
-from headrace.spark.scan.classification import Classifier
+from headrace.evaluate import Classifier, RuleSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

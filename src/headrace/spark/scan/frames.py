@@ -14,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.evaluate import NUMBERED_SCHEMA, Classifier, CorrelatorSpec, Group, Rows, make_groups, make_run, sort_rows
 from headrace.lang.condition import spark_literal
 from headrace.lang.ecl import SimpleTable, leaves, types_that_matter
-from headrace.spark.correlate import NUMBERED_SCHEMA, CorrelatorSpec, Rows, make_run
 from headrace.spark.scan.chunks import CHUNK_TYPE, make_chunks, read_chunks
-from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.scan.collecting import own_events
 from headrace.spark.schema import COLUMN_OF
-from headrace.spark.sorting import sort_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,12 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spark.correlate import CorrelatorSpec, Rows, make_run
-from headrace.spark.match import RuleSpec
+from headrace.evaluate import Classifier, CorrelatorSpec, Group, Rows, RuleSpec, make_groups, make_run, sort_rows
 from headrace.spark.scan.chunks import LIVE, RULES, make_chunk, make_chunks, partitions_of, read_chunks
-from headrace.spark.scan.classification import Classifier, Group, make_groups
 from headrace.spark.schema import COLUMN_OF, event_schema
-from headrace.spark.sorting import sort_rows
 from headrace.spark.source import SourceOptions, Split, map_numbers, read_split
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from headrace.archive import FileRange
-from headrace.arrow import LockedRange, Selection, lock_range, read_file_range, read_log_range
 from headrace.core import NotFound
 from headrace.db import connect_arrow, map_connection_errors, map_database_errors
+from headrace.log.archive import FileRange
+from headrace.log.arrow import LockedRange, Selection, lock_range, read_file_range, read_log_range
 from headrace.spark.credentials import Access
 from headrace.spark.source.offsets import Range, Split, data_loss
 from headrace.spark.source.options import SourceOptions

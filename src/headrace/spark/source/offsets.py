@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from headrace.archive import FileRange, StoredRange
 from headrace.core import Invalid, PositionOutOfRange, UnknownTopic
+from headrace.log.archive import FileRange, StoredRange
 from headrace.spark.source.bounds import EARLIEST, LATEST, Bound, Positions
 from headrace.spark.source.options import SourceOptions
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from headrace.archive import RowFilter
-from headrace.arrow import Extract
 from headrace.core import Invalid
 from headrace.lang.condition import parse
+from headrace.log.archive import RowFilter
+from headrace.log.arrow import Extract
 from headrace.spark.credentials import OPTIONS, Access
 from headrace.spark.schema import EVENT_COLUMNS
 from headrace.spark.source.bounds import Bound, parse_bound, parse_moment

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core import Invalid
-from headrace.schemas import get_schema, spark_type
+from headrace.definitions.schemas import get_schema, spark_type
 from headrace.spark.source.ddl import Type, parse_ddl
 from headrace.spark.source.options import REGISTRY, SourceOptions
 

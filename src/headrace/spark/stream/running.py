@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core import Invalid
 from headrace.db import map_database_errors
-from headrace.spark.correlate import AnyCorrelator, CorrelatorSpec, check_event_columns, correlator_specs
+from headrace.evaluate import CorrelatorSpec
+from headrace.spark.correlate import AnyCorrelator, check_event_columns, correlator_specs
 from headrace.spark.credentials import Access
 from headrace.spark.match import check_types
 from headrace.spark.source import narrow_stream

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from headrace.core import Invalid
 from headrace.db import Connection, connect, map_database_errors, query
+from headrace.evaluate import CorrelatorSpec, WarmStates, step
 from headrace.spark.binary_arrays import ArrowArray, list_texts, register_arrow_arrays
-from headrace.spark.correlate import CorrelatorSpec, WarmStates, state_schema, step
+from headrace.spark.correlate import state_schema
 from headrace.spark.credentials import Access
 from headrace.spark.scan import within
 

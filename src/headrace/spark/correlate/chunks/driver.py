@@ -20,11 +20,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.core import Invalid
+from headrace.evaluate import CHUNK, CHUNK_SCHEMA, HEAD, OUTPUT_SCHEMA, CorrelatorSpec, run_chunks, run_heads, unreadable
 from headrace.lang.ecl import SimpleTable, Table
 from headrace.spark.correlate.chunks.stream import Stream, stream_of
-from headrace.spark.correlate.chunks.worker import CHUNK, CHUNK_SCHEMA, HEAD, run_chunks, run_heads, unreadable
-from headrace.spark.correlate.rows import OUTPUT_SCHEMA
-from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.source import Unfit, map_numbers
 
 Batches = Iterable[pa.RecordBatch]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from headrace.evaluate import CorrelatorSpec
 from headrace.lang.ecl import Table
-from headrace.spark.correlate.symbols import CorrelatorSpec
 from headrace.spark.source import Piece, find_pieces
 
 

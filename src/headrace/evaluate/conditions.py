@@ -1,0 +1,197 @@
+"""Conditions over columns: the truth of a clause for all events of a batch at once.
+
+Promises: the truths of the Python printer. Whole numbers and texts are compared with constants by whole columns. Any other clause is
+evaluated by the printer itself, once per distinct value of its field, or per event if it reads several."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.evaluate.columns import Column, Integers, Texts
+from headrace.lang.condition import (
+    Between,
+    Compare,
+    Constant,
+    Field,
+    In,
+    Is,
+    Junction,
+    Node,
+    Not,
+    Type,
+    Value,
+    compile_node,
+    fields_of,
+    with_slots,
+)
+
+FALSE, UNKNOWN, TRUE = 0, 1, 2
+"""In this order `and` is the least of truths, `or` the greatest, and `not` the distance from TRUE."""
+Truths = NDArray[np.int8]
+KNOWN_MAX = 100_000
+"""Distinct values whose truth a clause remembers."""
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Clause:
+    """A part of a condition without `and`, `or`, `not`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._fields = fields_of(node)
+        slots = {field: number for number, field in enumerate(self._fields)}
+        self._function = cast("Callable[[Sequence[Value | None]], bool | None]", compile_node(with_slots(node, slots)))
+        self._known: dict[tuple[type[object], Value | None], int] = {}
+
+    def truths(self, columns: Mapping[Field, Column], rows: int) -> Truths:
+        if not self._fields:
+            return np.full(rows, _truth(self._function(())), np.int8)
+        if len(self._fields) > 1:
+            values = zip(*(columns[field].to_list() for field in self._fields), strict=True)
+            return np.fromiter((_truth(self._function(row)) for row in values), np.int8, rows)
+        column = columns[self._fields[0]]
+        whole = self._compare_integers(column) if isinstance(column, Integers) else None
+        if whole is not None:
+            return whole
+        if isinstance(column, Texts) and (by_text := self._compare_texts(column)) is not None:
+            return by_text
+        codes, distinct = column.distinct
+        return self._distinct_truths(distinct)[codes]
+
+    def _distinct_truths(self, values: Sequence[Value | None]) -> Truths:
+        known = self._known
+        if len(known) > KNOWN_MAX:
+            known.clear()
+        truths = []
+        for value in values:
+            place = (type(value), value)
+            truth = known.get(place)
+            if truth is None:
+                truth = known[place] = _truth(self._function((value,)))
+            truths.append(truth)
+        return np.array(truths, np.int8)
+
+    def _compare_integers(self, column: Integers) -> Truths | None:
+        """A comparison of the field itself with whole numbers; None for any other clause."""
+        match self._node:
+            case Is(Field(), None):
+                return np.where(column.is_known, FALSE, TRUE).astype(np.int8)
+            case Compare(sign, Field(), Constant() as constant) if sign in _OPERATORS and _is_whole(constant):
+                holds = _OPERATORS[sign](column.values, constant.value)
+            case Between(Field(), Constant() as low, Constant() as high) if _is_whole(low) and _is_whole(high):
+                holds = (column.values >= cast(int, low.value)) & (column.values <= cast(int, high.value))
+            case In(Field(), items) if all(isinstance(item, Constant) and _is_whole(item) for item in items):
+                holds = np.isin(column.values, [cast(int, cast(Constant, item).value) for item in items])
+            case _:
+                return None
+        return np.where(column.is_known, holds * np.int8(TRUE), np.int8(UNKNOWN))
+
+    def _compare_texts(self, column: Texts) -> Truths | None:
+        """Equality of the field itself with texts; None for any other clause."""
+        match self._node:
+            case Compare("=" | "<>" as sign, Field(), Constant(str() as text)):
+                items = [text]
+            case In(Field(), nodes) if all(isinstance(node, Constant) for node in nodes):
+                sign, items = "=", [cast(str, cast(Constant, node).value) for node in nodes]
+            case _:
+                return None
+        codes, texts = column.dictionary
+        holds = pc.is_in(texts, pa.array(items, pa.string())).to_numpy(zero_copy_only=False) == (sign == "=")
+        return np.append(holds * np.int8(TRUE), np.int8(UNKNOWN))[codes]
+
+
+def fold_constants(node: Node) -> Node:
+    """The tree with arithmetic over constants as constants, which whole columns can be compared with."""
+    match node:
+        case Junction():
+            return replace(node, operands=tuple(map(fold_constants, node.operands)))
+        case Not():
+            return Not(fold_constants(node.operand))
+        case Compare():
+            return replace(node, left=_fold_value(node.left), right=_fold_value(node.right))
+        case Between():
+            return Between(_fold_value(node.operand), _fold_value(node.low), _fold_value(node.high))
+        case In():
+            return In(_fold_value(node.operand), tuple(map(_fold_value, node.items)))
+    return node
+
+
+def _fold_value(node: Node) -> Node:
+    if isinstance(node, Field | Constant) or fields_of(node):
+        return node
+    value = cast("Callable[[object], Value | None]", compile_node(node))(None)
+    return node if value is None else Constant(value, node.type)
+
+
+def _is_whole(constant: Constant) -> bool:
+    return constant.type in (Type.INTEGER, Type.TIMESTAMPTZ) and abs(cast(int, constant.value)) < 2**63
+
+
+def _truth(value: bool | None) -> int:
+    return UNKNOWN if value is None else TRUE if value else FALSE
+
+
+class Conditions:
+    """Many conditions; a clause that several have is evaluated once per batch."""
+
+    def __init__(self, trees: Iterable[Node]) -> None:
+        self._clauses: dict[Node, Clause] = {}
+        for tree in trees:
+            self._add(tree)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(dict.fromkeys(field for node in self._clauses for field in fields_of(node)))
+
+    def _add(self, node: Node) -> None:
+        match node:
+            case Junction():
+                for operand in node.operands:
+                    self._add(operand)
+            case Not():
+                self._add(node.operand)
+            case _:
+                self._clauses.setdefault(node, Clause(node))
+
+    def over(self, columns: Mapping[Field, Column], rows: int) -> BatchTruths:
+        """The conditions over one batch."""
+        return BatchTruths(self._clauses, columns, rows)
+
+
+class BatchTruths:
+    """The truths of conditions for the events of a batch, each computed when it is first asked for."""
+
+    def __init__(self, clauses: Mapping[Node, Clause], columns: Mapping[Field, Column], rows: int) -> None:
+        self._clauses = clauses
+        self._columns = columns
+        self._rows = rows
+        self._truths: dict[Node, Truths] = {}
+
+    def of(self, node: Node) -> Truths:
+        match node:
+            case Junction():
+                combine = np.minimum if node.word == "and" else np.maximum
+                truths = self.of(node.operands[0])
+                for operand in node.operands[1:]:
+                    truths = combine(truths, self.of(operand))
+                return truths
+            case Not():
+                return (TRUE - self.of(node.operand)).astype(np.int8)
+        if node not in self._truths:
+            self._truths[node] = self._clauses[node].truths(self._columns, self._rows)
+        return self._truths[node]

@@ -1,0 +1,171 @@
+"""Erasing: takes the data of one key out of a topic's log, its archive, and everything that was made of the events.
+
+Owns: headrace.erasure. Promises: positions, ids, types and times stay; the database changes in one transaction, or not at all; files of
+the archive and VACUUM follow, and a crash between leaves the erasure pending until the next run. What it did is recorded without the
+key and without any data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+
+from headrace.core import ArchiveBusy
+from headrace.db import Connection, Target, connect, fetch_rows, fetch_value, map_connection_errors, query, require_sessions
+from headrace.log.archive.recording import lock_archive
+from headrace.log.archive.rewriting import count_archived, erase_pending, find_archived_key
+from headrace.log.archive.vacuuming import VacuumResult, vacuum_tables
+from headrace.log.topics import Topic, get_topic, list_topics
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What was erased, by whom and when: the number of rows by place, never the key."""
+
+    erasure_id: int
+    topic: str
+    fields: list[str] | None
+    """The fields that were redacted; None: whole payloads were erased."""
+    new_key: str | None
+    """The key that the events have now; None: they kept theirs."""
+    erased_by: str
+    erased_at: datetime
+    row_counts: Mapping[str, int]
+    archives_pending: int
+    """The number of topics whose archive files still have to be written again."""
+    tables_pending: list[str]
+    """Tables with old versions of the erased rows, which VACUUM still has to remove."""
+
+
+def list_erasures(conn: Connection, topic: str | None = None, *, namespace: str | None = None) -> list[Erasure]:
+    """The erasures of a namespace, or of one topic, newest first."""
+    parameters = {"erasure_id": None, "topic": topic, "namespace": namespace}
+    return fetch_rows(conn, Erasure, query("archive/erasures"), parameters)
+
+
+def erase_key(
+    target: Target,
+    topic: str,
+    key: str,
+    *,
+    fields: Sequence[str] | None = None,
+    replace_key: bool = False,
+    actions: bool = False,
+    dry_run: bool = False,
+    vacuum: bool = True,
+    rewrite: bool = False,
+    namespace: str | None = None,
+) -> Erasure:
+    """Erases the events of a key, in the log, the archive and what was made of them; with `fields` only these, such as
+    `customer.email`. `replace_key` gives the events a random key. `actions`: also actions with this key that your own code sent.
+    With `dry_run` nothing changes. `vacuum` then removes the old versions of the rows, as far as the role may; `rewrite` does it by
+    VACUUM FULL, which locks each table. Tables where they are left are in `tables_pending`.
+
+    Raises ArchiveBusy while the topic is archived, and NotFound if the files of its archive are not here."""
+    require_sessions(target, f"erasing in {target}")
+    with map_connection_errors(target), connect(target) as conn:
+        topic_ = get_topic(conn, topic, namespace=namespace)
+        lock_archive(conn, topic_)
+        if not dry_run:
+            erase_pending(conn, target, topic_)
+        archived = find_archived_key(conn, topic_, key)
+        with conn.transaction(force_rollback=dry_run):
+            erasure_id = _erase(conn, topic_, key, archived, fields=fields, replace_key=replace_key, actions=actions)
+            pending = _pending_topics(conn, namespace)
+            if dry_run:
+                return _preview(conn, _erasure(conn, erasure_id, namespace), pending)
+        _finish(conn, target, pending)
+        if vacuum:
+            _vacuum(conn, [_erasure(conn, erasure_id, namespace)], rewrite=rewrite)
+        return _erasure(conn, erasure_id, namespace)
+
+
+def erase_key_in_transaction(
+    conn: Connection,
+    topic: str,
+    key: str,
+    *,
+    fields: Sequence[str] | None = None,
+    replace_key: bool = False,
+    actions: bool = False,
+    namespace: str | None = None,
+) -> Erasure:
+    """Erases the events of a key in the caller's transaction, as `erase_key` does. The files of the archive are only read;
+    `finish_erasures` writes them again and vacuums. The count of `archive` is of this topic's files.
+
+    Raises ArchiveBusy while the topic is archived, and NotFound if the files of its archive are not here."""
+    topic_ = get_topic(conn, topic, namespace=namespace)
+    archived = find_archived_key(conn, topic_, key)
+    erasure_id = _erase(conn, topic_, key, archived, fields=fields, replace_key=replace_key, actions=actions)
+    # Since then nothing can be archived until the end of the transaction.
+    if len(find_archived_key(conn, topic_, key)) != len(archived):
+        raise ArchiveBusy(f"topic {topic!r} was archived meanwhile; try again")
+    erasure = _erasure(conn, erasure_id, namespace)
+    return replace(erasure, row_counts={**erasure.row_counts, "archive": len(archived)}) if archived else erasure
+
+
+def finish_erasures(target: Target, *, rewrite: bool = False, namespace: str | None = None) -> VacuumResult:
+    """Finishes the pending erasures of a namespace: writes files of the archive again, and vacuums."""
+    require_sessions(target, f"erasing in {target}")
+    with map_connection_errors(target), connect(target) as conn:
+        _finish(conn, target, _pending_topics(conn, namespace))
+        erasures = [erasure for erasure in list_erasures(conn, namespace=namespace) if erasure.tables_pending]
+        return _vacuum(conn, erasures, rewrite=rewrite)
+
+
+def _erase(
+    conn: Connection,
+    topic: Topic,
+    key: str,
+    archived: Sequence[Mapping[str, object]],
+    *,
+    fields: Sequence[str] | None,
+    replace_key: bool,
+    actions: bool,
+) -> int:
+    names = {"event_ids": "event_id", "positions": "position", "times": "appended_at"}
+    places = {name: [row[column] for row in archived] for name, column in names.items()}
+    parameters = (topic.topic, key, list(fields) if fields is not None else None, replace_key, actions)
+    statement = "select headrace.erase_key(%s, %s, %s, %s, %s, %s::jsonb, %s)"
+    return int(fetch_value(conn, statement, (*parameters, msgspec.json.encode(places).decode(), topic.namespace)))
+
+
+def _vacuum(conn: Connection, erasures: Sequence[Erasure], *, rewrite: bool) -> VacuumResult:
+    """Vacuums once for all these erasures, and records what is clean."""
+    result = vacuum_tables(conn, [table for erasure in erasures for table in erasure.tables_pending], rewrite=rewrite)
+    for erasure in erasures:
+        conn.execute("select headrace.end_vacuum(%s, %s)", (erasure.erasure_id, result.tables))
+    return result
+
+
+def _pending_topics(conn: Connection, namespace: str | None) -> list[Topic]:
+    topics = list_topics(conn, namespace=namespace)
+    statement = "select count(*) from headrace.pending_erasures(%s)"
+    return [topic for topic in topics if fetch_value(conn, statement, (topic.topic_id,))]
+
+
+def _finish(conn: Connection, target: Target, topics: Sequence[Topic]) -> int:
+    total = 0
+    for topic in topics:
+        lock_archive(conn, topic)
+        total += erase_pending(conn, target, topic)
+    return total
+
+
+def _preview(conn: Connection, erasure: Erasure, topics: Sequence[Topic]) -> Erasure:
+    """The erasure as it would be with its files, inside the transaction that is rolled back."""
+    count = 0
+    for topic in topics:
+        statement = "select unnest(p.event_ids)::text from headrace.pending_erasures(%s) p where p.erasure_id = %s"
+        ids = {str(row[0]) for row in conn.execute(statement, (topic.topic_id, erasure.erasure_id)).fetchall()}
+        count += count_archived(conn, topic, ids)
+    row_counts = {**erasure.row_counts, "archive": count} if count else erasure.row_counts
+    return replace(erasure, row_counts=row_counts, archives_pending=0, tables_pending=[])
+
+
+def _erasure(conn: Connection, erasure_id: int, namespace: str | None) -> Erasure:
+    parameters = {"erasure_id": erasure_id, "topic": None, "namespace": namespace}
+    [erasure] = fetch_rows(conn, Erasure, query("archive/erasures"), parameters)
+    return erasure

@@ -1,0 +1,26 @@
+"""Arrow: the events of a topic as Arrow tables, from log and archive as one, without Spark.
+
+Owns: the statement that reads a range of the log through the Arrow driver, and the reading of a range from the archive's files with the
+same columns and filters. Promises: every position comes once, in order; retention drops nothing while it is read. Importing this room
+does not import pyarrow."""
+
+from headrace.log.arrow.events import Events, read
+from headrace.log.arrow.export import EXPORT_FORMATS, ExportFormat, ExportProgress, export
+from headrace.log.arrow.file_reader import read_file_range
+from headrace.log.arrow.log_reader import LockedRange, lock_range, read_log_range
+from headrace.log.arrow.selection import Extract, Selection
+
+__all__ = [
+    "EXPORT_FORMATS",
+    "Events",
+    "ExportFormat",
+    "ExportProgress",
+    "Extract",
+    "LockedRange",
+    "Selection",
+    "export",
+    "lock_range",
+    "read",
+    "read_file_range",
+    "read_log_range",
+]

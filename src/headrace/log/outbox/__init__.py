@@ -1,0 +1,20 @@
+"""Outbox: publish events in the caller's own transaction, and capture changes of the user's own tables.
+
+Owns: the way into the outbox. Promises: events become visible when the caller's transaction commits and vanish when it rolls
+back; headrace never commits it. Events are checked before anything is written. The same event id twice is one event."""
+
+from headrace.log.outbox.captures import Operation, capture, release_capture
+from headrace.log.outbox.publishing import publish, publish_async, publish_many, publish_many_async
+from headrace.log.outbox.statements import ascii_json, json_array
+
+__all__ = [
+    "Operation",
+    "ascii_json",
+    "capture",
+    "json_array",
+    "publish",
+    "publish_async",
+    "publish_many",
+    "publish_many_async",
+    "release_capture",
+]

@@ -1,0 +1,28 @@
+"""Log: topics, their positions, and the way from the outbox into them.
+
+Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
+visible in order; nothing is dropped before every consumer has passed it, unless forced."""
+
+from headrace.log.topics.reading import follow_log, logged_event_row, read_log
+from headrace.log.topics.retention import ExpiredPartition, drop_expired, maintain_log
+from headrace.log.topics.sequencer import SequencedTopic, Sequencer, sequence
+from headrace.log.topics.topics import Clock, Topic, alter_topic, create_topic, drop_topic, get_topic, list_topics
+
+__all__ = [
+    "Clock",
+    "ExpiredPartition",
+    "SequencedTopic",
+    "Sequencer",
+    "Topic",
+    "alter_topic",
+    "create_topic",
+    "drop_expired",
+    "drop_topic",
+    "follow_log",
+    "get_topic",
+    "list_topics",
+    "logged_event_row",
+    "maintain_log",
+    "read_log",
+    "sequence",
+]

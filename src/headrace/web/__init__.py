@@ -1,0 +1,1 @@
+"""Web: events in and out by HTTP, and the console."""

@@ -1,0 +1,299 @@
+"""Consumers: lag in events and seconds, why one is stuck, which node runs it; pause, resume, seek, create, alter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Literal, cast
+from urllib.parse import quote
+
+from headrace import consume
+from headrace.actions import pause as pause_
+from headrace.actions import resume as resume_
+from headrace.core import UnknownConsumer
+from headrace.db import Connection, query
+from headrace.node import list_nodes
+from headrace.web.console.pages.consumers_settings import (
+    POLICIES,
+    alter_settings,
+    no_handler,
+    one_of,
+    read_condition,
+    read_policy,
+    settings_facts,
+    settings_fields,
+)
+from headrace.web.console.routes import change, read
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts
+from headrace.web.console.view import Done, Page, View
+
+ORDERS = ("partition", "topic")
+STARTS = ("earliest", "latest")
+
+
+def list_consumers(view: View) -> Page:
+    """All consumers of the namespace, each as one row."""
+    return Page("consumers.html", "Consumers", tables=(lag_table(view),))
+
+
+def lag_table(view: View, *, topic: str | None = None) -> Table:
+    """Consumers with their lag over all partitions."""
+    cursors = read_cursors(view, topic=topic)
+    groups = groupby(cursors, key=lambda row: (row["shard"], row["topic"], row["consumer"]))
+    rows = [_with_trend(view, summarize(list(parts))) for _, parts in groups]
+    columns = [
+        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("consumer", link=lambda row: consumer_url(view, row["topic"], row["consumer"])),
+        Column("state", kind="state"),
+        Column("lag_events", "lag", kind="number", hint="Events not handled yet"),
+        Column("lag_s", "behind", kind="seconds", hint="Age of the oldest event that is not handled yet"),
+        Column("trend", "last 30 min", kind="spark", wide=True),
+        Column("cursors", kind="number", wide=True),
+        Column("nodes", kind="number", hint="Live nodes that run it"),
+        Column("reason", "why", wide=True),
+    ]
+    first = 1 if topic else 0
+    empty = f"headrace consumer create {topic or 'orders'} billing"
+    return Table("consumers", columns[first:], rows, empty=empty, title="Consumers" if topic else None, key=("topic", "consumer"))
+
+
+def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
+    """The consumers that are most behind."""
+    slowest = sorted(rows, key=lambda row: (-row["lag_s"], -row["lag_events"]))[:count]
+    columns = (
+        Column("name", "consumer", link=lambda row: consumer_url(view, row["topic"], row["consumer"])),
+        Column("state", kind="state"),
+        Column("lag_events", "lag", kind="number"),
+        Column("lag_s", "behind", kind="seconds"),
+        Column("trend", kind="spark"),
+    )
+    named = [{**row, "name": f"{row['topic']}/{row['consumer']}"} for row in slowest]
+    return Table("consumers", columns, named, title="Furthest behind", empty="headrace consumer create orders billing")
+
+
+def read_cursors(view: View, *, topic: str | None = None, consumer: str | None = None) -> list[Row]:
+    """The cursors of the namespace, or of one topic or consumer, with their lag."""
+    parameters = {"namespace": view.namespace, "topic": topic, "consumer": consumer}
+    return view.collect(lambda conn: fetch_dicts(conn, query("console/cursors"), parameters))
+
+
+def summarize(cursors: Sequence[Row]) -> Row:
+    """One row for all partitions of a consumer: the worst state, the sum of the events, and why it does not move."""
+    first = cursors[0]
+    states = {cursor["state"] for cursor in cursors}
+    retrying = [cursor for cursor in cursors if cursor["state"] == "running" and cursor["retry_at"] is not None]
+    state = next((name for name in ("paused", "stopped", "idle") if name in states), "retrying" if retrying else "running")
+    return {
+        "shard": first["shard"],
+        "topic": first["topic"],
+        "consumer": first["consumer"],
+        "state": state,
+        "cursors": len(cursors),
+        "lag_events": sum(cursor["lag_events"] for cursor in cursors),
+        "is_estimate": any(cursor["is_estimate"] for cursor in cursors),
+        "lag_s": max(cursor["lag_s"] for cursor in cursors),
+        "nodes": first["nodes"],
+        "reason": _reason(state, cursors),
+    }
+
+
+def _reason(state: str, cursors: Sequence[Row]) -> str | None:
+    errors = [cursor for cursor in cursors if cursor["error"]]
+    if state == "paused":
+        reason = cursors[0]["pause_reason"]
+        return f"paused by an operator: {reason}" if reason else "paused by an operator"
+    if errors:
+        return f"partition {_partition(errors[0])}: {str(errors[0]['error']).strip().splitlines()[-1]}"
+    return "no live node runs it" if state == "idle" else None
+
+
+def _partition(cursor: Row) -> str:
+    return "all" if cursor["partition"] < 0 else str(cursor["partition"])
+
+
+def _with_trend(view: View, row: Row) -> Row:
+    key = view.samples_key(row["shard"])
+    series = f"lag {row['topic']}/{row['consumer']}"
+    view.site.samples.record(key, {series: row["lag_events"]})
+    return {**row, "trend": view.site.samples.values(*key, series)}
+
+
+def show_consumer(view: View) -> Page:
+    """One consumer, per partition, with the nodes that hold it and the preview of a move."""
+    topic, name = view.path["topic"], view.path["consumer"]
+    cursors = [{**row, "partition_text": _partition(row)} for row in read_cursors(view, topic=topic, consumer=name)]
+    if not cursors:
+        raise UnknownConsumer(f"topic {topic!r} has no consumer {name!r} in namespace {view.namespace!r}")
+    settings = view.each_shard(lambda conn: consume.get_consumer(conn, topic, name, namespace=view.namespace))[0][1]
+    columns = (
+        Column("partition_text", "partition"),
+        Column("position", kind="number"),
+        Column("lag_events", "lag", kind="number"),
+        Column("lag_s", "behind", kind="seconds"),
+        Column("state", kind="state"),
+        Column("attempts", kind="number"),
+        Column("retry_at", "next attempt", kind="time"),
+        Column("error", wide=True),
+    )
+    summaries = [_with_trend(view, summarize(list(parts))) for _, parts in groupby(cursors, key=lambda row: row["shard"])]
+    tables = [Table("partitions", columns, cursors, title="Partitions")]
+    target = view.query.get("to", "").strip()
+    moves = _preview(view, topic, name, target) if target else None
+    if moves is not None:
+        tables.append(_move_table(moves))
+    values = {
+        "topic": topic,
+        "consumer": name,
+        "summaries": summaries,
+        "errors": [cursor for cursor in cursors if cursor["error"]],
+        "holders": _holders(view, topic, name),
+        "to": target,
+        "again": sum(max(move["events"], 0) for move in moves or ()),
+        "skipped": sum(max(-move["events"], 0) for move in moves or ()),
+        "is_internal": name.startswith("headrace."),
+        "is_own": not name.startswith(("headrace.", "relay.")),
+        "settings": settings_facts(settings),
+        "condition_error": settings.condition_error,
+        "fields": {**settings_fields(settings), **view.form},
+        "policies": POLICIES,
+        "series": [(row["shard"], row["trend"]) for row in summaries],
+    }
+    return Page("consumer.html", f"{topic}/{name}", tables=tables, values=values)
+
+
+def _holders(view: View, topic: str, name: str) -> list[Row]:
+    """The live nodes that run the consumer, with the partitions they handled last."""
+    nodes = view.collect(lambda conn: [node for node in list_nodes(conn, namespace=view.namespace) if node.state == "alive"])
+    holders: list[Row] = []
+    for node in nodes:
+        reports = [part for part in node["report"].get("consumers", ()) if (part["topic"], part["consumer"]) == (topic, name)]
+        if reports or (name.startswith("headrace.") and node["sequencer"]):
+            holders.append({**node, **(reports[0] if reports else {"partitions": [], "events_per_min": None})})
+    return holders
+
+
+def _preview(view: View, topic: str, name: str, target: str) -> list[Row]:
+    return view.collect(lambda conn: consume.seek_consumer(conn, topic, name, target, preview=True, namespace=view.namespace))
+
+
+def _move_table(moves: Sequence[Row]) -> Table:
+    rows = [
+        {
+            **move,
+            "partition": _partition(move),
+            "count": abs(move["events"]),
+            "meaning": "handled again" if move["events"] > 0 else "skipped" if move["events"] < 0 else "unchanged",
+        }
+        for move in moves
+    ]
+    columns = (
+        Column("partition"),
+        Column("from_position", "from", kind="number"),
+        Column("to_position", "to", kind="number"),
+        Column("count", "events", kind="number"),
+        Column("meaning", "effect"),
+    )
+    return Table("moves", columns, rows, title="What would move")
+
+
+def pause(view: View) -> Done:
+    """Pauses a consumer, on every selected shard."""
+    topic, name, label = _names(view)
+    reason = view.form.get("reason", "").strip() or None
+    view.change(
+        "consumer.pause",
+        label,
+        lambda conn: pause_(conn, "consumer", label, reason=reason, namespace=view.namespace),
+        state=lambda conn: _state(conn, view, topic, name),
+        details={"reason": reason},
+    )
+    return Done(f"consumer {label} is paused", consumer_url(view, topic, name))
+
+
+def resume(view: View) -> Done:
+    """Lets a paused consumer go on, and tries stopped and waiting partitions again at once."""
+    topic, name, label = _names(view)
+    counts = view.change(
+        "consumer.resume",
+        label,
+        lambda conn: resume_(conn, "consumer", label, namespace=view.namespace),
+        state=lambda conn: _state(conn, view, topic, name),
+    )
+    count = sum(count for _, count in counts)
+    return Done(f"consumer {label}: {count} partitions go on", consumer_url(view, topic, name))
+
+
+def seek(view: View) -> Done:
+    """Moves the cursors, after the person has seen the preview."""
+    topic, name, label = _names(view)
+    target = view.form.get("to", "").strip()
+    moves = view.change(
+        "consumer.seek",
+        label,
+        lambda conn: consume.seek_consumer(conn, topic, name, target, namespace=view.namespace),
+        state=lambda conn: _state(conn, view, topic, name),
+        details={"to": target},
+    )
+    count = sum(len(parts) for _, parts in moves)
+    return Done(f"consumer {label}: {count} cursors moved to {target}", consumer_url(view, topic, name))
+
+
+def alter(view: View) -> Done:
+    """Changes failure policy and condition."""
+    topic, name, _ = _names(view)
+    return replace(alter_settings(view, topic, name), url=consumer_url(view, topic, name))
+
+
+def create_form(view: View) -> Page:
+    values = {"orders": ORDERS, "starts": STARTS, "policies": POLICIES, "topic": view.query.get("topic", "")}
+    return Page("consumer_create.html", "Create a consumer", values=values, is_live=False)
+
+
+def create(view: View) -> Done:
+    """Creates a consumer on every selected shard, before a node runs it."""
+    form = view.form
+    topic, name = form.get("topic", "").strip(), form.get("consumer", "").strip()
+    consumer = consume.Consumer(
+        topic=topic,
+        name=name,
+        handler=no_handler,
+        ordered_by=cast("Literal['partition', 'topic']", one_of(form.get("ordered_by"), ORDERS)),
+        start=cast("Literal['earliest', 'latest']", one_of(form.get("start"), STARTS)),
+        failure=read_policy(form),
+        where=read_condition(form),
+        namespace=view.namespace,
+    )
+    view.change(
+        "consumer.create",
+        f"{topic}/{name}",
+        lambda conn: consume.create_consumer(conn, consumer),
+        details={key: form.get(key) for key in ("ordered_by", "start", "on_failure", "attempts", "where")},
+    )
+    return Done(f"consumer {name} of topic {topic} created", consumer_url(view, topic, name))
+
+
+def consumer_url(view: View, topic: str, consumer: str) -> str:
+    return view.url(f"/consumers/{quote(topic, safe='')}/{quote(consumer, safe='')}")
+
+
+def _names(view: View) -> tuple[str, str, str]:
+    topic, name = view.path["topic"], view.path["consumer"]
+    return topic, name, f"{topic}/{name}"
+
+
+def _state(conn: Connection, view: View, topic: str, name: str) -> object:
+    lags = consume.consumer_lag(conn, topic=topic, consumer=name, namespace=view.namespace)
+    return [{"partition": lag.partition, "position": lag.position, "state": lag.state} for lag in lags]
+
+
+ROUTES = (
+    read("/consumers", list_consumers),
+    read("/consumers/create", create_form),
+    change("/consumers/create", create, form=create_form),
+    read("/consumers/{topic}/{consumer}", show_consumer),
+    change("/consumers/{topic}/{consumer}/alter", alter, form=show_consumer),
+    change("/consumers/{topic}/{consumer}/pause", pause, form=show_consumer),
+    change("/consumers/{topic}/{consumer}/resume", resume, form=show_consumer),
+    change("/consumers/{topic}/{consumer}/seek", seek, form=show_consumer),
+)

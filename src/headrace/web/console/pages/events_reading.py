@@ -1,0 +1,256 @@
+"""Reads the events of a topic for a page: archive and log as one, from a position, backwards or forwards, with a filter.
+
+Promises: a page costs a limited time of the database, however rare the events are that pass the filter. The reader stops after
+that time and says how far it came, so that the person can search further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, cast
+from uuid import UUID
+
+import msgspec
+from psycopg.rows import class_row
+
+from headrace.core import JSON, safe_json
+from headrace.db import Connection, map_database_errors, query
+from headrace.lang.condition import Condition, Json, Sample, decode_json, jsonb_text, to_python
+from headrace.log.archive import RowFilter, StoredEvent, StoredRange, find_position_at, read_stored_events
+from headrace.web.console.view import View
+
+SEARCH_S = 0.1
+"""A search ends after this time of the database."""
+EVALUATION_S = 0.4
+"""A search with a condition, which Python evaluates, ends after this time."""
+FIRST_WINDOW = 1_000
+WINDOW_MAX = 64_000
+"""So many positions are searched by one statement."""
+FETCH_BYTES = 2_000_000
+FETCH_MAX = 2_000
+LARGE_BYTES = 4_000_000
+"""A search that has read this much may end before its first window does."""
+ARCHIVE_WINDOW_MAX = 8_000
+OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """An event as it is stored; payload and headers are JSON text. `partition` is not known of an archived event."""
+
+    position: int
+    partition: int | None
+    event_id: UUID
+    type: str
+    key: str | None
+    payload: str
+    headers: str
+    emitted_at: datetime
+    appended_at: datetime
+    producer: str | None
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """Which events a page shows."""
+
+    types: tuple[str, ...] = ()
+    key: str | None = None
+    condition: Condition | None = None
+    with_others: bool = False
+    """Events for which the condition is not true are shown too, with its answer."""
+
+
+@dataclass(frozen=True)
+class ShownEvent:
+    """An event in a page. Payload and headers are exact, and without the fields that the person must not see."""
+
+    position: int
+    partition: int | None
+    event_id: UUID
+    type: str
+    key: str | None
+    payload: Json
+    headers: Mapping[str, Json]
+    emitted_at: datetime
+    appended_at: datetime
+    producer: str | None
+    answer: bool | None = None
+    """Of the condition; None for unknown."""
+
+    @property
+    def is_archived(self) -> bool:
+        return self.partition is None
+
+    @property
+    def sample(self) -> Sample:
+        """The event as a condition sees it."""
+        return Sample(payload=self.payload, type=self.type, key=self.key, headers=self.headers, emitted_at=self.emitted_at)
+
+
+@dataclass
+class Slice:
+    """What a search brought."""
+
+    span: StoredRange
+    """The whole topic: archive and log."""
+    events: list[ShownEvent] = field(default_factory=list)
+    searched: int = 0
+    """How many positions were searched."""
+    next_position: int | None = None
+    """Where the search goes on; None at the end of the topic."""
+
+
+class EventReader:
+    """Reads one topic of one shard, for one person."""
+
+    def __init__(self, view: View, conn: Connection, span: StoredRange, rows: EventFilter) -> None:
+        self._view = view
+        self._conn = conn
+        self._span = span
+        self._filter = rows
+        self._evaluate = to_python(rows.condition) if rows.condition else None
+        self._database_s = 0.0
+        self._bytes = 0
+        self._windows = 0
+        self._start = monotonic()
+
+    def backward(self, before: int, limit: int) -> Slice:
+        """At most `limit` events before a position, newest first."""
+        result = Slice(self._span)
+        window, until = self._first_window(limit), min(before, self._span.until)
+        first = until
+        while first > self._span.first and len(result.events) < limit and not self._is_late:
+            floor = self._span.log_first if first > self._span.log_first else self._span.first
+            part = replace(self._span, first=max(first - window, floor), until=first)
+            first = self._collect(part, result, limit, descending=True)
+            window = min(window * 4, ARCHIVE_WINDOW_MAX if first <= self._span.log_first else WINDOW_MAX)
+        result.searched = until - first
+        result.next_position = first if first > self._span.first else None
+        return result
+
+    def forward(self, start: int, limit: int) -> Slice:
+        """At most `limit` events from a position on, oldest first."""
+        result = Slice(self._span)
+        window, start = self._first_window(limit), max(start, self._span.first)
+        until = start
+        while until < self._span.until and len(result.events) < limit and not self._is_late:
+            ceiling = self._span.log_first if until < self._span.log_first else self._span.until
+            part = replace(self._span, first=until, until=min(until + window, ceiling))
+            until = self._collect(part, result, limit, descending=False)
+            window = min(window * 4, ARCHIVE_WINDOW_MAX if until < self._span.log_first else WINDOW_MAX)
+        result.searched = until - start
+        result.next_position = until if until < self._span.until else None
+        return result
+
+    @property
+    def _is_late(self) -> bool:
+        """The first window is always searched, so that a slow moment does not empty the page; unless its events are large."""
+        is_over = self._database_s > SEARCH_S or monotonic() - self._start > EVALUATION_S
+        return is_over and (self._windows > 0 or self._bytes > LARGE_BYTES)
+
+    def _first_window(self, limit: int) -> int:
+        is_selective = self._filter.types or self._filter.key is not None or self._filter.condition
+        return FIRST_WINDOW if is_selective else limit
+
+    def _collect(self, part: StoredRange, result: Slice, limit: int, *, descending: bool) -> int:
+        """Adds the events of a part that pass; returns where the search goes on."""
+        is_archived = part.first < self._span.log_first
+        for rows in self._archived_rows(part, descending) if is_archived else self._log_rows(part, descending):
+            for row in rows:
+                event = self._show(row)
+                if event is not None:
+                    result.events.append(event)
+                if len(result.events) >= limit:
+                    return row.position if descending else row.position + 1
+            if rows and self._is_late:
+                return rows[-1].position if descending else rows[-1].position + 1
+        self._windows += 1
+        return part.first if descending else part.until
+
+    def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
+        """Rows in small steps first: an event may have 1 MB."""
+        statement = query("console/events_backward" if descending else "console/events_forward")
+        parameters = {
+            "topic_id": part.topic_id,
+            "first": part.first,
+            "until": part.until,
+            "types": list(self._filter.types) or None,
+            "key": self._filter.key,
+        }
+        with map_database_errors(), self._conn.cursor("events", row_factory=class_row(StoredRow)) as cursor:
+            started = monotonic()
+            cursor.execute(statement, parameters)
+            size = 10
+            while True:
+                rows = cursor.fetchmany(size)
+                self._database_s += monotonic() - started
+                yield rows
+                if len(rows) < size:
+                    return
+                row_bytes = sum(len(row.payload) for row in rows)
+                self._bytes += row_bytes
+                size = max(1, min(size * 10, FETCH_MAX, int(FETCH_BYTES * len(rows) / (row_bytes + 1))))
+                started = monotonic()
+
+    def _archived_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
+        keys = (self._filter.key,) if self._filter.key is not None else None
+        rows = RowFilter(types=self._filter.types or None, keys=keys)
+        batches = ([_archived_row(event) for event in batch] for batch in read_stored_events(self._conn, part, rows=rows))
+        # Files are read forwards; a window of them fits in memory.
+        yield from ([[row for batch in list(batches)[::-1] for row in batch[::-1]]] if descending else batches)
+
+    def _show(self, row: StoredRow) -> ShownEvent | None:
+        event = to_shown(self._view, row)
+        if self._evaluate is None:
+            return event
+        # Over the payload without hidden fields: a condition must not tell what is in them.
+        answer = self._evaluate(event.sample)
+        return replace(event, answer=answer) if answer is True or self._filter.with_others else None
+
+
+def _archived_row(event: StoredEvent) -> StoredRow:
+    values = {name: getattr(event, name) for name in StoredEvent.__dataclass_fields__}
+    return StoredRow(partition=None, **values)
+
+
+def to_shown(view: View, row: StoredRow) -> ShownEvent:
+    """A stored event with exact numbers, masked for the person."""
+    payload = cast(Json, view.mask(cast(JSON, decode_json(row.payload))))
+    headers = decode_json(row.headers)
+    values = {name: getattr(row, name) for name in StoredRow.__dataclass_fields__}
+    return ShownEvent(**{**values, "payload": payload, "headers": headers if isinstance(headers, dict) else {}})
+
+
+def archived_event(view: View, event: StoredEvent) -> ShownEvent:
+    """An event of read_stored_events_at, as a page shows it."""
+    return to_shown(view, _archived_row(event))
+
+
+def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:
+    """The first position that was appended at a time or later. Times rise with positions, and positions have no gaps: a binary
+    search reads some twenty events."""
+    low, high = span.log_first, span.until
+    if low < high and span.first < low and _time_of(conn, span, low) >= at:
+        return find_position_at(conn, span, at)
+    while low < high:
+        middle = (low + high) // 2
+        if _time_of(conn, span, middle) < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _time_of(conn: Connection, span: StoredRange, position: int) -> datetime:
+    row = conn.execute(query("console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
+    # Retention dropped it meanwhile: it is older than all that is left.
+    return OLDEST if row is None else row[0]
+
+
+def exact_json(value: Any, *, indent: bool = True) -> str:
+    """JSON with all digits, as the database prints it, and nothing that a browser could reorder or hide."""
+    text = jsonb_text(value)
+    return safe_json(msgspec.json.format(text, indent=2) if indent else text)

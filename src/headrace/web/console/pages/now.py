@@ -1,0 +1,179 @@
+"""Now: what needs attention first, then rates and lag."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from psycopg.conninfo import make_conninfo
+
+from headrace.actions import QueueState, queue_state
+from headrace.core import Forbidden
+from headrace.db import Connection, Target
+from headrace.log import topics as log
+from headrace.node import NodeState, list_nodes
+from headrace.observe.doctor import Check, compare_shards, examine
+from headrace.web.console.pages.consumers import consumer_url, lag_table, slowest_table
+from headrace.web.console.pages.dead_letters_groups import count_letters
+from headrace.web.console.pages.topics import busiest_table
+from headrace.web.console.routes import read
+from headrace.web.console.tables import Column, Row, Table
+from headrace.web.console.view import Page, View
+
+DOCTOR_EVERY_S = 30.0
+"""The doctor reads the catalog: it need not look every two seconds."""
+LAG_MAX_S = 60.0
+PLACES = {
+    "consumers": "/consumers",
+    "outbox": "/topics",
+    "sequencer": "/nodes",
+    "dead letters": "/dead-letters",
+    "actions": "/actions",
+    "rules": "/rules",
+    "correlators": "/correlators",
+    "schedules": "/schedules",
+    "relays": "/relays",
+    "nodes": "/nodes",
+    "failures": "/nodes",
+    "time partitions": "/topics",
+    "same topics": "/topics",
+    "reachable": "/nodes",
+}
+"""The page of each check of the doctor."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that needs attention: where, what, what to do, and the page to do it."""
+
+    level: str
+    shard: str
+    check: str
+    message: str
+    advice: str | None
+    url: str | None
+
+
+def show(view: View) -> Page:
+    """The first page."""
+    consumers = lag_table(view)
+    findings = sorted(_findings(view, consumers.rows), key=lambda finding: (finding.level != "problem", finding.check))
+    topics = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    queues = view.each_shard(lambda conn: _queue(view, conn))
+    nodes = view.each_shard(lambda conn: list_nodes(conn, namespace=view.namespace))
+    values = {
+        "findings": findings,
+        "stats": _stats(view, topics, consumers.rows, [queue for _, queue in queues], [node for _, own in nodes for node in own]),
+        "charts": _charts(view, topics, consumers.rows),
+    }
+    columns = (Column("level", kind="state"), Column("shard"), Column("check"), Column("message"), Column("advice", "what to do"))
+    table = Table("findings", columns, [asdict(finding) for finding in findings])
+    tables = (table, busiest_table(view, topics), slowest_table(view, consumers.rows))
+    return Page("now.html", "Now", tables=tables, values=values)
+
+
+def _findings(view: View, consumers: Sequence[Row]) -> list[Finding]:
+    checks = view.site.cached(("doctor", view.user.role, view.shard), DOCTOR_EVERY_S, lambda: _examine(view))
+    findings = [
+        Finding(check.level, check.shard, check.check, check.message, check.advice or None, _place(view, check))
+        for check in checks
+        if check.level in ("warning", "problem")
+    ]
+    for row in consumers:
+        if row["state"] in ("running", "retrying") and row["lag_s"] > LAG_MAX_S and _grows(row):
+            message = f"{row['topic']}/{row['consumer']} is {row['lag_events']} events and {row['lag_s']:.0f} s behind, and the lag grows"
+            url = consumer_url(view, row["topic"], row["consumer"])
+            findings.append(Finding("warning", row["shard"], "lag", message, "run more nodes, or make its handler faster", url))
+    return findings
+
+
+def _examine(view: View) -> list[Check]:
+    """The doctor's findings, as the person's role: a role of a namespace may not make all checks."""
+    targets = [_as_role(target, view.user.role) for target in view.targets]
+    checks = [check for target in targets for check in examine(target)] + compare_shards(targets)
+    if view.user.role is None:
+        return checks
+    return [check for check in checks if "permission denied" not in check.message and check.check != "grants"]
+
+
+def _as_role(target: Target, role: str | None) -> Target:
+    return target if role is None else Target(target.name, make_conninfo(target.dsn, options=f"-c role={_escape(role)}"))
+
+
+def _escape(value: str) -> str:
+    """A value in the options of a connection: blanks and backslashes are escaped."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
+def _place(view: View, check: Check) -> str | None:
+    """The page of a check, in the namespace that its message names first, such as `shop` in `schedule shop/nightly failed`."""
+    place = PLACES.get(check.check)
+    name = check.message.partition(":")[0].partition("/")[0].rpartition(" ")[2]
+    chosen = {"namespace": name} if name in view.namespaces else {}
+    return view.url(place, **chosen) if place else None
+
+
+def _grows(row: Row) -> bool:
+    trend = row["trend"]
+    return len(trend) > 1 and trend[-1][1] > trend[0][1]
+
+
+def _queue(view: View, conn: Connection) -> tuple[QueueState | None, int]:
+    """The state of the action queue, and the number of dead letters of actions and events, where the role may see them."""
+    try:
+        with conn.transaction():
+            return queue_state(conn, namespace=view.namespace), count_letters(view, conn)
+    except Forbidden:
+        return None, 0
+
+
+def _stats(
+    view: View,
+    topics: Sequence[Row],
+    consumers: Sequence[Row],
+    queues: Sequence[tuple[QueueState | None, int]],
+    nodes: Sequence[NodeState],
+) -> list[dict[str, object]]:
+    """The numbers at the top: name, value, colour, page."""
+    lag_s = max((row["lag_s"] for row in consumers), default=0.0)
+    waiting = sum(row["waiting"] for row in topics)
+    known = [queue for queue, _ in queues if queue is not None]
+    dead = sum(letters for _, letters in queues)
+    stopped = sum(row["state"] == "stopped" for row in consumers)
+    alive = sum(node.state == "alive" for node in nodes)
+    lost = sum(node.state == "lost" for node in nodes)
+    return [
+        {"name": "Topics", "number": len({row["topic"] for row in topics}), "url": view.url("/topics")},
+        {"name": "In the outbox", "number": waiting, "url": view.url("/topics")},
+        {
+            "name": "Largest lag",
+            "seconds": lag_s,
+            "url": view.url("/consumers", sort="-lag_s"),
+            "kind": "warn" if lag_s > LAG_MAX_S else "",
+        },
+        {
+            "name": "Stopped",
+            "number": stopped,
+            "url": view.url("/consumers", sort="state"),
+            "kind": "bad" if stopped else "",
+        },
+        {"name": "Due actions", "number": sum(queue.due for queue in known), "url": view.url("/actions")},
+        {"name": "Dead letters", "number": dead, "url": view.url("/dead-letters"), "kind": "warn" if dead else ""},
+        {"name": "Live nodes", "number": alive, "url": view.url("/nodes"), "kind": "" if alive else "bad"},
+        {"name": "Lost nodes", "number": lost, "url": view.url("/nodes"), "kind": "bad" if lost else ""},
+    ]
+
+
+def _charts(view: View, topics: Sequence[Row], consumers: Sequence[Row]) -> list[dict[str, object]]:
+    """Events per second and lag, of all shards together."""
+    samples, key = view.site.samples, view.samples_key(view.shard or "")
+    samples.record(
+        key, {"events": sum(row["last_position"] for row in topics), "lag": sum(row["lag_events"] for row in consumers)}
+    )
+    return [
+        {"title": "Events per second", "series": [("events/s", samples.rates(*key, "events"))]},
+        {"title": "Lag of all consumers, in events", "series": [("lag", samples.values(*key, "lag"))]},
+    ]
+
+
+ROUTES = (read("/", show),)

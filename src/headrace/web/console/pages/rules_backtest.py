@@ -1,0 +1,225 @@
+"""Backtest: a rule over the whole past of its topic, archive and log as one, beside the rule of today. Nothing is fired.
+
+It runs in a thread of the console, in short reading transactions, and ends when nobody has looked at it for a while. The page's
+address starts it and finds it again, so a backtest can be shared like any view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
+from threading import Lock, Thread
+from time import monotonic
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from headrace.core import Conflict, HeadraceError, Invalid
+from headrace.db import Target, parse_time
+from headrace.lang.condition import Condition, ConditionError, parse, to_python
+from headrace.log.archive import RowFilter, StoredRange, find_stored_range, read_stored_events
+from headrace.rules import Rule
+from headrace.web.console.pages.events_reading import ShownEvent, archived_event, position_at
+from headrace.web.console.tables import Column, Row, Table
+from headrace.web.console.view import Site, View
+
+WINDOW = 20_000
+"""So many positions are read in one transaction."""
+UNWATCHED_S = 120.0
+"""A backtest that nobody has looked at for this time ends."""
+RUNNING_MAX = 2
+KEPT_MAX = 20
+SHOWN_MAX = 15
+
+_Key = tuple[object, ...]
+
+
+@dataclass
+class Counts:
+    """How often the tested condition is true (`would`), that of today (`now`), and both; `unknown`: of the tested one."""
+
+    events: int = 0
+    would: int = 0
+    now: int = 0
+    both: int = 0
+    unknown: int = 0
+
+    def count(self, answer: bool | None, live: bool) -> None:
+        self.events += 1
+        self.would += answer is True
+        self.unknown += answer is None
+        self.now += live
+        self.both += live and answer is True
+
+
+@dataclass
+class Backtest:
+    """A backtest and how far it is."""
+
+    has_other: bool
+    """There is a rule of today to compare with."""
+    total: int = 0
+    """Positions to read."""
+    done: int = 0
+    counts: Counts = field(default_factory=Counts)
+    days: dict[date, Counts] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    """The newest events that fire, or whose answer changes."""
+    is_running: bool = True
+    is_unwatched: bool = False
+    error: str | None = None
+    started_at: float = field(default_factory=monotonic)
+    seconds: float = 0.0
+    seen_at: float = field(default_factory=monotonic)
+
+    @property
+    def percent(self) -> int:
+        return 100 if not self.total else self.done * 100 // self.total
+
+
+_backtests: WeakKeyDictionary[Site, dict[_Key, Backtest]] = WeakKeyDictionary()
+_lock = Lock()
+
+
+def find_backtest(view: View, rule: Rule, before: Rule | None, start: str) -> Backtest:
+    """The backtest of this rule from a position or time on; it starts if there is none. Raises Conflict if too many run."""
+    key: _Key = (view.user.role, view.namespace, view.shard, rule, before, start)
+    with _lock:
+        known = _backtests.setdefault(view.site, {})
+        backtest = known.get(key)
+        if backtest is None or (backtest.is_unwatched and not backtest.is_running):
+            if sum(other.is_running for other in known.values()) >= RUNNING_MAX:
+                raise Conflict(f"{RUNNING_MAX} backtests are running in this console; wait for the end of one")
+            for old in [name for name, other in known.items() if not other.is_running][: max(0, len(known) - KEPT_MAX + 1)]:
+                del known[old]
+            run = _Run(view, rule, before, start)
+            backtest = known[key] = run.backtest
+            view.namespaces  # noqa: B018  Read now: the request is over when the thread needs the namespace.
+            Thread(target=run, name="headrace-backtest", daemon=True).start()
+        backtest.seen_at = monotonic()
+        return backtest
+
+
+class _Run:
+    """Reads every selected shard, from the start to what was its end when the backtest began."""
+
+    def __init__(self, view: View, rule: Rule, before: Rule | None, start: str) -> None:
+        self._view = view
+        self._rule = rule
+        self._evaluate = to_python(parse(rule.condition))
+        # The rule of today fires on its own topic and type only.
+        fits = before is not None and (before.topic, before.event_type) == (rule.topic, rule.event_type)
+        other = _parse(before) if before is not None and fits and before.active else None
+        self._evaluate_now = to_python(other) if other else None
+        self.backtest = Backtest(has_other=before is not None)
+        self._spans = [(target, self._find_span(target, start)) for target in view.targets]
+        self.backtest.total = sum(span.until - span.first for _, span in self._spans)
+
+    def _find_span(self, target: Target, start: str) -> StoredRange:
+        with self._view.reading(target) as conn:
+            span = find_stored_range(conn, self._rule.topic, namespace=self._view.namespace)
+            if start in ("", "earliest"):
+                return span
+            if not start.isdigit():
+                return replace(span, first=position_at(conn, span, parse_time(conn, start)))
+        if len(self._view.targets) > 1:
+            raise Invalid("each shard has its own positions; select a shard, or use a time")
+        return replace(span, first=min(max(int(start[:18]), span.first), span.until))
+
+    def __call__(self) -> None:
+        backtest = self.backtest
+        try:
+            for target, span in self._spans:
+                for part in _windows(span):
+                    self._read(target, part)
+                    backtest.done += part.until - part.first
+                    backtest.seconds = monotonic() - backtest.started_at
+                    if monotonic() - backtest.seen_at > UNWATCHED_S:
+                        backtest.is_unwatched = True
+                        return
+        except HeadraceError as error:
+            backtest.error = str(error)
+        finally:
+            backtest.is_running = False
+
+    def _read(self, target: Target, part: StoredRange) -> None:
+        rows = RowFilter(types=(self._rule.event_type,))
+        with self._view.reading(target) as conn:
+            for batch in read_stored_events(conn, part, rows=rows):
+                for stored in batch:
+                    self._try(target, archived_event(self._view, stored))
+
+    def _try(self, target: Target, event: ShownEvent) -> None:
+        # Over the payload without hidden fields: a condition must not tell what is in them.
+        answer = self._evaluate(event.sample)
+        live = self._evaluate_now is not None and self._evaluate_now(event.sample) is True
+        backtest = self.backtest
+        backtest.counts.count(answer, live)
+        backtest.days.setdefault(event.appended_at.date(), Counts()).count(answer, live)
+        is_changed = backtest.has_other and live != (answer is True)
+        if is_changed or (answer is True and not backtest.has_other):
+            backtest.rows.append(_event_row(self._view, self._rule.topic, target, event, live))
+            del backtest.rows[:-SHOWN_MAX]
+
+
+def _windows(span: StoredRange) -> Iterator[StoredRange]:
+    for first in range(span.first, span.until, WINDOW):
+        yield replace(span, first=first, until=min(first + WINDOW, span.until))
+
+
+def _event_row(view: View, topic: str, target: Target, event: ShownEvent, live: bool) -> Row:
+    place = {"topic": topic, "position": event.position}
+    shard = {"shard": target.name} if len(view.shards) > 1 else {}
+    return {
+        "shard": target.name,
+        "position": event.position,
+        "at": event.appended_at,
+        "key": event.key,
+        "change": "no more" if live else "new",
+        "event_id": event.event_id,
+        "url": view.url(f"/events/{quote(str(event.event_id))}", **shard, **place),
+    }
+
+
+def backtest_tables(backtest: Backtest) -> tuple[Table, Table]:
+    """What changes per day, and the newest events whose answer changes."""
+    days = [
+        {
+            "day": day.isoformat(),
+            "events": counts.events,
+            "would": counts.would,
+            "now": counts.now,
+            "new": counts.would - counts.both,
+            "no_more": counts.now - counts.both,
+        }
+        for day, counts in sorted(backtest.days.items(), reverse=True)
+    ]
+    other = (
+        Column("now", "fires now", kind="number"),
+        Column("new", kind="number"),
+        Column("no_more", "no more", kind="number"),
+    )
+    columns = (
+        Column("day", "day (UTC)"),
+        Column("events", kind="number"),
+        Column("would", "would fire", kind="number"),
+        *(other if backtest.has_other else ()),
+    )
+    changes = (
+        Column("position", kind="number", link=lambda row: row["url"]),
+        Column("at", "time", kind="time"),
+        Column("key"),
+        *((Column("change", "change"),) if backtest.has_other else ()),
+    )
+    title = "Newest events whose answer changes" if backtest.has_other else "Newest events that would fire"
+    empty = "No answer changes." if backtest.has_other else "It would not fire."
+    return (
+        Table("days", columns, days, title="By day", empty_text="There is no event of this type."),
+        Table("changes", changes, backtest.rows[::-1], title=title, empty_text=empty),
+    )
+
+
+def _parse(rule: Rule) -> Condition | None:
+    try:
+        return parse(rule.condition)
+    except ConditionError:
+        return None

@@ -1,0 +1,231 @@
+"""Topics: their sizes, rates and retention; one topic with its consumers; create and alter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, cast
+from urllib.parse import quote
+
+from headrace.core import Invalid
+from headrace.db import Connection, parse_interval, query
+from headrace.log import topics as log
+from headrace.log.archive import Erasure, erase_key_in_transaction, keep_until_archived
+from headrace.web.console.pages.consumers import lag_table
+from headrace.web.console.routes import change, read
+from headrace.web.console.tables import Column, Row, Table, fetch_dicts, to_row
+from headrace.web.console.texts import format_bytes
+from headrace.web.console.view import Done, Page, View
+
+WIDTHS = ("month", "week", "day")
+CLOCKS = ("server", "event")
+FOREVER = "forever"
+
+
+def list_topics(view: View) -> Page:
+    """All topics of the namespace."""
+    rows = view.collect(lambda conn: log.list_topics(conn, namespace=view.namespace))
+    return Page("topics.html", "Topics", tables=(_topic_table(view, rows),))
+
+
+def show_topic(view: View) -> Page:
+    """One topic: facts per shard, the rate of its events, its consumers."""
+    name = view.path["topic"]
+    rows = _with_rates(view, view.collect(lambda conn: [_read_topic(conn, view, name)]))
+    series = [(row["shard"], row["rate"]) for row in rows]
+    values = {
+        "topic": name,
+        "rows": rows,
+        "facts": [(row["shard"], _facts(row)) for row in rows],
+        "series": series,
+        "first": rows[0],
+        "would_erase": None,
+    }
+    return Page("topic.html", name, tables=(lag_table(view, topic=name),), values=values)
+
+
+def _read_topic(conn: Connection, view: View, name: str) -> Row:
+    topic = log.get_topic(conn, name, namespace=view.namespace)
+    [size] = fetch_dicts(conn, query("console/topic_bytes"), {"topic": name, "namespace": view.namespace})
+    return {**to_row(topic), **size}
+
+
+def create_form(view: View) -> Page:
+    return Page("topic_create.html", "Create a topic", values={"widths": WIDTHS, "clocks": CLOCKS}, is_live=False)
+
+
+def create(view: View) -> Done:
+    """Creates a topic on every selected shard."""
+    form = view.form
+    name = form.get("topic", "").strip()
+
+    def act(conn: Connection) -> int:
+        retention = form.get("retention", "").strip()
+        return log.create_topic(
+            conn,
+            name,
+            partitions=_whole_number(form.get("partitions") or "1", "partitions"),
+            retention=parse_interval(conn, retention) if retention and retention != FOREVER else None,
+            time_partition=cast("Literal['day', 'week', 'month']", _one_of(form.get("time_partition") or "month", WIDTHS)),
+            clock=cast("log.Clock", _one_of(form.get("clock") or "server", CLOCKS)),
+            namespace=view.namespace,
+        )
+
+    view.change(
+        "topic.create", name, act, details={key: form.get(key) for key in ("partitions", "retention", "time_partition", "clock")}
+    )
+    return Done(f"topic {name} created", view.url(f"/topics/{quote(name, safe='')}"))
+
+
+def alter(view: View) -> Done:
+    """Changes partitions, retention and whether the archive must hold what is dropped."""
+    name, form = view.path["topic"], view.form
+    retention = form.get("retention", "").strip()
+    partitions = _whole_number(form["partitions"], "partitions") if form.get("partitions") else None
+
+    def act(conn: Connection) -> None:
+        before = log.get_topic(conn, name, namespace=view.namespace)
+        interval = parse_interval(conn, "0" if retention == FOREVER else retention) if retention else None
+        wanted = partitions if partitions != before.partitions else None
+        if wanted is not None or interval is not None:
+            log.alter_topic(conn, name, partitions=wanted, retention=interval, namespace=view.namespace)
+        if (archive := form.get("archive") == "yes") != before.archive:
+            keep_until_archived(conn, name, archive=archive, namespace=view.namespace)
+
+    def state(conn: Connection) -> object:
+        topic = log.get_topic(conn, name, namespace=view.namespace)
+        return {"partitions": topic.partitions, "retention": topic.retention or FOREVER, "archive": topic.archive}
+
+    view.change("topic.alter", name, act, state=state)
+    return Done(f"topic {name} changed", view.url(f"/topics/{quote(name, safe='')}"))
+
+
+def erase(view: View) -> Done | Page:
+    """Erases a key, after a preview and once the key was typed again. It is a form from the first step on: keys are personal data,
+    and do not belong into addresses, which servers and browsers keep."""
+    name, form = view.path["topic"], view.form
+    key, fields = form.get("key", ""), form.get("fields", "").split()
+    if not key:
+        raise Invalid("write the key whose events are to be erased")
+
+    def act(conn: Connection) -> Erasure:
+        return erase_key_in_transaction(
+            conn,
+            name,
+            key,
+            fields=fields or None,
+            replace_key=form.get("replace_key") == "yes",
+            actions=form.get("actions") == "yes",
+            namespace=view.namespace,
+        )
+
+    if "again" not in form:
+        return _erasure_preview(view, view.preview(act))
+    if form["again"] != key:
+        raise Invalid("the key typed again is another one; nothing was erased")
+    details = {"fields": fields or "all", "replace_key": form.get("replace_key"), "actions": form.get("actions")}
+    results = view.change("topic.erase", name, act, details=details)
+    rows = sum(sum(erasure.row_counts.values()) for _, erasure in results)
+    erasures = ", ".join(str(erasure.erasure_id) for _, erasure in results)
+    return Done(
+        f"erasure {erasures}: {rows} rows. Now run, where the archive is and as the owner of the tables: headrace topic erasures --finish",
+        view.url(f"/topics/{quote(name, safe='')}"),
+    )
+
+
+def _erasure_preview(view: View, results: Sequence[tuple[str, Erasure]]) -> Page:
+    page = show_topic(view)
+    facts = [
+        (f"{shard}: {place}" if len(results) > 1 else place.capitalize(), count)
+        for shard, erasure in results
+        for place, count in erasure.row_counts.items()
+    ]
+    return replace(page, values={**page.values, "would_erase": facts})
+
+
+def busiest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
+    """The topics with the highest rates."""
+    busiest = sorted(_with_rates(view, rows), key=lambda row: -(row["rate_now"] or 0))[:count]
+    columns = (
+        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("events", kind="number"),
+        Column("rate_now", "events/s", kind="number"),
+        Column("rate", "last 30 min", kind="spark"),
+    )
+    return Table("topics", columns, busiest, title="Busiest topics", empty="headrace topic create orders --partitions 4")
+
+
+def _topic_table(view: View, rows: Sequence[Row]) -> Table:
+    columns = (
+        Column("topic", link=lambda row: view.url(f"/topics/{quote(row['topic'], safe='')}")),
+        Column("partitions", kind="number", wide=True),
+        Column("events", kind="number", hint="Events in the log"),
+        Column("rate_now", "events/s", kind="number", hint="Events per second, as seen by this console"),
+        Column("rate", "last 30 min", kind="spark", wide=True),
+        Column("waiting", "in outbox", kind="number", hint="Committed events that the sequencer has not moved yet"),
+        Column("consumers", kind="number"),
+        Column("retention_text", "retention", wide=True),
+        Column("engine", wide=True),
+        Column("last_appended_at", "last event", kind="time"),
+    )
+    return Table("topics", columns, _with_rates(view, rows), empty="headrace topic create orders --partitions 4")
+
+
+def _with_rates(view: View, rows: Sequence[Row]) -> list[Row]:
+    """Rows with the number of events, and the rate since the console saw them first."""
+    result: list[Row] = []
+    for row in rows:
+        key = view.samples_key(row["shard"])
+        series = f"topic {row['topic']}"
+        view.site.samples.record(key, {series: row["last_position"]})
+        rate = view.site.samples.rates(*key, series)
+        retention = row["retention"]
+        result.append(
+            {
+                **row,
+                "events": row["last_position"] - row["first_position"] + 1,
+                "rate": rate,
+                "rate_now": rate[-1][1] if rate else None,
+                "retention_text": FOREVER if retention is None else str(retention).removesuffix(", 0:00:00"),
+            }
+        )
+    return result
+
+
+def _facts(row: Row) -> list[tuple[str, object]]:
+    positions = f"{row['first_position']} to {row['last_position']}" if row["events"] else "none yet"
+    return [
+        ("Events in the log", row["events"]),
+        ("Positions", positions),
+        ("Size on disk", format_bytes(row["bytes"])),
+        ("Partitions", row["partitions"]),
+        ("Waiting in the outbox", row["waiting"]),
+        ("Last event", row["last_appended_at"]),
+        ("Retention", row["retention_text"]),
+        ("Kept until archived", row["archive"]),
+        ("Time partition", row["time_partition"]),
+        ("Clock", row["clock"]),
+        ("Rules and correlators run on", row["engine"]),
+    ]
+
+
+def _whole_number(text: str, name: str) -> int:
+    if not text.strip().isascii() or not text.strip().isdigit() or len(text) > 9:
+        raise Invalid(f"{name} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _one_of(text: str, choices: Sequence[str]) -> str:
+    if text not in choices:
+        raise Invalid(f"{text!r} is not one of {', '.join(choices)}")
+    return text
+
+
+ROUTES = (
+    read("/topics", list_topics),
+    read("/topics/create", create_form),
+    change("/topics/create", create, form=create_form),
+    read("/topics/{topic}", show_topic),
+    change("/topics/{topic}/alter", alter, form=show_topic),
+    change("/topics/{topic}/erase", erase, form=show_topic),
+)

@@ -1,0 +1,270 @@
+"""View: one request of one person, with everything a page needs to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+
+from headrace.core import JSON, DatabaseUnavailable, Forbidden
+from headrace.db import Connection, Target, list_namespaces
+from headrace.web.console.audit import Change, record_change
+from headrace.web.console.databases import Databases
+from headrace.web.console.ended_sessions import EndedSessions
+from headrace.web.console.login import User
+from headrace.web.console.masks import hidden_fields, mask_payload
+from headrace.web.console.samples import Samples
+from headrace.web.console.settings import ConsoleSettings
+from headrace.web.console.tables import Row, Table, to_row
+
+T = TypeVar("T")
+
+CACHE_MAX = 500
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page function returns: a template, and the values for it. The first table is the one that `?format=csv` exports."""
+
+    template: str
+    title: str
+    tables: Sequence[Table] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+    is_live: bool = True
+    """The block `live` of the template is renewed while the page is open."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a change returns: a sentence for the person, and the page that follows."""
+
+    message: str
+    url: str
+
+
+class _Undo(Exception):
+    """Rolls a preview back."""
+
+
+@dataclass
+class _Cached:
+    """A value that requests share. The lock is held while it is built: others wait instead of building it too."""
+
+    lock: Lock = field(default_factory=Lock)
+    at: float = float("-inf")
+    value: Any = None
+
+
+class Site:
+    """What all requests share."""
+
+    def __init__(self, databases: Databases, settings: ConsoleSettings, templates: Environment) -> None:
+        self.databases = databases
+        self.ended_sessions = EndedSessions(databases)
+        self.settings = settings
+        self.templates = templates
+        self.samples = Samples()
+        self._cache: dict[tuple[object, ...], _Cached] = {}
+        self._lock = Lock()
+
+    def cached(self, key: tuple[object, ...], seconds: float, build: Callable[[], T]) -> T:
+        """A value that is built again when it is older than this number of seconds. Ten open consoles ask the database once."""
+        with self._lock:
+            if key not in self._cache and len(self._cache) >= CACHE_MAX:
+                self._cache.clear()
+            entry = self._cache.setdefault(key, _Cached())
+        with entry.lock:
+            now = monotonic()
+            if now - entry.at >= seconds:
+                entry.value, entry.at = build(), now
+            return entry.value  # type: ignore[no-any-return]
+
+
+class View:
+    """One request: who asks, for which shards and which namespace."""
+
+    def __init__(self, site: Site, request: Request, user: User | None, csrf: str, form: Mapping[str, str] | None = None) -> None:
+        self.site = site
+        self.request = request
+        self.is_signed_in = user is not None
+        self.user = user or User("nobody")
+        self.csrf = csrf
+        self.form = form or {}
+        self.error: str | None = None
+        """The message of a change that failed; the page shows it above its form."""
+        self.unreachable: dict[str, str] = {}
+        """Shards that did not answer, with the error."""
+
+    @property
+    def query(self) -> QueryParams:
+        return self.request.query_params
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        """The parts of the path, by their names in the route."""
+        return self.request.path_params
+
+    @property
+    def page_path(self) -> str:
+        """The path of this page as a link has it. Not from request.url, which is built from the Host header."""
+        return quote(str(self.request.scope["path"]))
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.site.settings.read_only or self.user.read_only
+
+    @cached_property
+    def namespaces(self) -> list[str]:
+        """The namespaces that this person's role sees, on any shard."""
+        return self.site.cached(("namespaces", self.user.role), 5.0, self._read_namespaces)
+
+    @cached_property
+    def namespace(self) -> str:
+        """The one of the URL; else `default`, or the first that the role sees."""
+        if chosen := self.query.get("namespace"):
+            return chosen
+        return "default" if "default" in self.namespaces or not self.namespaces else self.namespaces[0]
+
+    @property
+    def shard(self) -> str | None:
+        """The shard of the URL; None for all of them."""
+        return self.query.get("shard") or None
+
+    @property
+    def targets(self) -> list[Target]:
+        """The selected shards."""
+        databases = self.site.databases
+        return [databases.target(self.shard)] if self.shard else list(databases.targets.values())
+
+    @property
+    def shards(self) -> list[str]:
+        return list(self.site.databases.targets)
+
+    @contextmanager
+    def reading(self, target: Target) -> Iterator[Connection]:
+        """A read-only transaction on one shard, as the person's role."""
+        with self._transaction(target, read_only=True) as conn:
+            yield conn
+
+    def each_shard(self, read: Callable[[Connection], T]) -> list[tuple[str, T]]:
+        """Reads from every selected shard; one that is unreachable is left out and shown in a banner. At least one must answer."""
+        return self._each_shard(read, lambda target: self._transaction(target, read_only=True))
+
+    def _each_shard(
+        self, read: Callable[[Connection], T], begin: Callable[[Target], AbstractContextManager[Connection]]
+    ) -> list[tuple[str, T]]:
+        results = []
+        for target in self.targets:
+            try:
+                with begin(target) as conn:
+                    results.append((target.name, read(conn)))
+            except DatabaseUnavailable as error:
+                self.unreachable[target.name] = str(error)
+        if not results:
+            raise DatabaseUnavailable("; ".join(self.unreachable.values()))
+        return results
+
+    def collect(self, read: Callable[[Connection], Sequence[object]]) -> list[Row]:
+        """Rows of every selected shard, each with its field `shard`."""
+        return [{"shard": shard, **to_row(value)} for shard, values in self.each_shard(read) for value in values]
+
+    def change(
+        self,
+        what: str,
+        subject: str,
+        act: Callable[[Connection], T],
+        *,
+        state: Callable[[Connection], object] | None = None,
+        details: object = None,
+        targets: Sequence[Target] | None = None,
+    ) -> list[tuple[str, T]]:
+        """Changes something on every selected shard, in one transaction each that also writes the audit event.
+
+        `state` reads what is changed, before and after. Shards are changed one after the other: an error stops at the shard that
+        reports it, and the message names those that were changed before."""
+        results: list[tuple[str, T]] = []
+        for target in targets or self.targets:
+            try:
+                with self._transaction(target, read_only=False) as conn:
+                    before = state(conn) if state else None
+                    result = act(conn)
+                    after = state(conn) if state else None
+                    record = Change(what, subject, before, after, details)
+                    record_change(conn, self.user, record, namespace=self.namespace)
+            except Exception as error:
+                if results:
+                    error.add_note(f"already changed on: {', '.join(shard for shard, _ in results)}")
+                raise
+            results.append((target.name, result))
+        return results
+
+    def preview(self, act: Callable[[Connection], T]) -> list[tuple[str, T]]:
+        """Runs something on every selected shard as the person's role, and rolls it back."""
+        results = []
+        for target in self.targets:
+            try:
+                with self._transaction(target, read_only=False) as conn:
+                    result = act(conn)
+                    raise _Undo
+            except _Undo:
+                results.append((target.name, result))
+        return results
+
+    @property
+    def hidden_fields(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of payloads that this person's role must not see."""
+        return hidden_fields(self.site.settings.masks, self.user.role)
+
+    def mask(self, payload: JSON) -> JSON:
+        """A payload without the fields that this person's role must not see."""
+        return mask_payload(payload, self.hidden_fields)
+
+    def url(self, path: str, **parameters: object) -> str:
+        """The address of a page of the console, with the selected shard and namespace."""
+        chosen = {name: self.query[name] for name in ("namespace", "shard") if self.query.get(name)}
+        words = {name: str(value) for name, value in {**chosen, **parameters}.items() if value not in (None, "")}
+        base = str(self.request.scope.get("root_path", "")).rstrip("/")
+        return f"{base}{path}" + (f"?{urlencode(words)}" if words else "")
+
+    def here(self, **parameters: object) -> str:
+        """The address of this view with other parameters; None removes one."""
+        words = {name: value for name, value in self.query.items() if name != "live"}
+        words |= {name: str(value) for name, value in parameters.items() if value is not None}
+        for name, value in parameters.items():
+            if value is None:
+                words.pop(name, None)
+        return self.page_path + (f"?{urlencode(words)}" if words else "")
+
+    def static(self, name: str) -> str:
+        return f"{str(self.request.scope.get('root_path', '')).rstrip('/')}/static/{name}"
+
+    def samples_key(self, shard: str = "") -> tuple[str, ...]:
+        """The key of this person's samples: what one role sees is not shown to another."""
+        return (shard, self.user.role or "", self.namespace)
+
+    def _transaction(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
+        # Before a connection is taken: whoever holds one and needs another to find the namespace waits for those who do the same.
+        self.namespace  # noqa: B018
+        return self._begin(target, read_only=read_only)
+
+    def _begin(self, target: Target, *, read_only: bool) -> AbstractContextManager[Connection]:
+        # A page without a login, such as the one to sign in, must not read with the console's own rights.
+        if not self.is_signed_in:
+            raise Forbidden("sign in first")
+        return self.site.databases.transaction(target, self.user.role, read_only=read_only)
+
+    def _read_namespaces(self) -> list[str]:
+        names: dict[str, None] = {}
+        for _, rows in self._each_shard(list_namespaces, lambda target: self._begin(target, read_only=True)):
+            names |= dict.fromkeys(row.namespace for row in rows)
+        return list(names)

@@ -1,0 +1,54 @@
+"""Ingest: HTTP in. Events come in by POST and by webhooks of other systems, and readers in any language get them by GET.
+
+Owns: access tokens, idempotency keys, hooks, and the web application that uses them. Promises: an event is answered for only after
+its commit; under one idempotency key nothing is committed twice; a request acts in the namespace of its token or hook and nowhere
+else, with the rights of that token and of the server's own role; of a token only the SHA-256 is stored, of a hook's secret only
+a reference.
+
+How a request is answered
+-------------------------
+
+    app.py              the routes; errors become problem details
+    authentication.py   the access token of a request, from a short-lived cache (lookup_cache.py); rate limits and readers' places
+    bodies.py           reads a body within its limits of bytes and time
+    event_requests.py   headers and body → events (CloudEvents structured, binary, batch; plain JSON)
+    publishing.py       events → outbox, in one transaction with the idempotency key
+    hook_requests.py    a webhook: signature (signatures.py), then mapping (mapping.py) → event
+    reading.py          GET: long poll and server-sent events (event_stream.py); what is new is read once for all (log_tail.py)
+    databases.py        connections and listeners, opened at the first use
+    server.py           a server for the application in a thread of its own, for nodes"""
+
+from headrace.web.http.access_tokens import (
+    AccessToken,
+    NewAccessToken,
+    Right,
+    create_access_token,
+    list_access_tokens,
+    revoke_access_token,
+)
+from headrace.web.http.hooks import Hook, Scheme, alter_hook, create_hook, drop_hook, get_hook, list_hooks
+from headrace.web.http.mapping import Mapping, parse_mapping
+from headrace.web.http.settings import IngestSettings
+from headrace.web.http.web import IngestServer, create_app, server_config
+
+__all__ = [
+    "AccessToken",
+    "Hook",
+    "IngestServer",
+    "IngestSettings",
+    "Mapping",
+    "NewAccessToken",
+    "Right",
+    "Scheme",
+    "alter_hook",
+    "create_access_token",
+    "create_app",
+    "create_hook",
+    "drop_hook",
+    "get_hook",
+    "list_access_tokens",
+    "list_hooks",
+    "parse_mapping",
+    "revoke_access_token",
+    "server_config",
+]
