@@ -1,6 +1,7 @@
-"""Databases: connections, migrations, SQL files, notifications, shards, the embedded server.
+"""Databases: connections, migrations, SQL files, notifications, shards, the embedded server, namespaces and their grants.
 
-Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password."""
+Owns the way to PostgreSQL. Promises: database errors are raised as errors of our tree; no message contains a password; a role of one
+namespace can neither read nor act in another, which the database enforces, whatever client is used."""
 
 from headrace.core import map_database_errors, map_error
 from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, WAIT_S, PoolShare, divide_connections

@@ -1,4 +1,4 @@
-"""Log: topics, their positions, and the way from the outbox into them.
+"""Topics: their positions, the way from the outbox into them, and reading them.
 
 Owns: topics, the log's positions and time partitions. Promises: per topic, positions rise by one and never change; events become
 visible in order; nothing is dropped before every consumer has passed it, unless forced."""

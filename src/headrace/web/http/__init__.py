@@ -1,4 +1,4 @@
-"""Ingest: HTTP in. Events come in by POST and by webhooks of other systems, and readers in any language get them by GET.
+"""HTTP: events come in by POST and by webhooks of other systems, and readers in any language get them by GET.
 
 Owns: access tokens, idempotency keys, hooks, and the web application that uses them. Promises: an event is answered for only after
 its commit; under one idempotency key nothing is committed twice; a request acts in the namespace of its token or hook and nowhere
