@@ -18,6 +18,7 @@ from typing import Any
 from headrace.cli.lazy_group import command_names, load_command
 from headrace.cli.settings import ENVIRONMENT, SQL, Setting
 from headrace.core import HeadraceError, Payload
+from headrace.db.sql_files import Kind, sql_files
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/headrace"
@@ -370,16 +371,19 @@ def _error_row(error: type[HeadraceError]) -> str:
 
 
 _object = re.compile(
-    r"(?P<comment>(?:^--[^\n]*\n)*)^create (?:or replace )?(?P<kind>function|table|view) headrace\.(?P<name>\w+)(?P<rest>.*?)"
+    r"(?P<comment>(?:^--[^\n]*\n)*)^create (?:or replace )?(?P<kind>function|view) headrace\.(?P<name>\w+)(?P<rest>.*?)"
     r"(?=^create |^--[^\n]*\n(?:--[^\n]*\n)*create |\Z)",
     re.MULTILINE | re.DOTALL,
 )
-SQL_ROOMS = {
-    "outbox": "Publish", "log": "Topics and the log", "consume": "Consumers", "namespaces": "Namespaces",
-    "definitions": "Definitions", "schemas": "Schemas of event types", "rules": "Rules", "correlators": "Correlators", "actions": "Actions and nodes",
-    "schedules": "Schedules", "relays": "Relays", "ingest": "HTTP in", "archive": "Archive", "erasure": "Erasure", "spark": "Spark", "observe": "Observe",
-    "core": "Helpers",
+SQL_SECTIONS = {
+    "log/functions/publish": "Publish", "log/functions/cloudevents": "Publish", "log/functions/capture": "Publish",
+    "log/": "Topics and the log", "consume/": "Consumers", "db/": "Namespaces", "definitions/": "Definitions",
+    "definitions/schemas/": "Schemas of event types", "rules/": "Rules", "correlators/": "Correlators", "actions/": "Actions and nodes",
+    "node/": "Actions and nodes", "schedules/": "Schedules", "relays/": "Relays", "web/http/": "HTTP in", "web/console/": "Console",
+    "log/archive/": "Archive", "log/functions/erasure": "Erasure", "log/functions/redaction": "Erasure", "spark/": "Spark",
+    "observe/": "Observe", "core/": "Helpers", "db/functions/sessions": "Helpers",
 }  # fmt: skip
+"""Beginnings of the names of SQL files: the longest says in which section their functions are."""
 
 
 def sql_page() -> Iterator[str]:
@@ -392,27 +396,25 @@ Parameters start with `p_`; call functions with named parameters, such as `headr
 
 ## Contents
 """
-    functions = {room: list(_objects(PACKAGE / "sql/functions" / room, "function")) for room in SQL_ROOMS}
-    functions = {room: found for room, found in functions.items() if found}
-    relations = {
-        kind: list(_objects(PACKAGE / "sql" / folder, kind)) for kind, folder in (("table", "schema"), ("view", "views"))
-    }
-    yield from (f"- {SQL_ROOMS[room]}: {_links(found, '')}" for room, found in functions.items())
-    yield from (f"- {kind.capitalize()}s: {_links(found, f'{kind}-')}" for kind, found in relations.items())
-    for room, found in functions.items():
-        yield f"\n## {SQL_ROOMS[room]}"
+    functions: dict[str, list[re.Match[str]]] = {section: [] for section in SQL_SECTIONS.values()}
+    for file, match in _objects("functions"):
+        functions[SQL_SECTIONS[max((start for start in SQL_SECTIONS if file.startswith(start)), key=len)]].append(match)
+    functions = {section: found for section, found in functions.items() if found}
+    views = [match for _, match in _objects("views")]
+    yield from (f"- {section}: {_links(found, '')}" for section, found in functions.items())
+    yield f"- Views: {_links(views, 'view-')}"
+    for section, found in functions.items():
+        yield f"\n## {section}"
         for match in found:
             yield f"\n### {match['name']}\n\n```sql\n{_function_signature(match)}\n```\n\n{_sql_comment(match)}"
-    for kind, found in relations.items():
-        yield f"\n## {kind.capitalize()}s"
-        for match in found:
-            yield f"\n### {kind} {match['name']}\n\n{_sql_comment(match)}"
-            yield from _columns(match) if kind == "table" else []
+    yield "\n## Views"
+    yield from (f"\n### view {match['name']}\n\n{_sql_comment(match)}" for match in views)
 
 
-def _objects(folder: Path, kind: str) -> list[re.Match[str]]:
-    objects = [match for path in sorted(folder.rglob("*.sql")) for match in _object.finditer(path.read_text(encoding="utf-8"))]
-    return sorted((match for match in objects if match["kind"] == kind), key=lambda match: match["name"])
+def _objects(kind: Kind) -> list[tuple[str, re.Match[str]]]:
+    """The public functions or views, ordered by name, with the names of their files."""
+    objects = [(file, match) for file, text in sql_files(kind) for match in _object.finditer(text)]
+    return sorted(objects, key=lambda pair: pair[1]["name"])
 
 
 def _links(found: list[re.Match[str]], prefix: str) -> str:
@@ -424,24 +426,10 @@ def _function_signature(match: re.Match[str]) -> str:
 
 
 def _sql_comment(match: re.Match[str]) -> str:
-    """The header of an object; notes on locks and indexes become a paragraph of their own."""
-    text = " ".join(line.removeprefix("--").strip() for line in match["comment"].splitlines())
+    """The header of an object without what it calls; notes on locks and indexes become a paragraph of their own."""
+    comment = re.sub(r"^-- Calls: [^.]*\.\n", "", match["comment"], flags=re.MULTILINE)
+    text = " ".join(line.removeprefix("--").strip() for line in comment.splitlines())
     return re.sub(r"\s+((?:Locks?|Index(?:es)?)\b[^.]*:)", r"\n\n\1", text, count=1)
-
-
-def _columns(match: re.Match[str]) -> Iterator[str]:
-    yield "\n| column | type | |\n|---|---|---|"
-    comment: list[str] = []
-    for line in match["rest"].split("\n);")[0].splitlines()[1:]:
-        words = line.strip().rstrip(",").split()
-        if words[:1] == ["--"]:
-            comment.append(" ".join(words[1:]))
-        elif len(words) > 1 and not words[0].startswith(("constraint", ")")):
-            column_type = re.split(r" (?:not null|null|default|generated|primary|check|references)\b", " ".join(words[1:]))[0]
-            yield f"| `{words[0]}` | {column_type} | {_cell(' '.join(comment))} |"
-            comment = []
-        else:
-            comment = []
 
 
 # Decisions

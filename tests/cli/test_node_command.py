@@ -128,7 +128,7 @@ def test_embedded_server_starts_serves_and_stops(shared_folder: Path, monkeypatc
 def test_node_starts_beside_functions_of_another_version(
     database: Target, conn: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conn.execute("update headrace_internal.migration set checksum = 'newer' where name = 'functions/outbox/publish'")
+    conn.execute("update headrace_internal.migration set checksum = 'newer' where name = 'log/functions/publish'")
     require_migrated(database)
     assert "has functions of another version" in caplog.text
     conn.execute("delete from headrace_internal.migration where name = 'schema'")

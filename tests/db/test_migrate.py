@@ -14,7 +14,7 @@ import pytest
 
 from headrace.core import Conflict, MigrationChanged
 from headrace.db import Connection, Target, connect, migrate, migration_script, pending_steps, uninstall
-from headrace.db.sql_files import package_sql
+from headrace.db.sql_files import ROOMS, package_folder
 from headrace.log.topics import create_topic
 from tests.conftest import PG15
 
@@ -63,25 +63,34 @@ NOTE = "alter table headrace_internal.topic add column note text"
 @pytest.fixture
 def next_version(tmp_path: Path) -> Path:
     """The SQL files of a version after this one: a table has one column more, a function and a view that use it are new."""
-    root = tmp_path / "sql"
-    with as_file(package_sql()) as files:
-        shutil.copytree(files, root)
-    (root / "migrations").mkdir()
-    (root / "migrations/0002_note.sql").write_text(f"{NOTE};\n")
-    (root / "schema/999_note.sql").write_text(f"{NOTE};\n")
-    (root / "functions/log/note_of.sql").write_text(
+    root = copy_sql_files(tmp_path)
+    (root / "db/sql/migrations").mkdir()
+    (root / "db/sql/migrations/0002_note.sql").write_text(f"{NOTE};\n")
+    append(root / "log/sql/tables.sql", f"{NOTE};")
+    (root / "log/sql/functions/notes.sql").write_text(
         "create or replace function headrace.note_of(p_topic_id integer) returns text language sql stable "
         "as $$ select t.note from headrace_internal.topic t where t.topic_id = p_topic_id $$;\n"
     )
-    (root / "views/noted_topic.sql").write_text(
-        "create or replace view headrace.noted_topic as select topic, note from headrace_internal.topic;\n"
-    )
+    view = "create or replace view headrace.noted_topic as select topic, note from headrace_internal.topic;"
+    append(root / "log/sql/views.sql", view)
     return root
+
+
+def copy_sql_files(folder: Path) -> Path:
+    """A copy of the SQL files of all rooms, to be changed by a test."""
+    with as_file(package_folder()) as package:
+        for room in ROOMS:
+            shutil.copytree(package / room / "sql", folder / room / "sql")
+    return folder
+
+
+def append(file: Path, statement: str) -> None:
+    file.write_text(f"{file.read_text()}\n{statement}\n")
 
 
 def test_migrations_lead_to_the_desired_schema(conn: Connection, empty: Target, next_version: Path) -> None:
     upgraded = [step.name for step in migrate(conn, root=next_version)]
-    assert upgraded == ["migrations/0002_note", "functions/log/note_of", "views/noted_topic"]
+    assert upgraded == ["migrations/0002_note", "log/functions/notes", "log/views"]
     with connect(empty) as fresh:
         assert "migrations/0002_note" not in [step.name for step in migrate(fresh, root=next_version)]
         assert catalog(conn) == catalog(fresh)
@@ -97,7 +106,7 @@ def test_upgrade_keeps_what_is_in_the_tables(conn: Connection, next_version: Pat
 
 def test_failed_migration_leaves_the_database_as_it_was(conn: Connection, next_version: Path) -> None:
     before = catalog(conn)
-    (next_version / "migrations/0003_broken.sql").write_text("alter table headrace_internal.topic add column note text;\n")
+    (next_version / "db/sql/migrations/0003_broken.sql").write_text("alter table headrace_internal.topic add column note text;\n")
     with pytest.raises(psycopg.errors.DuplicateColumn):
         migrate(conn, root=next_version)
     assert catalog(conn) == before
@@ -199,20 +208,20 @@ def test_uninstall_leaves_nothing_and_migrate_installs_again(conn: Connection) -
 
 def test_changed_migration_is_rejected(conn: Connection, next_version: Path) -> None:
     migrate(conn, root=next_version)
-    (next_version / "migrations/0002_note.sql").write_text(f"{NOTE} default 'none';\n")
+    (next_version / "db/sql/migrations/0002_note.sql").write_text(f"{NOTE} default 'none';\n")
     with pytest.raises(MigrationChanged, match="0002_note was applied with checksum"):
         migrate(conn, root=next_version)
 
 
 def test_schema_changed_without_a_migration_is_rejected(conn: Connection, next_version: Path) -> None:
-    (next_version / "migrations/0002_note.sql").unlink()
+    (next_version / "db/sql/migrations/0002_note.sql").unlink()
     with pytest.raises(MigrationChanged, match="schema was applied with checksum"):
         migrate(conn, root=next_version)
 
 
 def test_changed_function_is_applied_again(conn: Connection) -> None:
-    conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
-    assert [step.name for step in migrate(conn)] == ["functions/outbox/publish"]
+    conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'log/functions/publish'")
+    assert [step.name for step in migrate(conn)] == ["log/functions/publish"]
 
 
 def test_printed_script_leads_to_the_same_database(conn: Connection, empty: Target) -> None:

@@ -13,22 +13,26 @@ from headrace.db import AsyncConnection, Connection, Target, migrate, migration_
 from headrace.db.releases import RELEASE, check_node_release
 from headrace.node import Headrace, Node
 from tests.builders import publish, topic
-from tests.db.test_migrate import catalog, next_version
+from tests.db.test_migrate import catalog, copy_sql_files, next_version
 
 __all__ = ["next_version"]
 
 pytestmark = pytest.mark.lane("pg18")
 
 NEXT = "99.0.0"
-LOG_HEAD = "functions/log/log_head.sql"
+READING = "log/sql/functions/reading.sql"
 
 
 @pytest.fixture
 def next_release(next_version: Path) -> Path:
-    """The next release: besides a new column, a function that nodes call has another text."""
-    file = next_version / LOG_HEAD
-    file.write_text(file.read_text().replace("begin\n", "begin\n    -- As in the next release.\n", 1))
+    """The next release: besides a new column, functions that nodes call have another text."""
+    change_functions(next_version)
     return next_version
+
+
+def change_functions(root: Path) -> None:
+    file = root / READING
+    file.write_text(file.read_text().replace("begin\n", "begin\n    -- As in the next release.\n"))
 
 
 def test_older_migrator_changes_nothing(conn: Connection, next_release: Path) -> None:
@@ -41,13 +45,11 @@ def test_older_migrator_changes_nothing(conn: Connection, next_release: Path) ->
     assert migrate(conn, root=next_release, release=NEXT) == []
 
 
-def test_release_without_new_tables_is_not_replaced_by_an_older_one(conn: Connection, next_release: Path) -> None:
+def test_release_without_new_tables_is_not_replaced_by_an_older_one(conn: Connection, tmp_path: Path) -> None:
     """Functions alone have changed: no migration tells which text is newer."""
-    (next_release / "migrations/0002_note.sql").unlink()
-    (next_release / "schema/999_note.sql").unlink()
-    (next_release / "functions/log/note_of.sql").unlink()
-    (next_release / "views/noted_topic.sql").unlink()
-    assert [step.name for step in migrate(conn, root=next_release, release=NEXT)] == ["functions/log/log_head"]
+    root = copy_sql_files(tmp_path)
+    change_functions(root)
+    assert [step.name for step in migrate(conn, root=root, release=NEXT)] == ["log/functions/reading"]
     with pytest.raises(SchemaTooNew):
         migrate(conn)
 

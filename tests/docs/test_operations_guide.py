@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from headrace.db.sql_files import package_sql, sql_files
+from headrace.db.sql_files import sql_files
 from headrace.observe.doctor import examination
 from tests.docs.guide import DOCS
 
@@ -26,8 +26,8 @@ def finding_names() -> set[str]:
                 level = node.elts[1]
                 if isinstance(level, ast.Constant) and level.value in ("ok", "info", "warning", "problem"):
                     names.add(str(node.elts[0].value))
-    for _, text in sql_files(package_sql() / "queries" / "observe" / "doctor"):
-        names |= set(re.findall(r"select '([a-z ]+)'(?: as check)?, (?:'|case)", text))
+    queries = dict(sql_files("queries"))["observe/doctor/queries"]
+    names |= set(re.findall(r"select '([a-z ]+)'(?: as check)?, (?:'|case)", queries))
     # A tuple of levels looks the same; three names come from a loop.
     return names - {"ok"} | {"fsync", "full_page_writes", "synchronous_commit", "same topics"}
 

@@ -58,7 +58,7 @@ def test_revisions_lead_up_and_down(alembic: Config, empty: Target) -> None:
 def test_revision_after_an_upgrade_applies_what_is_new(alembic: Config, empty: Target) -> None:
     command.upgrade(alembic, "0001")
     with connect(empty) as conn:
-        conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
+        conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'log/functions/publish'")
         assert len(pending_steps(conn)) == 1
         command.upgrade(alembic, "0002")
         assert pending_steps(conn) == []

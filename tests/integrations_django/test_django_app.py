@@ -33,7 +33,7 @@ def test_one_migrate_installs_headrace_before_the_migrations_that_need_it(migrat
 
 def test_migrate_after_an_upgrade_brings_headrace_up_to_date(migrated: Target, shop: DjangoProject) -> None:
     with connect(migrated) as conn:
-        conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'functions/outbox/publish'")
+        conn.execute("update headrace_internal.migration set checksum = 'older' where name = 'log/functions/publish'")
         assert "headrace: migrated, 1 step, release" in shop.manage("migrate")
         assert pending_steps(conn) == []
 

@@ -1,4 +1,4 @@
-"""One file per function and view, named after it, with a header; no object of ours outside our two schemas."""
+"""SQL files: every room has its own; every function and view has a header, and the header says what it calls."""
 
 from __future__ import annotations
 
@@ -7,43 +7,117 @@ from pathlib import Path
 
 import pytest
 
-from headrace.db import Connection
-from headrace.db.sql_files import package_sql, sql_files
+import headrace
+from headrace.db import Connection, query
+from headrace.db.sql_files import ROOMS, sql_files
+from tests.sql.objects import SqlObject, calls_of, functions, views
 
-FUNCTION = re.compile(r"^\s*create or replace (?:function|aggregate)\s+(\w+)\.(\w+)", re.MULTILINE)
-VIEW = re.compile(r"^create or replace view\s+(\w+)\.(\w+)", re.MULTILINE)
 SCHEMAS = {"headrace", "headrace_internal"}
 
 pytestmark = pytest.mark.lane("pg18")
 
 
-def definitions(folder: str, pattern: re.Pattern[str]) -> dict[str, set[tuple[str, str]]]:
-    """The schema and name of every object that a file defines, by file."""
-    return {name: set(pattern.findall(text)) for name, text in sql_files(package_sql() / folder)}
+def test_every_room_with_sql_is_listed_once() -> None:
+    package = Path(headrace.__file__).parent
+    folders = {folder.parent.relative_to(package).as_posix() for folder in package.rglob("sql") if folder.is_dir()}
+    assert folders == set(ROOMS) and len(folders) == len(ROOMS)
 
 
-@pytest.mark.parametrize(("folder", "pattern"), [("functions", FUNCTION), ("views", VIEW)])
-def test_every_file_defines_the_object_it_is_named_after(folder: str, pattern: re.Pattern[str]) -> None:
-    for file, objects in definitions(folder, pattern).items():
-        assert {name for _, name in objects} == {Path(file).name}, file
-        assert len(objects) == 1 and {schema for schema, _ in objects} <= SCHEMAS, file
+def test_every_sql_file_is_of_a_known_kind() -> None:
+    package = Path(headrace.__file__).parent
+    kinds = ("functions", "migrations", "queries", "tables", "views")
+    loaded = {name for kind in kinds for name, _ in sql_files(kind)}  # type: ignore[arg-type]
+    paths = {path.relative_to(package).with_suffix("").as_posix() for path in package.rglob("*.sql")}
+    assert {path.replace("/sql/", "/") for path in paths} == loaded
 
 
-@pytest.mark.parametrize("folder", ["functions", "views", "schema"])
-def test_every_file_begins_with_a_comment(folder: str) -> None:
-    assert [name for name, text in sql_files(package_sql() / folder) if not text.startswith("-- ")] == []
+def test_every_function_and_view_has_a_header_and_is_of_our_schemas() -> None:
+    assert [found.name for found in [*functions(), *views()] if not found.header or found.schema not in SCHEMAS] == []
 
 
-def test_every_function_and_view_of_the_database_has_its_file(conn: Connection) -> None:
-    files = {(schema, name) for objects in definitions("functions", FUNCTION).values() for schema, name in objects}
-    files |= {(schema, name) for objects in definitions("views", VIEW).values() for schema, name in objects}
+def test_no_file_of_functions_is_too_long() -> None:
+    assert {name: text.count("\n") for name, text in sql_files("functions") if text.count("\n") > 500} == {}
+
+
+def test_header_names_the_functions_that_the_body_calls() -> None:
+    known = {function.name for function in functions()}
+    stated = {function.name: function.stated_calls for function in functions()}
+    assert stated == {function.name: calls_of(function, known) for function in functions()}
+
+
+def test_wrong_header_is_noticed() -> None:
+    """A call in a default, in a comment or in the text of an error is none."""
+    text = """-- Does it.
+-- Calls: first,
+-- second.
+create or replace function headrace.third(p_id uuid default headrace.fourth()) returns void
+language plpgsql volatile
+as $$
+begin
+    -- As headrace.fifth() does.
+    perform headrace.second(headrace_internal.first(headrace.clock()));
+    raise exception 'no' using hint = 'Call: select headrace.fourth().';
+end
+$$;
+"""
+    function = SqlObject.from_text("log/functions/things", text)
+    known = {"first", "second", "third", "fourth", "fifth", "clock"}
+    assert function.stated_calls == {"first", "second"} == calls_of(function, known)
+
+
+def test_function_stands_behind_those_of_its_file_that_it_calls() -> None:
+    """Two functions that call each other stand in either order."""
+    place = {function.name: (function.file, number) for number, function in enumerate(functions())}
+    calls = {function.name: function.stated_calls for function in functions()}
+
+    def reaches(name: str, goal: str, passed: frozenset[str] = frozenset()) -> bool:
+        return any(call == goal or (call not in passed and reaches(call, goal, passed | {call})) for call in calls[name])
+
+    early = [
+        (name, call)
+        for name, called in calls.items()
+        for call in called
+        if place[call][0] == place[name][0] and place[call][1] > place[name][1] and not reaches(call, name)
+    ]
+    assert early == []
+
+
+@pytest.mark.parametrize("name", ["claim_actions", "ack_actions"])
+def test_statement_for_the_default_queue_is_the_one_for_other_queues(name: str) -> None:
+    """It is written twice, so that PL/pgSQL plans it once per session for the default queue."""
+    [function] = [function for function in functions() if function.name == name]
+    [dynamic] = re.findall(r"\$sql\$(.*?)\$sql\$", function.text, re.DOTALL)
+    assert f"{dynamic.replace('%1$I', 'q_hr_default')};" in function.text
+
+
+def test_no_function_is_made_by_replacing_text() -> None:
+    maker = re.compile(r"execute\s+(?:pg_catalog\.)?replace\(|pg_get_functiondef")
+    assert [function.name for function in functions() if maker.search(function.text)] == []
+
+
+def test_files_define_the_functions_and_views_of_the_database(conn: Connection) -> None:
     rows = conn.execute(
         """select pronamespace::regnamespace::text, proname::text from pg_proc where pronamespace::regnamespace::text like 'headrace%'
-           union
+           union all
            select relnamespace::regnamespace::text, relname::text from pg_class
            where relkind = 'v' and relnamespace::regnamespace::text like 'headrace%'"""
     ).fetchall()
-    assert set(rows) == files
+    assert sorted(rows) == sorted((found.schema, found.name) for found in [*functions(), *views()])
+
+
+def test_file_has_nothing_but_named_statements() -> None:
+    for name, text in sql_files("queries"):
+        assert text.startswith("-- name: "), name
+        names = re.findall(r"^-- name: (.*)$", text, re.MULTILINE)
+        assert names == sorted(set(names)), f"{name}: a name comes twice, or names are not in order"
+        assert [statement for statement in names if not query(f"{name.removesuffix('/queries')}/{statement}").strip()] == []
+
+
+def test_unknown_statement_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(LookupError, match=r'no statement "nothing" in node/sql/queries\.sql, which has nodes'):
+        query("node/nothing")
+    with pytest.raises(LookupError, match=r'no statement "x" in nowhere/sql/queries\.sql, which has no statements'):
+        query("nowhere/x")
 
 
 def test_our_migration_creates_objects_in_our_schemas_only(conn: Connection) -> None:

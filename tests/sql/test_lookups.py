@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from headrace.db.sql_files import package_sql, sql_files
+from headrace.db.sql_files import sql_files
+from tests.sql.objects import functions, views
 
 LOOKUP = re.compile(
     r"""\b(?!p_|v_)\w+\.(?:event_id|action_id|output_id)(?:::text)?\s*(?:=|<>|in\b|not\s+in\b)|using\s*\((?:event_id|action_id)\)"""
@@ -17,35 +18,31 @@ OWNER = re.compile(
     r"""|'log_'\s*\|\||%\d\$I\s+l\b"""
 )
 ALLOWED = {
-    "functions/rules/react_late": "selects from an array of hits of one topic",
+    "react_late": "selects from an array of hits of one topic",
 }
-"""Files with a statement that needs neither, and why."""
+"""Functions with a statement that needs neither, and why."""
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a file, without comments; those in a function's body, too."""
+    """The statements of a text, without comments; those in a function's body, too."""
     return re.sub(r"--[^\n]*", "", text).split(";")
 
 
-def unowned_lookups(files: list[tuple[str, str]]) -> dict[str, list[str]]:
+def unowned_lookups(texts: list[tuple[str, str]]) -> dict[str, list[str]]:
     found = {
-        name: [" ".join(s.split()) for s in statements(text) if LOOKUP.search(s) and not OWNER.search(s)] for name, text in files
+        name: [" ".join(s.split()) for s in statements(text) if LOOKUP.search(s) and not OWNER.search(s)] for name, text in texts
     }
     return {name: lookups for name, lookups in found.items() if lookups}
 
 
-def all_files() -> list[tuple[str, str]]:
-    """Functions, views and queries, except those of programs that own their database."""
-    files = [
-        (f"{folder}/{name}", text)
-        for folder in ("functions", "views", "queries")
-        for name, text in sql_files(package_sql() / folder)
-    ]
-    return [(name, text) for name, text in files if not name.startswith(("queries/demo/", "queries/prove/"))]
+def all_texts() -> list[tuple[str, str]]:
+    """Functions, views and files of queries, except those of programs that own their database."""
+    queries = [(name, text) for name, text in sql_files("queries") if not name.startswith(("demo/", "prove/"))]
+    return [*((found.name, found.text) for found in [*functions(), *views()]), *queries]
 
 
 def test_every_look_up_by_id_names_its_namespace_or_topic() -> None:
-    found = unowned_lookups(all_files())
+    found = unowned_lookups(all_texts())
     assert {name: lookups for name, lookups in found.items() if name not in ALLOWED} == {}
     assert set(ALLOWED) <= set(found), "an exception that is not needed any more"
 

@@ -1,4 +1,4 @@
-"""Limits of an event. SQL enforces the same numbers (sql/functions/core/*_within_limits.sql); a test compares them."""
+"""Limits of an event. SQL enforces the same numbers (core/sql/functions/limits.sql); a test compares them."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def links_of(
 
 
 def links_in(rows: Iterable[CorrelatorRow], *, budget: Budget | None = None) -> list[Link]:
-    """The links in rows of queries/correlators/other_correlators.sql."""
+    """The links in rows of the query correlators/other_correlators."""
     return [
         link
         for correlator, topic, compiled, outputs in rows

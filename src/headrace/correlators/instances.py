@@ -90,7 +90,7 @@ def text_array(texts: Iterable[str | None]) -> str:
 
 
 def instance_of(row: tuple[str, list[int], list[int | None], datetime, datetime, list[int], int, str | None]) -> Instance:
-    """The instance in a row of queries/correlators/read_instances.sql."""
+    """The instance in a row of the query correlators/read_instances."""
     key, units, deadlines, started_at, seen_at, evidence, total, memory = row
     times = micros_of(started_at), micros_of(seen_at)
     return Instance(key, tuple(units), tuple(deadlines), *times, evidence, total, memory=memory)

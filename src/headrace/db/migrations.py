@@ -5,9 +5,9 @@ headrace_internal.migration, which no other role can do); all or nothing (one tr
 settings are as before afterwards); no function or operator that others have created is called or bound, whatever the search path;
 a migration whose text changed after it was applied is rejected; a database that a newer release has migrated is left as it is.
 
-`sql/schema` shows the tables as they are now. An empty database gets them directly; an older one gets the numbered files of
-`sql/migrations` that it lacks, which must lead to the same tables. Functions and views are `create or replace` files of their
-own; a file is applied again when its text has changed."""
+The rooms' `tables.sql` show the tables as they are now. An empty database gets them directly; an older one gets the numbered files
+of `db/sql/migrations` that it lacks, which must lead to the same tables. Files of functions and views consist of `create or replace`
+statements; a file is applied again when its text has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import psycopg.errors
 from headrace.core import MigrationChanged, map_database_errors
 from headrace.db.pgmq_install import install_pgmq, pgmq_script
 from headrace.db.releases import OLDEST_NODE, RELEASE, check_migrator
-from headrace.db.sql_files import package_sql, query, sql_files
+from headrace.db.sql_files import query, sql_files
 
 _SCHEMA = "schema"
 _SETTINGS = {"search_path": "pg_catalog, pg_temp", "check_function_bodies": "off", "client_min_messages": "warning"}
@@ -49,7 +49,8 @@ class MigrationStep:
 
 @dataclass(frozen=True)
 class _Files:
-    """The SQL files of a version, in the order they are applied: tables need the core functions, all else needs the tables."""
+    """The SQL files of a version, in the order they are applied: the functions of core, which tables use; the tables of all rooms as one
+    step; the other functions, which use tables; the views, which use functions."""
 
     core: list[MigrationStep]
     schema: MigrationStep
@@ -57,20 +58,16 @@ class _Files:
     functions_and_views: list[MigrationStep]
 
     @classmethod
-    def read(cls, root: Traversable) -> _Files:
-        steps = [
-            MigrationStep(f"{folder}/{name}", text)
-            for folder in ("functions", "views")
-            for name, text in sql_files(root / folder)
-        ]
-        core = [step for step in steps if step.name.startswith("functions/core/")]
+    def read(cls, root: Traversable | None = None) -> _Files:
+        steps = [MigrationStep(*file) for file in [*sql_files("functions", root), *sql_files("views", root)]]
+        core = [step for step in steps if step.name.startswith("core/")]
         # The texts are files of ours.
-        schema: LiteralString = "\n".join(text for _, text in sql_files(root / "schema"))
+        schema: LiteralString = "\n".join(text for _, text in sql_files("tables", root))
         return cls(
             core=core,
             schema=MigrationStep(_SCHEMA, schema, repeatable=False),
             migrations=[
-                MigrationStep(f"migrations/{name}", text, repeatable=False) for name, text in sql_files(root / "migrations")
+                MigrationStep(name.removeprefix("db/"), text, repeatable=False) for name, text in sql_files("migrations", root)
             ],
             functions_and_views=[step for step in steps if step not in core],
         )
@@ -104,10 +101,10 @@ class _Files:
 def migrate(
     conn: psycopg.Connection[tuple[object, ...]], *, root: Traversable | None = None, release: str = RELEASE
 ) -> list[MigrationStep]:
-    """Applies what is missing, in one transaction, and returns it. `root` is the folder of the SQL files, ours by default.
+    """Applies what is missing, in one transaction, and returns it. `root` is the folder that holds the rooms, ours by default.
 
     Raises SchemaTooNew, and changes nothing, if a release after `release` has migrated the database."""
-    files = _Files.read(root or package_sql())
+    files = _Files.read(root)
     with map_database_errors(), own_settings(conn):
         _bootstrap(conn)
         conn.execute(_LOCK)
@@ -126,7 +123,7 @@ def migrate(
 
 def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
     """What `migrate` would do, as SQL to run with psql or any other tool; it records what it applies."""
-    files = _Files.read(package_sql())
+    files = _Files.read()
     with map_database_errors(), own_settings(conn):
         steps = files.pending(_applied(conn, files, RELEASE))
         queue = pgmq_script(conn).strip()
@@ -149,7 +146,7 @@ def migration_script(conn: psycopg.Connection[tuple[object, ...]]) -> str:
 def pending_steps(conn: psycopg.Connection[tuple[object, ...]]) -> list[MigrationStep]:
     """The steps a database still needs. Raises MigrationChanged for one that was applied with other text, and SchemaTooNew if a
     newer release has migrated the database."""
-    files = _Files.read(package_sql())
+    files = _Files.read()
     with map_database_errors(), own_settings(conn):
         return files.pending(_applied(conn, files, RELEASE))
 

@@ -49,7 +49,7 @@ def alter_namespace(conn: Connection, namespace: str, *, unknown_names: UnknownN
     """Changes a namespace's settings; raises UnknownNamespace."""
     with map_database_errors():
         conn.execute("select headrace_internal.namespace_exists(%s)", (namespace,))
-        conn.execute(query("namespaces/alter_namespace"), {"namespace": namespace, "unknown_names": unknown_names})
+        conn.execute(query("db/alter_namespace"), {"namespace": namespace, "unknown_names": unknown_names})
 
 
 def drop_namespace(conn: Connection, namespace: str) -> None:
@@ -61,7 +61,7 @@ def drop_namespace(conn: Connection, namespace: str) -> None:
 def list_namespaces(conn: Connection) -> list[Namespace]:
     """Lists the namespaces by name."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Namespace)) as cursor:
-        return cursor.execute(query("namespaces/namespaces")).fetchall()
+        return cursor.execute(query("db/namespaces")).fetchall()
 
 
 def grant_namespace(conn: Connection, role: str, namespace: str, level: Level) -> None:
@@ -91,4 +91,4 @@ def revoke_node(conn: Connection, role: str) -> None:
 def list_grants(conn: Connection, *, namespace: str | None = None) -> list[Grant]:
     """Lists who may do what, by namespace and role."""
     with map_database_errors(), conn.cursor(row_factory=class_row(Grant)) as cursor:
-        return cursor.execute(query("namespaces/grants"), {"namespace": namespace}).fetchall()
+        return cursor.execute(query("db/grants"), {"namespace": namespace}).fetchall()

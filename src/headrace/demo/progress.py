@@ -11,7 +11,7 @@ from headrace.db import Connection, query
 
 @dataclass(frozen=True)
 class ProgressCounts:
-    """One row of queries/demo/progress.sql."""
+    """One row of the query demo/progress."""
 
     in_log: int
     handled: int

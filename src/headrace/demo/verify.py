@@ -74,7 +74,7 @@ class PublishedCounts:
 
 @dataclass(frozen=True)
 class LogTotals:
-    """One row of queries/demo/log_totals.sql."""
+    """One row of the query demo/log_totals."""
 
     events: int
     first_position: int

@@ -204,7 +204,7 @@ def test_reader_over_http_reads_what_it_gets(busy: Connection, analyzed: bool) -
     for types, rows_max in ((None, 25), (["placed"], 505)):
         with reads(busy, "log") as seen:
             parameters = {"topic_id": 1, "after": 19_000, "types": types, **wanted}
-            events = busy.execute(query("ingest/read_events"), parameters).fetchall()
+            events = busy.execute(query("web/http/read_events"), parameters).fetchall()
         assert [event[:2] for event in events] == [(1, LOGGED)] * 20
         assert [event[3] for event in events] == list(range(19_001, 19_021))
         assert seen.whole_tables == []

@@ -82,7 +82,7 @@ def test_lag_of_a_topic_with_the_time_of_its_events_is_in_that_time(conn: Connec
         move(conn, position)
         assert values(conn, "consumer_lag_seconds")[LAG] == age_s
         assert [row.lag_s for row in consumer_lag(conn)] == [age_s]
-        cursors = conn.execute(query("console/cursors"), {"namespace": None, "topic": None, "consumer": None}).fetchall()
+        cursors = conn.execute(query("web/console/cursors"), {"namespace": None, "topic": None, "consumer": None}).fetchall()
         assert [row[-1] for row in cursors] == [age_s]
 
 

@@ -39,8 +39,8 @@ def findings_on_definitions(
 ) -> tuple[DefinitionFinding, ...]:
     """What rules, correlators and relays read of an event type that a schema does not have."""
     with map_database_errors():
-        rules = conn.execute(query("schemas/rules"), {"event_type": event_type, "namespace": namespace}).fetchall()
-        correlators = conn.execute(query("schemas/correlators"), {"namespace": namespace}).fetchall()
+        rules = conn.execute(query("definitions/schemas/rules"), {"event_type": event_type, "namespace": namespace}).fetchall()
+        correlators = conn.execute(query("definitions/schemas/correlators"), {"namespace": namespace}).fetchall()
     findings = [
         DefinitionFinding("rule", rule, topic, condition, finding)
         for rule, topic, condition in rules
@@ -59,7 +59,7 @@ def _findings_on_relays(
     conn: Connection, event_type: str, values: ValueSet, namespace: str | None
 ) -> Iterator[DefinitionFinding]:
     with map_database_errors():
-        relays = conn.execute(query("schemas/relays"), {"namespace": namespace}).fetchall()
+        relays = conn.execute(query("definitions/schemas/relays"), {"namespace": namespace}).fetchall()
     if not relays:
         return
     schemas, types = _schemas(conn, None, namespace) | {event_type: values}, types_by_topic(conn, namespace=namespace)
@@ -128,14 +128,14 @@ def types_by_topic(conn: Connection, *, topic: str | None = None, namespace: str
     parameters = {"topic": topic, "namespace": namespace, "scanned": SCANNED}
     by_topic: dict[str, list[str]] = {}
     with map_database_errors():
-        for name, event_type in conn.execute(query("schemas/types_by_topic"), parameters):
+        for name, event_type in conn.execute(query("definitions/schemas/types_by_topic"), parameters):
             by_topic.setdefault(name, []).append(event_type)
     return by_topic
 
 
 def _schemas(conn: Connection, event_type: str | None, namespace: str | None) -> dict[str, ValueSet]:
     with map_database_errors():
-        rows = conn.execute(query("schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
+        rows = conn.execute(query("definitions/schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
     return {row[0]: parse_schema(row[2]) for row in rows}
 
 

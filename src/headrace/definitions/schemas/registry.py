@@ -96,13 +96,15 @@ def find_schema(conn: Connection, event_type: str, *, namespace: str | None = No
 
 def _read(conn: Connection, event_type: str | None, namespace: str | None) -> list[EventSchema]:
     with map_database_errors(), conn.cursor(row_factory=class_row(EventSchema)) as cursor:
-        return cursor.execute(query("schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
+        return cursor.execute(query("definitions/schemas/schemas"), {"event_type": event_type, "namespace": namespace}).fetchall()
 
 
 def list_schema_versions(conn: Connection, event_type: str, *, namespace: str | None = None) -> list[SchemaVersion]:
     """All versions of an event type's schema, oldest first. Raises UnknownSchema."""
     with map_database_errors(), conn.cursor(row_factory=class_row(SchemaVersion)) as cursor:
-        versions = cursor.execute(query("schemas/versions"), {"event_type": event_type, "namespace": namespace}).fetchall()
+        versions = cursor.execute(
+            query("definitions/schemas/versions"), {"event_type": event_type, "namespace": namespace}
+        ).fetchall()
     if not versions:
         raise UnknownSchema(f"event type {event_type!r} has no schema; see: headrace event-type list")
     return versions
@@ -163,7 +165,7 @@ def set_schema(
         "namespace": namespace,
     }
     with map_database_errors():
-        row = conn.execute(query("schemas/set"), parameters).fetchone()
+        row = conn.execute(query("definitions/schemas/set"), parameters).fetchone()
     assert row is not None
     return SchemaChange(int(row[0]), check)
 
@@ -202,7 +204,7 @@ def parse_valid_schema(schema: str | Mapping[str, object]) -> ValueSet:
 def load_checker(conn: Connection, *, namespace: str | None = None) -> PayloadChecker:
     """The schemas of a namespace, to check payloads before they are published. Load it again when schemas change."""
     with map_database_errors():
-        rows = conn.execute(query("schemas/checked"), {"namespace": namespace}).fetchall()
+        rows = conn.execute(query("definitions/schemas/checked"), {"namespace": namespace}).fetchall()
     validators = {event_type: (validation, load_validator(text)) for event_type, validation, text, _ in rows}
     is_exact = schemas_are_exact(text for _, _, text, _ in rows)
     return PayloadChecker(validators, digest=rows[0][-1] if rows and is_exact else None)
@@ -244,7 +246,7 @@ def _infer(conn: Connection, topic: str, event_type: str, sample: int, namespace
         raise Invalid(f"sample is {sample}; give 1 to {SCANNED_MAX}")
     parameters = {"topic": topic, "event_type": event_type, "sample": sample, "scanned": SCANNED_MAX, "namespace": namespace}
     with map_database_errors():
-        rows = conn.execute(query("schemas/sample"), parameters).fetchall()
+        rows = conn.execute(query("definitions/schemas/sample"), parameters).fetchall()
     return Proposal(infer_schema(read_json(text) for (text,) in rows), len(rows)) if rows else None
 
 

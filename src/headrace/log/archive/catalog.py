@@ -41,13 +41,13 @@ def list_archive(conn: Connection, topic: str | None = None, *, namespace: str |
     with map_database_errors(), conn.cursor(row_factory=class_row(ArchivedFile)) as cursor:
         if topic is not None:
             conn.execute("select headrace.topic_id(%s, %s)", (topic, namespace))
-        return cursor.execute(query("archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
+        return cursor.execute(query("log/archive/catalog"), {"topic": topic, "namespace": namespace}).fetchall()
 
 
 def find_file_ranges(conn: Connection, span: StoredRange, *, folder: str | None = None) -> list[FileRange]:
     """The archived parts of a range of positions, in order."""
     with map_database_errors():
-        statement = literal_query("archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
+        statement = literal_query("log/archive/files", topic_id=span.topic_id, first=span.first, until=span.until)
         rows = conn.execute(statement.encode()).fetchall()
     return [FileRange.of(row, span, folder) for row in rows]
 
@@ -56,7 +56,7 @@ def find_position_at(conn: Connection, span: StoredRange, at: datetime, *, folde
     """The first position of a topic that was appended at a time or later, in archive or log; the end of `span` if there is none."""
     parameters = {"topic_id": span.topic_id, "at": at}
     with map_database_errors():
-        row = conn.execute(query("archive/file_at"), parameters).fetchone() if span.first < span.log_first else None
+        row = conn.execute(query("log/archive/file_at"), parameters).fetchone() if span.first < span.log_first else None
         if row is not None:
             position = first_position_at(FileRange.of(row, replace(span, until=span.log_first), folder), at)
             if position is not None:

@@ -42,7 +42,7 @@ class Erasure:
 def list_erasures(conn: Connection, topic: str | None = None, *, namespace: str | None = None) -> list[Erasure]:
     """The erasures of a namespace, or of one topic, newest first."""
     parameters = {"erasure_id": None, "topic": topic, "namespace": namespace}
-    return fetch_rows(conn, Erasure, query("archive/erasures"), parameters)
+    return fetch_rows(conn, Erasure, query("log/archive/erasures"), parameters)
 
 
 def erase_key(
@@ -167,5 +167,5 @@ def _preview(conn: Connection, erasure: Erasure, topics: Sequence[Topic]) -> Era
 
 def _erasure(conn: Connection, erasure_id: int, namespace: str | None) -> Erasure:
     parameters = {"erasure_id": erasure_id, "topic": None, "namespace": namespace}
-    [erasure] = fetch_rows(conn, Erasure, query("archive/erasures"), parameters)
+    [erasure] = fetch_rows(conn, Erasure, query("log/archive/erasures"), parameters)
     return erasure

@@ -49,7 +49,7 @@ def open_iceberg_catalog(target: Target) -> SqlCatalog:
 def has_iceberg_table(conn: Connection, topic: Topic) -> bool:
     """Whether the archive of a topic is an Iceberg table too."""
     parameters = {"catalog": CATALOG, "namespace": topic.namespace, "topic": topic.topic}
-    return _has_schema(conn) and conn.execute(query("archive/iceberg_table"), parameters).fetchone() is not None
+    return _has_schema(conn) and conn.execute(query("log/archive/iceberg_table"), parameters).fetchone() is not None
 
 
 def _has_schema(conn: Connection) -> bool:

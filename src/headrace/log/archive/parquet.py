@@ -128,7 +128,7 @@ def file_rows(batch: pa.RecordBatch) -> Iterator[_Row]:
 
 
 def row_hash(row: _Row) -> int:
-    """The first 60 bits of a row's SHA-256. queries/archive/days.sql adds up the same numbers."""
+    """The first 60 bits of a row's SHA-256. The query log/archive/days adds up the same numbers."""
     *numbers_and_type, key, payload, headers, producer = row
     words = [*map(str, numbers_and_type), _with_length(key), _with_length(producer), _with_length(headers), payload]
     return int.from_bytes(sha256(" ".join(words).encode()).digest()[:8]) >> (64 - _BITS)

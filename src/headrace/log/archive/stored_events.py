@@ -49,7 +49,7 @@ def find_stored_range(
     """From start to before end, each `earliest`, `latest`, a position, or a time of the log. Raises PositionOutOfRange for a
     position that neither archive nor log has."""
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredRange)) as cursor:
-        whole = cursor.execute(query("archive/range"), {"topic": topic, "namespace": namespace}).fetchone()
+        whole = cursor.execute(query("log/archive/range"), {"topic": topic, "namespace": namespace}).fetchone()
     assert whole is not None
     first = _parse_position(conn, whole, start, folder)
     return replace(whole, first=first, until=max(first, _parse_position(conn, whole, end, folder)))
@@ -98,7 +98,7 @@ def read_stored_events_at(
     if not positions:
         return {}
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        cursor.execute(query("archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
+        cursor.execute(query("log/archive/events_at"), {"topic_id": span.topic_id, "positions": list(positions)})
         events = {event.position: event for event in cursor}
     if missing := set(positions) - set(events):
         try:
@@ -159,4 +159,4 @@ def _read_log(conn: Connection, span: StoredRange, rows: RowFilter, first: int, 
     filters = {"types": None if rows.types is None else list(rows.types), "keys": None if rows.keys is None else list(rows.keys)}
     parameters = {"topic_id": span.topic_id, "first": first, "until": span.until, "limit": limit, **filters}
     with map_database_errors(), conn.cursor(row_factory=class_row(StoredEvent)) as cursor:
-        return cursor.execute(query("archive/events"), parameters).fetchall()
+        return cursor.execute(query("log/archive/events"), parameters).fetchall()

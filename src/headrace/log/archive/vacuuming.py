@@ -42,7 +42,7 @@ def vacuum_tables(conn: Connection, tables: Sequence[str], *, rewrite: bool) -> 
     """Vacuums these tables, as far as the role may. `rewrite` writes each of them anew (VACUUM FULL), which locks it meanwhile.
     The connection is in autocommit mode. Tables that do not exist any more count as clean."""
     names = sorted({*tables, WITNESS} if tables else (), key=lambda name: name != WITNESS)
-    rows = [_Table(*row) for row in conn.execute(query("archive/vacuum_rights"), {"tables": names}).fetchall()]
+    rows = [_Table(*row) for row in conn.execute(query("log/archive/vacuum_rights"), {"tables": names}).fetchall()]
     owned = [row for row in rows if row.may_vacuum]
     for row in owned:
         table = psycopg.sql.Identifier(row.schema_name, row.table_name)

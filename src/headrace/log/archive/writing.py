@@ -78,7 +78,7 @@ def list_closed_partitions(
     """The time partitions that ended before a time (None: now), oldest first."""
     parameters = {"topic": topic, "before": before, "namespace": namespace}
     with map_database_errors(), conn.cursor(row_factory=class_row(ClosedPartition)) as cursor:
-        return cursor.execute(query("archive/closed_partitions"), parameters).fetchall()
+        return cursor.execute(query("log/archive/closed_partitions"), parameters).fetchall()
 
 
 def archive_topic(
@@ -147,14 +147,14 @@ def _days(conn: Connection, topic: Topic, partition: ClosedPartition) -> list[Ar
         with conn.transaction():
             conn.execute("select from headrace.topic t where t.topic_id = %s for no key update", (topic.topic_id,))
         parameters = {"topic_id": topic.topic_id, "from_at": partition.from_at, "to_at": partition.to_at}
-        return cursor.execute(query("archive/days"), parameters).fetchall()
+        return cursor.execute(query("log/archive/days"), parameters).fetchall()
 
 
 def _rows(arrow: ArrowConnection, topic: Topic, days: ArchivedDays) -> Iterator[pa.RecordBatch]:
     positions = {"first": days.first_position, "last": days.last_position}
     times = {"first_at": days.first_at.isoformat(), "last_at": days.last_at.isoformat()}
     with map_database_errors(), arrow.cursor() as cursor:
-        cursor.execute(literal_query("archive/file_rows", topic_id=topic.topic_id, **positions, **times))
+        cursor.execute(literal_query("log/archive/file_rows", topic_id=topic.topic_id, **positions, **times))
         yield from cursor.fetch_record_batch()
     arrow.rollback()
 

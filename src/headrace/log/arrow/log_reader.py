@@ -45,15 +45,15 @@ def lock_range(conn: ArrowConnection, span: StoredRange, *, use_archive: bool, f
         cursor.adbc_statement.set_sql_query("set local max_parallel_workers_per_gather = 0; set local jit = off")
         cursor.adbc_statement.execute_update()
         # Lock before looking: retention that comes later waits for us, retention that came earlier is visible.
-        cursor.execute(literal_query("arrow/lock_log", topic_id=span.topic_id))
+        cursor.execute(literal_query("log/lock_log", topic_id=span.topic_id))
         cursor.fetchall()
-        cursor.execute(literal_query("arrow/dropped_to", topic_id=span.topic_id))
+        cursor.execute(literal_query("log/dropped_to", topic_id=span.topic_id))
         row = cursor.fetchone()
         log_first = span.until if row is None else min(max(int(row[0]) + 1, span.first), span.until)
         dropped = replace(span, until=log_first)
         archived: tuple[FileRange, ...] = ()
         if use_archive and len(dropped):
-            cursor.execute(literal_query("archive/files", topic_id=span.topic_id, first=dropped.first, until=dropped.until))
+            cursor.execute(literal_query("log/archive/files", topic_id=span.topic_id, first=dropped.first, until=dropped.until))
             archived = tuple(FileRange.of(row, dropped, folder) for row in cursor.fetchall())
     found = sum(file.until - file.first for file in archived)
     return LockedRange(archived, replace(span, first=log_first), len(dropped) - found)
@@ -127,7 +127,7 @@ def read_statement(span: StoredRange, selection: Selection) -> str:
     names = [*selection.read_columns, *(extract.name for extract in selection.extracts)]
     rows, where = selection.rows, selection.where
     return literal_query(
-        "arrow/rows",
+        "log/arrow_rows",
         columns=sql.SQL(", ").join(map(sql.Identifier, names)),
         extracts=sql.Composed(extracts),
         topic_id=span.topic_id,

@@ -15,7 +15,7 @@ LIMITS = {"transaction_max_s": 300.0, "pending_max_s": 10.0, "ahead_max_s": 2.0}
 """Parameters of the queries. A running node compiles a pending rule within a second. NTP turns a clock back by less than a second."""
 
 Checks: TypeAlias = Mapping[str, Callable[[Connection], Iterator[Finding]] | str | None]
-"""Checks by their names: a function; or, for a query in queries/observe/doctor that lists findings, what no finding means."""
+"""Checks by their names: a function; or, for a query of observe/doctor that lists findings, what no finding means."""
 SERVER_CHECKS: Checks = {
     "server": check_server,
     "open transactions": f"none older than {LIMITS['transaction_max_s']:.0f} s",

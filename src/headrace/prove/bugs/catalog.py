@@ -32,7 +32,7 @@ class Bug:
     caught_by: str
     edits: tuple[Edit, ...] = ()
     setup: str | None = None
-    """A statement of queries/prove that runs before the edits."""
+    """A query of prove that runs before the edits."""
     settings: dict[str, str] = field(default_factory=dict)
     """Settings of the server."""
     pause_s: float = 0.0

@@ -105,7 +105,7 @@ def _no_relay_ledger(_node: str) -> None:
             raise DeliveryError("the confirmation was lost")
 
     def statement(name: str, names: Any) -> Any:
-        return "select 0" if name == "relays/postgres/lock_ledger" else original_statement(name, names)
+        return "select 0" if name == "relays/targets/lock_ledger" else original_statement(name, names)
 
     postgres.PostgresTarget.deliver = deliver  # type: ignore[method-assign]
     vars(postgres)["_statement"] = statement

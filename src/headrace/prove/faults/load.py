@@ -160,5 +160,5 @@ def retention(environment: Environment, draw: random.Random) -> Iterator[str]:
 def migrate_again(environment: Environment, _draw: random.Random) -> Iterator[str]:
     """Applies every function again while it is in use, as an upgrade does."""
     with environment.connect() as conn:
-        conn.execute("update headrace_internal.migration set checksum = '' where name like 'functions/%'")
+        conn.execute("update headrace_internal.migration set checksum = '' where name like '%/functions/%'")
         yield f"{len(migrate(conn))} files"

@@ -143,7 +143,7 @@ class Publishing:
             for message in messages
         ]
         parameters = {"events": encode(events), "namespace": self._namespace}
-        await conn.execute(query("relays/postgres/publish"), parameters)
+        await conn.execute(query("relays/targets/publish"), parameters)
 
 
 class Inserting:
@@ -162,25 +162,25 @@ class Inserting:
         if row is None or row[0] is None:
             # Another node may create it at the same moment.
             with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
-                await conn.execute(_statement("relays/postgres/create_ledger", names))
+                await conn.execute(_statement("relays/targets/create_ledger", names))
 
     async def write(self, conn: Connection, messages: Sequence[Message]) -> None:
         names = {"ledger": self._ledger, "redriven": self._redriven}
         first = messages[0]
         place = {"relay": first.relay, "uid": first.relay_uid, "partition": first.partition}
-        row = await (await conn.execute(_statement("relays/postgres/lock_ledger", names), place)).fetchone()
+        row = await (await conn.execute(_statement("relays/targets/lock_ledger", names), place)).fetchone()
         position = row[0] if row else 0
         new = [message for message in messages if message.position > position or message.is_redriven]
         if first.is_redriven:
             recorded = await conn.execute(
-                _statement("relays/postgres/record_redriven", names), place | {"position": first.position}
+                _statement("relays/targets/record_redriven", names), place | {"position": first.position}
             )
             if not recorded.rowcount:
                 return
         if new:
             await self._insert(conn, new)
         last = max(position, messages[-1].position)
-        await conn.execute(_statement("relays/postgres/move_ledger", names), place | {"position": last})
+        await conn.execute(_statement("relays/targets/move_ledger", names), place | {"position": last})
 
     async def _insert(self, conn: Connection, messages: Sequence[Message]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, self._columns))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LIVE = ("name", "token", "key", "position", "time", "event_id", "evidence", "evidence_total")
-"""As queries/spark/backtest/correlations.sql returns them."""
+"""As the query spark/recorded_correlations returns them."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _read_live(name: str, part: TopicRange, names: Sequence[str], namespace: str
         "names": list(names),
         "namespace": namespace,
     }
-    statement = query("spark/backtest/firings") if name == "firings" else query("spark/backtest/correlations")
+    statement = query("spark/recorded_firings") if name == "firings" else query("spark/recorded_correlations")
     with map_database_errors():
         return part.conn.execute(statement, parameters).fetchall()
 

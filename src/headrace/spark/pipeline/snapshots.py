@@ -41,14 +41,14 @@ class ConsumerSnapshot:
 def read_topic(conn: Connection, topic: str, namespace: str | None) -> TopicHead:
     """Raises UnknownTopic."""
     with conn.cursor(row_factory=class_row(TopicHead)) as cursor:
-        head = cursor.execute(query("spark/pipeline/topic"), {"topic": topic, "namespace": namespace}).fetchone()
+        head = cursor.execute(query("spark/pipeline_topic"), {"topic": topic, "namespace": namespace}).fetchone()
     assert head is not None
     return head
 
 
 def read_snapshots(conn: Connection, topic_id: int) -> list[ConsumerSnapshot]:
     with conn.cursor(row_factory=class_row(ConsumerSnapshot)) as cursor:
-        return cursor.execute(query("spark/pipeline/consumers"), {"topic_id": topic_id}).fetchall()
+        return cursor.execute(query("spark/pipeline_consumers"), {"topic_id": topic_id}).fetchall()
 
 
 class ActiveVersions:
@@ -63,7 +63,7 @@ class ActiveVersions:
         """The topic's rules, each named by its version_id."""
         if version_id not in self._rules:
             with conn.cursor(row_factory=kwargs_row(RuleSpec)) as cursor:
-                rules = cursor.execute(query("spark/pipeline/rules"), {"topic_id": self._topic_id}).fetchall()
+                rules = cursor.execute(query("spark/pipeline_rules"), {"topic_id": self._topic_id}).fetchall()
             self._rules = {version_id: tuple(rules)}
         return self._rules[version_id]
 
@@ -72,7 +72,7 @@ class ActiveVersions:
         if snapshot.version_id not in self._correlators:
             parameters = {"correlator_id": snapshot.correlator_id, "version_id": snapshot.version_id}
             with conn.cursor(row_factory=dict_row) as cursor:
-                row = cursor.execute(query("spark/pipeline/correlator"), parameters).fetchone()
+                row = cursor.execute(query("spark/pipeline_correlator"), parameters).fetchone()
             if row is None:
                 return None
             self._correlators[snapshot.version_id] = CorrelatorSpec(**row | {"compiled": from_json(row["compiled"])})

@@ -14,14 +14,14 @@ from headrace.spark.correlate import state_schema
 STATE_SCHEMA = state_schema()
 LISTS = ("units", "deadlines", "evidence")
 _COLUMNS = (*LISTS, "evidence_total", "started_at", "seen_at")
-"""As queries/spark/pipeline/read_states.sql returns them, after the numbers of the keys."""
+"""As the query spark/read_states returns them, after the numbers of the keys."""
 
 
 def read_states(conn: Connection, correlator_id: int, keys: pa.StringArray) -> pa.Table:
     """The states of those keys that have one."""
     register_arrow_arrays(conn)
     parameters = {"correlator_id": correlator_id, "keys": ArrowArray(keys)}
-    row = conn.execute(query("spark/pipeline/read_states"), parameters).fetchone() if len(keys) else None
+    row = conn.execute(query("spark/read_states"), parameters).fetchone() if len(keys) else None
     if row is None or row[0] is None:
         return STATE_SCHEMA.empty_table()
     # The keys do not travel back: their numbers say which of them have a state.
@@ -42,7 +42,7 @@ def write_states(conn: Connection, correlator_id: int, states: pa.Table) -> None
     for name in ("key", *_COLUMNS):
         column = states[name].combine_chunks()
         parameters[name] = ArrowArray(list_texts(column, "{", "}", "NULL") if name in LISTS else column)
-    conn.execute(query("spark/pipeline/write_states"), parameters)
+    conn.execute(query("spark/write_states"), parameters)
 
 
 def _parse_lists(texts: pa.StringArray) -> pa.ListArray:

@@ -112,7 +112,7 @@ class TopicPipeline:
 
     def next_due_s(self) -> float | None:
         """Seconds until the next timer is due; None if no timer waits for the clock."""
-        due_s: float | None = self._value(query("spark/pipeline/next_due_s"), {"topic_id": self.topic_id})
+        due_s: float | None = self._value(query("spark/next_due_s"), {"topic_id": self.topic_id})
         return due_s
 
     def _parts(self, head: int) -> list[Part]:
@@ -159,13 +159,13 @@ class TopicPipeline:
             self._fail(part, text)
         if upto > first:
             position = {"topic_id": self.topic_id, "position": min(ends)}
-            self._passed_at = self._value(query("spark/pipeline/appended_at"), position)
+            self._passed_at = self._value(query("spark/appended_at"), position)
         return replace(done, took_s=time.perf_counter() - started)
 
     def _lock_cursors(self, snapshots: Sequence[ConsumerSnapshot]) -> list[ConsumerSnapshot]:
         """Locks the cursors that no other session holds, and reads their consumers again."""
         parameters = {"consumer_ids": [snapshot.consumer_id for snapshot in snapshots]}
-        locked = {row[0] for row in self._conn.execute(query("spark/pipeline/lock_cursors"), parameters).fetchall()}
+        locked = {row[0] for row in self._conn.execute(query("spark/lock_cursors"), parameters).fetchall()}
         # Read after locking: moving a topic to another engine locks the cursors too.
         if read_topic(self._conn, self.topic, self._namespace).engine != "spark":
             return []
@@ -203,7 +203,7 @@ class TopicPipeline:
         with map_database_errors():
             for settled in (self._passed_at, None):
                 parameters = {"topic_id": self.topic_id, "correlator_id": correlator_id, "settled": settled}
-                if self._value(query("spark/pipeline/any_due"), parameters) is None:
+                if self._value(query("spark/any_due"), parameters) is None:
                     continue
                 if settled is None:
                     # In its own transaction: the sequencer must not wait until the timers have fired.

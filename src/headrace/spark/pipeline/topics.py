@@ -65,11 +65,11 @@ def set_engine(conn: Connection, topic: str, engine: Engine, *, namespace: str |
 def list_pipelines(conn: Connection, *, topic: str | None = None, namespace: str | None = None) -> list[PipelineState]:
     """The pipelines of a namespace, by topic, including those that ended."""
     with map_database_errors(), conn.cursor(row_factory=class_row(PipelineState)) as cursor:
-        return cursor.execute(query("spark/pipeline/states"), {"topic": topic, "namespace": namespace}).fetchall()
+        return cursor.execute(query("spark/pipeline_states"), {"topic": topic, "namespace": namespace}).fetchall()
 
 
 def list_batches(conn: Connection, topic: str, *, limit: int = 20, namespace: str | None = None) -> list[LedgerRow]:
     """The newest batches of a topic's pipeline, the newest first. Raises UnknownTopic."""
     parameters = {"topic": topic, "namespace": namespace, "limit": limit}
     with map_database_errors(), conn.cursor(row_factory=class_row(LedgerRow)) as cursor:
-        return cursor.execute(query("spark/pipeline/batches"), parameters).fetchall()
+        return cursor.execute(query("spark/pipeline_batches"), parameters).fetchall()

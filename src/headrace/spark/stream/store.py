@@ -51,7 +51,7 @@ class StreamStore:
         ).decode()
         parameters = {"namespace": namespace, "stream": self._stream, "correlators": correlators}
         with map_database_errors():
-            row = self._conn.execute(query("spark/stream/begin"), parameters).fetchone()
+            row = self._conn.execute(query("spark/begin_stream"), parameters).fetchone()
         assert row is not None
         if row[1] != correlators:
             raise Invalid(
@@ -62,14 +62,14 @@ class StreamStore:
 
     def read_erasures(self) -> object:
         """A value that changes with every erasure; read it before the events."""
-        return self._conn.execute(query("spark/stream/erasures")).fetchone()
+        return self._conn.execute(query("spark/erasures")).fetchone()
 
     def write(self, log: LogName, last: int, time: int, events: Mapping[int, pa.Table], *, erasures: object) -> int | None:
         """A micro-batch with events up to the position `last` and the time `time`, in one transaction. Returns the number of
         outputs; events that were handled before give none. None if there was an erasure since `read_erasures` returned `erasures`:
         the events may hold what was erased, so read them again."""
         with self._conn.transaction():
-            row = self._conn.execute(query("spark/stream/lock"), {"stream_id": self._stream_id}).fetchone()
+            row = self._conn.execute(query("spark/lock_stream"), {"stream_id": self._stream_id}).fetchone()
             if row is None:
                 raise Invalid(f"stream {self._stream!r} was dropped while it ran; start it again")
             shard, topic, position = row
@@ -91,7 +91,7 @@ class StreamStore:
                 for number in range(len(self._specs))
             )
             place = {"shard": log[0], "topic": log[1], "position": last, "passed_us": time, "outputs": outputs}
-            self._conn.execute(query("spark/stream/advance"), {"stream_id": self._stream_id, **place})
+            self._conn.execute(query("spark/advance_stream"), {"stream_id": self._stream_id, **place})
         return outputs
 
     def _step(self, number: int, events: pa.Table | None, position: int, last: int, time: int) -> int:
@@ -112,12 +112,12 @@ class StreamStore:
         if not self._specs[number].table.timers:
             return pa.array([], pa.string())
         parameters = {"stream_id": self._stream_id, "correlator": number, "until": time}
-        rows = self._conn.execute(query("spark/stream/due_keys"), parameters).fetchall()
+        rows = self._conn.execute(query("spark/due_stream_keys"), parameters).fetchall()
         return pa.array([key for (key,) in rows], pa.string())
 
     def _read_states(self, number: int, keys: pa.StringArray) -> pa.Table:
         parameters = {"stream_id": self._stream_id, "correlator": number, "keys": keys.to_pylist()}
-        rows = self._conn.execute(query("spark/stream/read_states"), parameters).fetchall()
+        rows = self._conn.execute(query("spark/read_stream_states"), parameters).fetchall()
         decode = _decoder().decode
         states = [(key, *decode(text)) for key, text in rows]
         columns = list(zip(*states, strict=True)) or [()] * (1 + len(_STATE))
@@ -139,7 +139,7 @@ class StreamStore:
             "deadlines": ArrowArray(_first_deadlines(states["deadlines"].combine_chunks())),
             "states": ArrowArray(state_texts(states)),
         }
-        self._conn.execute(query("spark/stream/write_states"), parameters)
+        self._conn.execute(query("spark/write_stream_states"), parameters)
 
     def _write_outputs(self, spec: CorrelatorSpec, outputs: pa.Table) -> None:
         if not outputs.num_rows:
@@ -151,7 +151,7 @@ class StreamStore:
         parameters: dict[str, object] = {name: outputs[column].to_pylist() for name, column in columns.items()}
         parameters["evidence"] = ["{" + ",".join(map(str, own)) + "}" for own in outputs["evidence"].to_pylist()]
         labels = {"stream_id": self._stream_id, "correlator": spec.name, "version": spec.version}
-        self._conn.execute(query("spark/stream/write_outputs"), {**parameters, **labels})
+        self._conn.execute(query("spark/write_stream_outputs"), {**parameters, **labels})
 
 
 def state_texts(states: pa.Table) -> pa.StringArray:

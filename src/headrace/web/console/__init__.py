@@ -23,8 +23,8 @@ How a request is answered
 How to add a page
 -----------------
 
-1. Query: call the functions of the library where they exist (`headrace.log.topics.list_topics` …). A statement of the console's own is a
-   file in sql/queries/console/, over the views of schema `headrace` only, so that it works for every role; read it by `fetch_dicts` of
+1. Query: call the functions of the library where they exist (`headrace.log.topics.list_topics` …). A statement of the console's own
+   is in its sql/queries.sql, over the views of schema `headrace` only, so that it works for every role; read it by `fetch_dicts` of
    tables.py.
 2. Module pages/widgets.py:
 

@@ -102,4 +102,4 @@ def revoke_access_token(conn: Connection, name: str, *, namespace: str | None = 
 
 def list_access_tokens(conn: Connection, *, namespace: str | None = None) -> list[AccessToken]:
     """The access tokens of a namespace, also revoked ones, which come last."""
-    return fetch_rows(conn, AccessToken, query("ingest/access_tokens"), {"namespace": namespace})
+    return fetch_rows(conn, AccessToken, query("web/http/access_tokens"), {"namespace": namespace})

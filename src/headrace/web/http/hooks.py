@@ -88,12 +88,12 @@ def drop_hook(conn: Connection, hook: str, *, namespace: str | None = None) -> N
 
 def list_hooks(conn: Connection, *, namespace: str | None = None) -> list[Hook]:
     """The hooks of a namespace, by name."""
-    return fetch_rows(conn, Hook, query("ingest/hooks"), {"namespace": namespace, "hook": None})
+    return fetch_rows(conn, Hook, query("web/http/hooks"), {"namespace": namespace, "hook": None})
 
 
 def get_hook(conn: Connection, hook: str, *, namespace: str | None = None) -> Hook:
     """One hook. Raises UnknownHook."""
-    rows = fetch_rows(conn, Hook, query("ingest/hooks"), {"namespace": namespace, "hook": hook})
+    rows = fetch_rows(conn, Hook, query("web/http/hooks"), {"namespace": namespace, "hook": hook})
     if not rows:
         raise UnknownHook(f"there is no hook {hook!r} in this namespace; see: headrace hook list")
     return rows[0]

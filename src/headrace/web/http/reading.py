@@ -102,7 +102,7 @@ class LogReader:
         }
         async with self._database.reader_connection(wanted.namespace) as conn:
             with map_database_errors():
-                rows = await (await conn.execute(query("ingest/read_events"), parameters)).fetchall()
+                rows = await (await conn.execute(query("web/http/read_events"), parameters)).fetchall()
         oldest, newest = rows[0][:2]
         if newest is None:
             return EventPage((), 0 if wanted.after == "latest" else after, is_at_end=True)

@@ -79,7 +79,7 @@ def _ended_table(view: View, outcome: str | None, name: str | None) -> Table:
         "limit": QUEUED_MAX,
         "namespace": view.namespace,
     }
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/actions_results"), parameters))
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/actions_results"), parameters))
     columns = (
         Column("action", link=lambda row: action_url(view, row["action_id"])),
         Column("outcome", kind="state"),

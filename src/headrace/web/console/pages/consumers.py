@@ -75,7 +75,7 @@ def slowest_table(view: View, rows: Sequence[Row], *, count: int = 8) -> Table:
 def read_cursors(view: View, *, topic: str | None = None, consumer: str | None = None) -> list[Row]:
     """The cursors of the namespace, or of one topic or consumer, with their lag."""
     parameters = {"namespace": view.namespace, "topic": topic, "consumer": consumer}
-    return view.collect(lambda conn: fetch_dicts(conn, query("console/cursors"), parameters))
+    return view.collect(lambda conn: fetch_dicts(conn, query("web/console/cursors"), parameters))
 
 
 def summarize(cursors: Sequence[Row]) -> Row:

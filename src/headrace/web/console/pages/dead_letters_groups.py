@@ -50,7 +50,7 @@ class Group:
     def letters(self, view: View, conn: Connection, *, after: int, limit: int, only_open: bool) -> list[Row]:
         """The letters behind a place, at most `limit`."""
         parameters = {**vars(self), "after": after, "limit": limit, "open": only_open, "namespace": view.namespace}
-        return fetch_dicts(conn, query("console/dead_letters"), parameters)
+        return fetch_dicts(conn, query("web/console/dead_letters"), parameters)
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def list_groups(view: View) -> Page:
 
 
 def _read_groups(view: View) -> list[Row]:
-    return view.collect(lambda conn: fetch_dicts(conn, query("console/dead_letters_groups"), {"namespace": view.namespace}))
+    return view.collect(lambda conn: fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace}))
 
 
 def count_letters(view: View, conn: Connection) -> int:
     """The dead letters of actions and events on one shard; each group is counted up to a bound."""
-    rows = fetch_dicts(conn, query("console/dead_letters_groups"), {"namespace": view.namespace})
+    rows = fetch_dicts(conn, query("web/console/dead_letters_groups"), {"namespace": view.namespace})
     return sum(_total(rows, kind).letters for kind in ("action", "event"))
 
 

@@ -72,7 +72,7 @@ def _texts(conn: Connection, history: EventHistory) -> tuple[Json, Json]:
     """Payload and headers with exact numbers."""
     parameters = {"event_id": history.event_id, "topic": history.topic, "namespace": history.namespace}
     with map_database_errors():
-        row = conn.execute(query("console/event_texts"), parameters).fetchone()
+        row = conn.execute(query("web/console/event_texts"), parameters).fetchone()
     return (None, {}) if row is None else (decode_json(row[0]), decode_json(row[1]))
 
 

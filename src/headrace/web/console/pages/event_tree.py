@@ -91,7 +91,7 @@ class _Builder:
             topic, _, position = origin.rpartition("/")
             if position.isascii() and position.isdigit() and len(position) <= 18:
                 parameters = {"topic": topic, "namespace": self._view.namespace, "position": int(position)}
-                row = self._conn.execute(query("console/event_at"), parameters).fetchone()
+                row = self._conn.execute(query("web/console/event_at"), parameters).fetchone()
                 return (row[0] if row else None), ["published again from", origin]
         return None, []
 

@@ -172,7 +172,7 @@ class EventReader:
 
     def _log_rows(self, part: StoredRange, descending: bool) -> Iterator[list[StoredRow]]:
         """Rows in small steps first: an event may have 1 MB."""
-        statement = query("console/events_backward" if descending else "console/events_forward")
+        statement = query("web/console/events_backward" if descending else "web/console/events_forward")
         parameters = {
             "topic_id": part.topic_id,
             "first": part.first,
@@ -245,7 +245,7 @@ def position_at(conn: Connection, span: StoredRange, at: datetime) -> int:
 
 
 def _time_of(conn: Connection, span: StoredRange, position: int) -> datetime:
-    row = conn.execute(query("console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
+    row = conn.execute(query("web/console/event_time"), {"topic_id": span.topic_id, "position": position}).fetchone()
     # Retention dropped it meanwhile: it is older than all that is left.
     return OLDEST if row is None else row[0]
 

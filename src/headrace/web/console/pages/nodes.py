@@ -45,7 +45,7 @@ def _rates(row: Row) -> str | None:
 
 
 def _pipeline_table(view: View) -> Table:
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/pipelines"), {"namespace": view.namespace}))
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipelines"), {"namespace": view.namespace}))
     columns = (
         Column("topic"),
         Column("state", kind="state"),
@@ -66,7 +66,7 @@ def _pipeline_table(view: View) -> Table:
 
 def _failure_table(view: View) -> Table:
     """The loops that fail: what each works on, and when it is tried again."""
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/failures"), {"namespace": view.namespace}))
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/failures"), {"namespace": view.namespace}))
     columns = (
         Column("kind", "loop"),
         Column("name", "works on"),
@@ -80,7 +80,7 @@ def _failure_table(view: View) -> Table:
 
 def _batch_table(view: View) -> Table:
     parameters = {"namespace": view.namespace, "limit": BATCHES}
-    rows = view.collect(lambda conn: fetch_dicts(conn, query("console/pipeline_batches"), parameters))
+    rows = view.collect(lambda conn: fetch_dicts(conn, query("web/console/pipeline_batches"), parameters))
     columns = (
         Column("topic"),
         Column("batch", kind="number"),
@@ -102,7 +102,7 @@ def _shard_table(view: View) -> Table:
     for target in view.targets:
         try:
             with view.reading(target) as conn:
-                [facts] = fetch_dicts(conn, query("console/shard"), {"namespace": view.namespace})
+                [facts] = fetch_dicts(conn, query("web/console/shard"), {"namespace": view.namespace})
                 queue = queue_state(conn, namespace=view.namespace)
             rows.append(
                 {"shard": target.name, "state": "ok", **facts, "due": queue.due, "in_flight": queue.in_flight, "error": None}

@@ -38,7 +38,7 @@ def search(view: View) -> Response:
     results: dict[tuple[str, str], dict[str, str]] = {}
     if text:
         for _, names in view.each_shard(
-            lambda conn: fetch_dicts(conn, query("console/find_names"), {"text": text, "namespace": view.namespace})
+            lambda conn: fetch_dicts(conn, query("web/console/find_names"), {"text": text, "namespace": view.namespace})
         ):
             for kind, name in ((row["kind"], row["name"]) for row in names):
                 results[kind, name] = {"kind": kind, "label": cell_text(name), "url": _url(view, kind, name)}

@@ -138,7 +138,7 @@ def _facts(state: RuleState) -> list[tuple[str, object]]:
 def _firings(conn: Connection, view: View, name: str) -> list[Row]:
     parameters = {"rule": name, "namespace": view.namespace, "limit": FIRINGS_MAX}
     with map_database_errors():
-        rows = conn.execute(query("console/rule_firings"), parameters).fetchall()
+        rows = conn.execute(query("web/console/rule_firings"), parameters).fetchall()
     names = ("fired_at", "position", "event_id", "version", "action", "action_id")
     return [dict(zip(names, row, strict=True)) for row in rows]
 

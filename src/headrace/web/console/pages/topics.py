@@ -46,7 +46,7 @@ def show_topic(view: View) -> Page:
 
 def _read_topic(conn: Connection, view: View, name: str) -> Row:
     topic = log.get_topic(conn, name, namespace=view.namespace)
-    [size] = fetch_dicts(conn, query("console/topic_bytes"), {"topic": name, "namespace": view.namespace})
+    [size] = fetch_dicts(conn, query("web/console/topic_bytes"), {"topic": name, "namespace": view.namespace})
     return {**to_row(topic), **size}
 
 

@@ -1,0 +1,67 @@
+-- name: held_positions
+-- The claimed events that are dead letters already, or wait behind one. Index: dead_letter_once.
+-- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
+select d.position from headrace.dead_letter d
+where d.consumer_id operator(pg_catalog.=) %(consumer_id)s
+    and d.position operator(pg_catalog.>) %(position)s and d.position operator(pg_catalog.<=) %(upto)s
+    and d.state operator(pg_catalog.=) any (array['dead', 'behind', 'redrive']);
+
+-- name: lag
+-- Lag per partition, with the state: idle if no live node runs the consumer. For all consumers of a namespace or only those of a
+-- topic or a name.
+select g.topic, g.consumer, g.partition, g.position,
+    case when g.state = 'running' and g.nodes = 0 then 'idle' else g.state end as state, g.attempts, g.retry_at, g.error, g.traceback,
+    g.lag_events, g.lag_s, g.nodes, g.session_limit_s
+from headrace.consumer_lag g
+where g.namespace = headrace.current_namespace(%(namespace)s)
+    and (%(topic)s::text is null or g.topic = %(topic)s)
+    and (%(consumer)s::text is null or g.consumer = %(consumer)s)
+order by g.topic, g.consumer, g.partition;
+
+-- name: new_consumer
+-- How many events are behind a consumer that was just created, and which other consumers of its topic no live node runs.
+select coalesce(sum(c.lag_events) filter (where c.consumer = %(consumer)s), 0)::bigint as behind,
+    array_agg(distinct c.consumer order by c.consumer) filter (
+        where c.consumer <> %(consumer)s and c.nodes = 0 and c.consumer not like 'headrace.%%' and c.consumer not like 'relay.%%') as idle
+from headrace.consumer_lag c
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.topic = %(topic)s;
+
+-- name: read_dead_letter
+-- A dead letter as an event, with its payload as it was edited.
+-- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
+-- Index: dead_letter_pkey. The log may have dropped the event.
+select d.position, d.partition, d.event_id, t.topic, d.type, d.key, coalesce(d.edited_payload, d.payload), d.headers,
+    coalesce(l.emitted_at, d.buried_at), coalesce(l.appended_at, d.buried_at), l.producer
+from headrace.dead_letter d
+join headrace.consumer c on c.consumer_id operator(pg_catalog.=) d.consumer_id
+join headrace.topic t on t.topic_id operator(pg_catalog.=) c.topic_id
+left join lateral headrace.read_log(t.topic_id, d.position operator(pg_catalog.-) 1, 1) l on l.position operator(pg_catalog.=) d.position
+where d.dead_letter_id operator(pg_catalog.=) %(dead_letter_id)s;
+
+-- name: read_partition
+-- The claimed events of one partition, in order. Index: log_partition.
+-- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
+select l.position, l.partition, l.event_id, %(topic)s::pg_catalog.text, l.type, l.key, l.payload, l.headers,
+    l.emitted_at, l.appended_at, l.producer
+from headrace.log l
+where l.topic_id operator(pg_catalog.=) %(topic_id)s and l.partition operator(pg_catalog.=) %(partition)s
+    and l.position operator(pg_catalog.>) %(position)s and l.position operator(pg_catalog.<=) %(upto)s
+order by l.position;
+
+-- name: read_topic
+-- The claimed events of the whole topic, in order. Index: log_position.
+-- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
+select l.position, l.partition, l.event_id, %(topic)s::pg_catalog.text, l.type, l.key, l.payload, l.headers,
+    l.emitted_at, l.appended_at, l.producer
+from headrace.log l
+where l.topic_id operator(pg_catalog.=) %(topic_id)s
+    and l.position operator(pg_catalog.>) %(position)s and l.position operator(pg_catalog.<=) %(upto)s
+order by l.position;
+
+-- name: settings
+-- The settings of one consumer, with what became of its condition. Raises HR101 for an unknown topic. Index: consumer_name_unique.
+select t.namespace, t.topic, c.consumer, c.ordered_by, c.condition, c.condition_status, c.condition_error, c.attempts_max, c.backoff_s,
+    c.backoff_max_s, c.when_exhausted, c.key_order, c.created_at
+from headrace.consumer c
+join headrace.topic t on t.topic_id = c.topic_id
+where c.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and c.consumer = %(consumer)s;

@@ -1,0 +1,183 @@
+-- The actions and event types of a correlator's outputs that are not registered in the namespace, in words; null if all are.
+create or replace function headrace_internal.unknown_outputs(p_namespace text, p_outputs jsonb) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select nullif(string_agg(u.unknown, ' and ' order by u.token), '')
+        from (
+            select o.key as token, case
+                when o.value ? 'action' and not exists (select from headrace_internal.action a
+                    where a.namespace = p_namespace and a.action = o.value ->> 'action')
+                then format('action "%s" is not registered', o.value ->> 'action')
+                when o.value ? 'event' and not exists (select from headrace_internal.event_type e
+                    where e.namespace = p_namespace and e.event_type = o.value ->> 'event')
+                then format('event type "%s" is not registered', o.value ->> 'event') end as unknown
+            from jsonb_each(p_outputs) o
+        ) u
+    );
+end
+$$;
+
+-- Rejects outputs of tokens that do not occur in the pattern's text (HR342). A token that occurs there but is never pushed is found
+-- when a node compiles the pattern, and the correlator is marked invalid. So is a pattern that pushes nothing: it may be malformed, and
+-- only the compiler can say where.
+create or replace function headrace_internal.check_output_tokens(p_pattern text, p_outputs jsonb) returns void
+language plpgsql immutable
+as $$
+declare
+    v_token text;
+begin
+    select o.token into v_token from jsonb_object_keys(p_outputs) o (token) 
+    where p_pattern ~ '\mpush\M' and strpos(p_pattern, o.token) = 0 limit 1;
+    if found then
+        raise exception 'output "%" is of a token that the pattern does not push', v_token
+            using errcode = 'HR342', hint = format('Write push(%s) {…} in the pattern, correct the token, or remove the output.', v_token);
+    end if;
+end
+$$;
+
+-- Rejects outputs that are not of the form {"token": {"action": …} or {"event": …, "topic": …}} (HR342). Their topics must exist
+-- (HR101).
+-- Calls: refuse_reserved_topic, topic_id.
+create or replace function headrace_internal.check_outputs(p_namespace text, p_outputs jsonb) returns void
+language plpgsql stable
+as $$
+declare
+    v_output record;
+    v_wrong  text;
+begin
+    for v_output in select o.key as token, o.value from jsonb_each(p_outputs) o loop
+        if jsonb_typeof(v_output.value) <> 'object' or (v_output.value ? 'action') = (v_output.value ? 'event') then
+            v_wrong := 'is neither an action nor an event';
+        elsif coalesce(v_output.value ->> 'action', v_output.value ->> 'event', '') !~ '^[A-Za-z_][A-Za-z0-9_.:/-]{0,199}$' then
+            v_wrong := 'has an invalid name';
+        elsif v_output.value ? 'action' and (v_output.value - '{action,priority,delay_s}'::text[] <> '{}'
+            or coalesce(v_output.value ->> 'priority', '0') !~ '^-?[0-9]{1,9}$'
+            or coalesce(v_output.value ->> 'delay_s', '0') !~ '^[0-9]{1,8}$') then
+            v_wrong := 'may have action, priority and delay_s; the last two are numbers';
+        elsif v_output.value ? 'event' and (v_output.value - '{event,topic,keyed}'::text[] <> '{}'
+            or jsonb_typeof(v_output.value -> 'topic') is distinct from 'string'
+            or jsonb_typeof(coalesce(v_output.value -> 'keyed', 'true')) <> 'boolean') then
+            v_wrong := 'needs event and topic, and may have keyed (true or false)';
+        end if;
+        if v_wrong is not null then
+            raise exception 'the output of token "%" %', v_output.token, v_wrong using errcode = 'HR342',
+                hint = 'Write {"token": {"action": "NAME", "priority": 0, "delay_s": 0}} or {"token": {"event": "type", "topic": "name"}}.';
+        end if;
+        if v_output.value ? 'event' then
+            perform headrace_internal.refuse_reserved_topic(v_output.value ->> 'topic');
+            perform headrace.topic_id(v_output.value ->> 'topic', p_namespace);
+        end if;
+    end loop;
+end
+$$;
+
+-- Before a correlator is written: finds its topic (HR101), checks its outputs, and counts a change of its definition as a new version.
+-- Name and topic stay: another topic is another correlator.
+-- Calls: topic_id, check_outputs, check_output_tokens, check_names, unknown_outputs.
+create or replace function headrace_internal.correlator_written() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op = 'UPDATE' then
+        if (new.namespace, new.correlator, new.topic) is distinct from (old.namespace, old.correlator, old.topic) then
+            raise exception 'correlator "%" keeps its name and its topic', old.correlator
+                using errcode = 'HR222', hint = 'Drop it, and create another one.';
+        end if;
+        if not new.restart and (new.key, new.pattern, new.outputs, new.forget_after, new.evidence_max, new.active, new.allow_feedback)
+            is not distinct from (old.key, old.pattern, old.outputs, old.forget_after, old.evidence_max, old.active,
+                old.allow_feedback) then
+            new.topic_id := old.topic_id;
+            return new;
+        end if;
+    end if;
+    new.topic_id := headrace.topic_id(new.topic, new.namespace);
+    perform headrace_internal.check_outputs(new.namespace, new.outputs);
+    -- Only nodes parse patterns; but a token that the text does not contain cannot be pushed.
+    perform headrace_internal.check_output_tokens(new.pattern, new.outputs);
+    perform headrace_internal.check_names(new.namespace,
+        format('namespace "%s": ', new.namespace) || headrace_internal.unknown_outputs(new.namespace, new.outputs), 'correlator');
+    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
+    new.status := 'pending';
+    new.error := null;
+    new.since_position := null;
+    return new;
+end
+$$;
+
+create or replace trigger correlator_written before insert or update on headrace_internal.correlator
+for each row execute function headrace_internal.correlator_written();
+
+-- After a correlator was written: records the new version and notifies the compilers. A deleted correlator ends at once, together
+-- with its consumer, after a running batch. A correlator that is dropped with its topic leaves no version. Runs as the owner.
+-- Calls: create_internal_consumer, notify.
+create or replace function headrace_internal.correlator_changed() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' then
+        update headrace_internal.correlator_version v set until_at = headrace.clock(), until_position = (
+            select u.position from headrace_internal.consumer c join headrace_internal.cursor u on u.consumer_id = c.consumer_id
+            where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator)
+        where v.correlator_id = old.correlator_id and v.since_position is not null and v.until_at is null;
+        delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'headrace.correlator.' || old.correlator;
+        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
+            forget_after, evidence_max, active, allow_feedback, restart, dropped)
+        select old.correlator_id, old.version + 1, old.namespace, old.correlator, old.topic_id, old.key, old.pattern, old.outputs,
+            old.forget_after, old.evidence_max, false, old.allow_feedback, false, true
+        from headrace_internal.topic t where t.topic_id = old.topic_id;
+    else
+        insert into headrace_internal.correlator_version (correlator_id, version, namespace, correlator, topic_id, key, pattern, outputs,
+            forget_after, evidence_max, active, allow_feedback, restart)
+        select new.correlator_id, new.version, new.namespace, new.correlator, new.topic_id, new.key, new.pattern, new.outputs,
+            new.forget_after, new.evidence_max, new.active, new.allow_feedback, new.restart
+        where not exists (select from headrace_internal.correlator_version v
+            where v.correlator_id = new.correlator_id and v.version = new.version);
+        if not found then
+            return null;
+        end if;
+        if new.active then
+            perform headrace_internal.create_internal_consumer(new.topic_id, 'headrace.correlator.' || new.correlator);
+        end if;
+        if new.restart then
+            update headrace_internal.correlator c set restart = false where c.correlator_id = new.correlator_id;
+        end if;
+    end if;
+    perform headrace_internal.notify('headrace_rule', '');
+    return null;
+end
+$$;
+
+create or replace trigger correlator_changed after insert or update or delete on headrace_internal.correlator
+for each row execute function headrace_internal.correlator_changed();
+
+-- Copies the results of compilations to headrace_internal.correlator. A row that its writer still locks is left for the next call.
+-- Locks: correlator rows whose version has been compiled, no key update, skip locked. Index: correlator_pending.
+create or replace function headrace_internal.show_correlator_status() returns integer
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+    with shown as (
+        update headrace_internal.correlator c
+        set status = v.status, error = v.error, since_position = v.since_position
+        from headrace_internal.correlator_version v
+        where v.correlator_id = c.correlator_id and v.version = c.version and v.status <> 'pending'
+            and c.correlator_id in (
+                select p.correlator_id from headrace_internal.correlator p
+                join headrace_internal.correlator_version w on w.correlator_id = p.correlator_id and w.version = p.version
+                where p.status = 'pending' and w.status <> 'pending' for no key update of p skip locked)
+        returning 1)
+    select count(*)::integer from shown
+$$;
+
+-- One compiler at a time may activate a correlator of a namespace that publishes events, to the end of the transaction: two that each
+-- activate one half of a loop would not see it. A loop leads through correlators of one namespace, so that others need not wait.
+-- Locks: the row of the lock; unlike an advisory lock no other role can hold it.
+-- Calls: take_lock.
+create or replace function headrace_internal.lock_feedback(p_namespace text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.take_lock('feedback ' || p_namespace);
+end
+$$;

@@ -1,0 +1,269 @@
+-- name: active_table
+-- The table of a correlator's active version, how much evidence it keeps, and whether it forgets keys.
+select t.compiled, v.evidence_max, v.forget_after is not null
+from headrace_internal.correlator_table t
+join headrace_internal.correlator_version v on v.version_id = t.version_id
+where t.correlator_id = %(correlator_id)s;
+
+-- name: alter_correlator
+-- Gives a correlator another definition.
+update headrace.correlator c
+set topic = %(topic)s, key = %(key)s, pattern = %(pattern)s, outputs = %(outputs)s::jsonb, forget_after = %(forget_after)s,
+    evidence_max = %(evidence_max)s, active = %(active)s, allow_feedback = %(allow_feedback)s, source = %(source)s,
+    restart = %(restart)s
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(name)s;
+
+-- name: any_due
+-- Is a timer of the correlator due, unless it is paused, by the time of its topic? Index: correlator_instance_due.
+select 1 from headrace_internal.correlator_instance i
+where i.correlator_id = %(correlator_id)s and i.deadline <= (
+    select headrace.log_clock(c.topic_id) from headrace_internal.correlator c where c.correlator_id = %(correlator_id)s)
+    and not exists (
+        select from headrace_internal.correlator_table t join headrace_internal.pause p on p.consumer_id = t.consumer_id
+        where t.correlator_id = %(correlator_id)s)
+limit 1;
+
+-- name: corpus_copy
+copy headrace_internal.log (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers) from stdin
+
+-- name: corpus_correlators
+-- One correlator per pattern, without a key.
+insert into headrace_internal.correlator (namespace, correlator, topic, pattern)
+select %(namespace)s, r.name, %(namespace)s, r.pattern
+from unnest(%(names)s::text[], %(patterns)s::text[]) with ordinality r (name, pattern, n)
+order by r.n
+returning correlator_id;
+
+-- name: corpus_cursors
+-- Each correlator before the first of its own events.
+update headrace_internal.cursor u set position = r.position
+from unnest(%(names)s::text[], %(positions)s::bigint[]) r (name, position)
+join headrace_internal.topic t on t.namespace = %(namespace)s
+join headrace_internal.consumer c on c.topic_id = t.topic_id and c.consumer = 'headrace.correlator.' || r.name
+where u.consumer_id = c.consumer_id;
+
+-- name: corpus_error
+-- Why a pattern does not run.
+select v.error from headrace_internal.correlator_version v where v.namespace = %(namespace)s and v.correlator = %(name)s;
+
+-- name: corpus_outputs
+-- What a correlator has pushed, in order: a timer's before the event's that it was due by. Index: correlation_once.
+select f.position, f.output_at, f.token, f.captured::text
+from headrace_internal.correlation f
+where f.version_id = %(version_id)s
+order by f.output_at, f.position nulls first, f.place;
+
+-- name: corpus_partitions
+-- The time partitions of a log.
+select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %(log)s::regclass;
+
+-- name: corpus_state
+-- The table of a correlator, and the state of its one instance; null at the start.
+select t.compiled, (select i.units from headrace_internal.correlator_instance i where i.correlator_id = t.correlator_id and i.key = '')
+from headrace_internal.correlator_table t where t.correlator_id = %(correlator_id)s;
+
+-- name: correlations
+-- The newest outputs of a correlator, also of a dropped one, the oldest of them first. Index: correlation_once.
+select h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence, h.evidence_total,
+    h.becomes, h.name, h.output_id, h.captured
+from (
+    select h.correlation_id, h.correlator, h.version, h.topic, h.key, h.token, h.output_at, h.position, h.event_id, h.evidence,
+        h.evidence_total, h.becomes, h.name, h.output_id, h.captured
+    from headrace.correlation_history h
+    where h.namespace = headrace.current_namespace(%(namespace)s) and h.correlator = %(correlator)s
+        and (%(key)s::text is null or h.key = %(key)s)
+    order by h.correlation_id desc
+    limit %(limit)s
+) h
+order by h.correlation_id
+
+-- name: correlators
+-- The correlators of a namespace with their state.
+select c.correlator as name, c.topic, c.pattern, c.outputs, c.key, c.forget_after, c.evidence_max, c.active, c.allow_feedback,
+    c.correlator_id, c.version_id, c.namespace, c.source, c.version, c.status, c.error, c.warning, c.since_position, c.carried,
+    c.restarted, c.written_at, c.written_by, c.paused
+from headrace.correlator_state c
+where c.namespace = headrace.current_namespace(%(namespace)s)
+    and (%(topic)s::text is null or c.topic = %(topic)s)
+    and (%(correlator)s::text is null or c.correlator = %(correlator)s)
+order by c.correlator;
+
+-- name: create_correlator
+-- Creates a correlator. Raises HR221 when the name exists already.
+insert into headrace.correlator
+    (namespace, correlator, topic, key, pattern, outputs, forget_after, evidence_max, active, allow_feedback, source)
+values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(key)s, %(pattern)s, %(outputs)s::jsonb, %(forget_after)s,
+    %(evidence_max)s, %(active)s, %(allow_feedback)s, %(source)s)
+returning correlator_id;
+
+-- name: drop_correlator
+-- Drops a correlator.
+update headrace.correlator c set dropped = true
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(correlator)s;
+
+-- name: due_instances
+-- The instances whose timers are due by a settled time, the earliest first. Index: correlator_instance_due.
+select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
+from headrace_internal.correlator_instance i
+where i.correlator_id = %(correlator_id)s and i.deadline <= %(settled)s
+order by i.deadline limit %(max)s;
+
+-- name: evidence
+-- The events at some positions of a topic that are still in the log. Index: log_position.
+select l.position, l.type, l.key, l.emitted_at, l.payload
+from headrace.log l
+where l.topic_id = headrace.topic_id(%(topic)s, %(namespace)s) and l.position = any (%(positions)s::bigint[])
+order by l.position;
+
+-- name: instance_counts
+-- How many keys stand where. Index: correlator_instance_pkey.
+select i.units, count(*)
+from headrace.correlator c
+join headrace.correlator_instance i on i.correlator_id = c.correlator_id
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(correlator)s
+group by i.units;
+
+-- name: key_events
+-- The newest events of a key of a correlator, oldest first, with payload and headers as texts so that no digit is lost. {key} is the
+-- key's expression, printed from our own tree. Reads the topic from a time on. Index: log_position.
+select e.position, e.type, e.key, e.payload, e.headers, e.emitted_at, e.appended_at
+from (
+    select l.position, l.type, l.key, l.payload::text as payload, l.headers::text as headers, l.emitted_at, l.appended_at
+    from headrace.log l
+    where l.topic_id = %(topic_id)s and l.appended_at >= %(since)s and l.position > %(after)s
+        and ({key}) = %(key)s
+    order by l.position desc
+    limit %(limit)s
+) e
+order by e.position
+
+-- name: key_instance
+-- The instance of a key. Index: correlator_instance_pkey.
+select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
+from headrace.correlator_instance i
+where i.correlator_id = %(correlator_id)s and i.key = %(key)s;
+
+-- name: key_pushed
+-- The time of the topic now, and how many tokens a key has pushed in all versions. Index: correlation_once.
+select coalesce(headrace.log_clock(c.topic_id), headrace.clock()), (
+    select count(*) from headrace.correlation f
+    where f.key = %(key)s and f.version_id in (
+        select v.version_id from headrace.correlator_version v where v.correlator_id = %(correlator_id)s))
+from headrace.correlator c where c.correlator_id = %(correlator_id)s;
+
+-- name: newest_position
+-- The first and the last position of a topic's log; no row while it is empty. Index: log_position, backwards.
+select t.topic_id, t.dropped_to + 1, h.position
+from headrace.topic t
+cross join lateral headrace.log_head(t.topic_id) h
+where t.namespace = headrace.current_namespace(%(namespace)s) and t.topic = %(topic)s;
+
+-- name: next_due_s
+-- How many seconds until the correlator's next timer is due; null where it waits for events anyway
+-- or is paused. Index: correlator_instance_due.
+select extract(epoch from min(i.deadline) - headrace.clock())
+from headrace_internal.correlator_instance i
+join headrace_internal.correlator c on c.correlator_id = i.correlator_id
+join headrace_internal.topic t on t.topic_id = c.topic_id and t.clock = 'server'
+where i.correlator_id = %(correlator_id)s and i.deadline is not null
+    and not exists (
+        select from headrace_internal.correlator_table t join headrace_internal.pause p on p.consumer_id = t.consumer_id
+        where t.correlator_id = %(correlator_id)s);
+
+-- name: other_correlators
+-- The correlators of a namespace that run and publish events, but one: what could lead back to it.
+select c.correlator, c.topic, t.compiled, c.outputs
+from headrace.correlator c
+join headrace.correlator_table t on t.correlator_id = c.correlator_id
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator <> %(correlator)s and c.active
+    and c.outputs @? '$.*.event'
+order by c.correlator;
+
+-- name: pending_correlator_versions
+-- A correlator's versions to compile, oldest first. Index: correlator_version_pending.
+select v.version_id, v.namespace, v.correlator, t.topic, v.topic_id, v.key, v.pattern, v.outputs, v.active, v.allow_feedback, v.restart,
+    v.dropped, n.unknown_names, v.forget_after is not null as forgets
+from headrace_internal.correlator_version v
+join headrace_internal.topic t on t.topic_id = v.topic_id
+join headrace_internal.namespace n on n.namespace = v.namespace
+where v.correlator_id = %(correlator_id)s and v.status = 'pending'
+order by v.version_id;
+
+-- name: pending_correlators
+-- Correlators with versions to compile, and those that kept their consumer because a transaction was open when they were
+-- deactivated; except those whose compilation has failed and pauses. Index: correlator_version_pending.
+select k.correlator_id, k.namespace, k.correlator
+from (
+    select v.correlator_id, min(v.namespace) as namespace, min(v.correlator) as correlator
+    from headrace_internal.correlator_version v where v.status = 'pending' group by v.correlator_id
+    union
+    select k.correlator_id, k.namespace, k.correlator
+    from headrace_internal.correlator k
+    join headrace_internal.consumer c on c.topic_id = k.topic_id and c.consumer = 'headrace.correlator.' || k.correlator
+    where not k.active
+) k
+where not exists (select from headrace_internal.failure f
+    where f.kind = 'correlator compilation' and f.namespace = k.namespace and f.name = k.correlator and f.retry_at > headrace.clock())
+order by k.correlator_id;
+
+-- name: read_instances
+-- The instances of these keys. Index: correlator_instance_pkey.
+select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
+from unnest(%(keys)s::text[]) k (key)
+cross join lateral (
+    select i.key, i.units, i.deadlines, i.started_at, i.seen_at, i.evidence, i.evidence_total, i.memory
+    from headrace.correlator_instance i
+    where i.correlator_id = %(correlator_id)s and i.key = k.key offset 0
+) i;
+
+-- name: read_symbols
+-- The events of a batch as a node steps them: position, key, time in microseconds, and {{values}}, their symbols or facts.
+-- Index: log_position.
+select s.position, s.key, (extract(epoch from s.appended_at) * 1000000)::bigint as time, {values}
+from headrace_internal.read_symbols(%s, %s, %s) s;
+
+-- name: recent_symbols
+-- Key and symbols of the events of a topic after a position, from the public view. The braces are filled with what our own printers
+-- made of checked trees. Index: log_position.
+select ({key}) collate "C" as key, array[{symbols}]::integer[] as symbols, appended_at
+from headrace.log
+where topic_id = {topic_id} and position > {after}
+order by position
+
+-- name: running_table
+-- The table that runs, and the key its instances have.
+select t.compiled, v.key
+from headrace.correlator c
+join headrace.correlator_table t on t.correlator_id = c.correlator_id
+join headrace.correlator_version v on v.version_id = t.version_id
+where c.namespace = headrace.current_namespace(%(namespace)s) and c.correlator = %(correlator)s;
+
+-- name: symbols_body
+select e.position, e.key, {symbol} as symbol, {symbols} as symbols, e.appended_at, {facts} as facts
+from (
+    select position, type, appended_at, ({key}) collate "C" as key{fields}
+    from headrace_internal.{log}
+    where position > $1 and position <= $2{types}
+    offset 0
+) e
+
+-- name: symbols_plain_body
+select position, ({key}) collate "C" as key, {symbol} as symbol, {symbols} as symbols, appended_at, {facts} as facts
+from headrace_internal.{log}
+where position > $1 and position <= $2{types}
+
+-- name: topic_time
+-- A topic with its last position and the time up to which its timers may have fired: its clock's. Index: log_position, backwards.
+select t.topic_id, coalesce(l.position, 0), case when t.clock = 'server' then headrace.clock() else l.appended_at end
+from headrace.topic t
+left join lateral headrace.log_head(t.topic_id) l on true
+where t.topic_id = headrace.topic_id(%(topic)s, %(namespace)s)
+
+-- name: watched_correlators
+-- The correlators with an active version.
+select t.correlator_id, t.version_id, t.consumer_id, v.topic_id, v.correlator, o.topic, v.namespace, t.simple
+from headrace_internal.correlator_table t
+join headrace_internal.correlator_version v on v.version_id = t.version_id
+join headrace_internal.topic o on o.topic_id = v.topic_id
+where not t.halted
+order by t.correlator_id;

@@ -1,0 +1,55 @@
+-- name: actions
+-- The actions of a namespace: registered ones, and those that only rules name or only nodes handle.
+with registered as (
+    select a.action, a.description from headrace.action a where a.namespace = headrace.current_namespace(%(namespace)s)
+), ruled as (
+    select r.action, count(*) as rules from headrace.rule r
+    where r.namespace = headrace.current_namespace(%(namespace)s) group by r.action
+), handled as (
+    select h.action, count(*) as nodes
+    from headrace.node_state n cross join unnest(n.handlers) h (action)
+    where n.namespace = headrace.current_namespace(%(namespace)s) and n.state = 'alive' group by h.action
+)
+select a.action as name, g.action is not null as registered, g.description,
+    coalesce(r.rules, 0) as rules, coalesce(h.nodes, 0) as nodes
+from (select action from registered union select action from ruled union select action from handled) a
+left join registered g using (action)
+left join ruled r using (action)
+left join handled h using (action)
+order by a.action;
+
+-- name: event_types
+-- The event types of a namespace: registered ones, and those that only rules name.
+select coalesce(e.event_type, r.event_type) as name, e.event_type is not null as registered, e.description,
+    coalesce(r.rules, 0) as rules
+from (select event_type, description from headrace.event_type where namespace = headrace.current_namespace(%(namespace)s)) e
+full join (
+    select event_type, count(*) as rules from headrace.rule
+    where namespace = headrace.current_namespace(%(namespace)s) group by event_type) r on r.event_type = e.event_type
+order by 1;
+
+-- name: fail
+-- Records that the batch right after a reserved consumer's cursor failed. Index: cursor_pkey.
+select headrace.fail(u.consumer_id, u.partition, u.position, d.upto, d.events, %(error)s)
+from headrace.cursor u
+cross join lateral headrace_internal.batch_end(u.consumer_id, %(topic_id)s, -1, u.position,
+    case when u.single_to > u.position then 1 else %(max)s end) d
+where u.consumer_id = %(consumer_id)s and u.partition = -1;
+
+-- name: own_schedule
+-- Makes a source the owner of a schedule. Locks: the schedule row.
+update headrace.schedule s set source = %(source)s
+where s.namespace = headrace.current_namespace(%(namespace)s) and s.schedule = %(name)s;
+
+-- name: schedules
+-- The schedules of a namespace as they were written. Index: schedule_name_unique.
+select s.schedule as name, s.cron, t.topic, s.type, s.payload, s.zone, s.key, s.headers, s.missed, s.missed_max, s.grace_s,
+    s.active, s.source
+from headrace.schedule s
+join headrace.topic t on t.topic_id = s.topic_id
+where s.namespace = headrace.current_namespace(%(namespace)s)
+order by s.schedule;
+
+-- name: unregister
+-- Removes a name from its registry; rules that use it stay.
+update headrace.{registry} set dropped = true where namespace = headrace.current_namespace(%(namespace)s) and {registry} = %(name)s;

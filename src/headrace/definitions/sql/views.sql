@@ -1,0 +1,17 @@
+-- Registered event types. Admins of a namespace may insert and update rows, and drop one by `set dropped = true`.
+create or replace view headrace.event_type as
+select r.namespace, r.event_type, r.description, r.created_at,
+    false as dropped
+from headrace_internal.readable_event_types() r;
+
+create or replace trigger event_type_write instead of insert or update or delete on headrace.event_type
+for each row execute function headrace_internal.write_view();
+
+-- Registered actions. Admins of a namespace may insert and update rows, and drop one by `set dropped = true`.
+create or replace view headrace.action as
+select r.namespace, r.action, r.description, r.created_at,
+    false as dropped
+from headrace_internal.readable_actions() r;
+
+create or replace trigger action_write instead of insert or update or delete on headrace.action
+for each row execute function headrace_internal.write_view();

@@ -1,0 +1,399 @@
+-- The epoch of all logs of this server: its system identifier and its timeline. A promoted standby and a restore to a point in time
+-- begin a new timeline, and only then can positions come again with other events. 'unknown' where the server does not tell.
+create or replace function headrace.log_epoch() returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return (select s.system_identifier from pg_control_system() s) || ':' || case
+        when pg_is_in_recovery() then (select c.timeline_id from pg_control_checkpoint() c)
+        -- Of the WAL being written: the checkpoint's timeline may be the old one for a while after a promotion.
+        else ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer end;
+exception when insufficient_privilege or feature_not_supported or undefined_function then
+    return 'unknown';
+end
+$$;
+
+-- Records the epoch of the logs when it is new, and returns the one before it; null if nothing changed. Nodes call it.
+-- Calls: log_epoch.
+create or replace function headrace_internal.record_epoch() returns text
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_before text := (select e.epoch from headrace_internal.log_epoch e order by e.number desc limit 1);
+    v_epoch  text := headrace.log_epoch();
+begin
+    if v_epoch is not distinct from v_before then
+        return null;
+    end if;
+    insert into headrace_internal.log_epoch (epoch) values (v_epoch) on conflict on constraint log_epoch_once do nothing;
+    return case when found then v_before end;
+end
+$$;
+
+-- The topics that have rows in the outbox, one index probe per topic and slot. Index: outbox_order.
+create or replace function headrace_internal.outbox_topics() returns setof integer
+language sql stable
+as $$
+    with recursive waiting (topic_id) as (
+        (select o.topic_id from headrace_internal.outbox o order by o.topic_id limit 1)
+        union all
+        select (select o.topic_id from headrace_internal.outbox o where o.topic_id > w.topic_id order by o.topic_id limit 1)
+        from waiting w where w.topic_id is not null
+    )
+    select w.topic_id from waiting w where w.topic_id is not null
+$$;
+
+-- Which of many waiting topics a call of headrace.sequence serves, and in which order: namespaces take turns, so that what one has
+-- waiting delays no other. First one topic of each namespace, then a second one of those that have more, and so on, 100 in
+-- all; within a turn chance decides, so that no topic starves.
+-- Locks nothing. Index: topic_pkey.
+create or replace function headrace_internal.sequence_turns(p_waiting integer[]) returns integer[]
+language sql volatile
+as $$
+    select array_agg(w.topic_id order by w.turn, w.chance)
+    from (
+        select t.topic_id, row_number() over (partition by t.namespace order by random()) as turn, random() as chance
+        from headrace_internal.topic t where t.topic_id = any (p_waiting)
+        order by turn, chance limit 100
+    ) w
+$$;
+
+-- Which of these event ids a topic's log has already. Index: log_event_id.
+-- It names the topic's own branch, whatever the size of the log: a plan over the whole log would wait for a lock on another topic, and
+-- a plan for these ids by the whole log costs more. Runs as the owner: a node has no right on a branch.
+create or replace function headrace_internal.known_events(p_topic_id integer, p_event_ids uuid[]) returns setof uuid
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+    return query execute format('select l.event_id from headrace_internal.%I l where l.event_id = any ($1)', 'log_' || p_topic_id)
+    using p_event_ids;
+end
+$$;
+
+-- Moves the oldest p_batch outbox rows of a topic that the caller has locked into its log, but only those of the first 8 MB as they
+-- are stored (and at least one), so that large payloads make no long turn; see headrace.sequence. On the event clock, only those that fit into p_time_partitions_max time partitions; time_partitions is the number it has appended to, 0 on
+-- the server's clock.
+-- Locks: what headrace_internal.attach_log locks, for the first event, and headrace_internal.extend_log, if partitions are missing. Indexes: outbox_order for the rows, log_position
+-- backwards for the head, log_event_id for known ids; outbox_order must be used whatever the statistics of this fast-changing table say.
+-- Calls: attach_log, read_head, extend_log, extend_log_to_events, clamp_time, known_events, key_hash.
+create or replace function headrace_internal.sequence_topic(
+    p_topic headrace_internal.topic, p_batch integer, p_time_partitions_max integer,
+    out first_position bigint, out events integer, out duplicates integer, out time_partitions integer
+)
+language plpgsql volatile
+as $$
+declare
+    v_head  bigint;
+    v_time  timestamptz;
+    v_rows  integer;
+    v_bytes bigint;
+    v_bound bigint;
+    v_until timestamptz;
+    v_moved integer;
+begin
+    if not p_topic.attached then
+        perform headrace_internal.attach_log(p_topic.topic_id);
+    end if;
+    select h.position, h.appended_at into v_head, v_time
+    from headrace_internal.read_head(p_topic.topic_id, p_topic.clock, p_topic.time_partition) h;
+    v_head := coalesce(v_head, p_topic.dropped_to);
+    if p_topic.asleep then
+        update headrace_internal.topic t set asleep = false where t.topic_id = p_topic.topic_id;
+    end if;
+    select max(w.id), count(*), sum(pg_column_size(w.payload) + pg_column_size(w.headers)) into v_bound, v_rows, v_bytes
+    from (
+        select o.id, o.payload, o.headers
+        from headrace_internal.outbox o where o.topic_id = p_topic.topic_id order by o.id limit p_batch
+    ) w;
+    if v_bytes > 8 * 1024 * 1024 then
+        select w.id into v_bound
+        from (
+            select o.id,
+                sum(pg_column_size(o.payload) + pg_column_size(o.headers)) over (order by o.id rows unbounded preceding) as bytes
+            from headrace_internal.outbox o where o.topic_id = p_topic.topic_id
+        ) w
+        where w.bytes > 8 * 1024 * 1024 limit 1;
+    elsif v_rows < p_batch then
+        -- Rows that become visible until they are moved come too.
+        v_bound := null;
+    end if;
+    time_partitions := 0;
+    -- The log's time never goes back, whatever the server's clock does, nor behind a timer that has fired; and it begins
+    -- with the topic: before that there is no time partition.
+    if p_topic.clock = 'server' then
+        v_time := greatest(v_time, p_topic.timers_to, p_topic.created_at, headrace.clock());
+        if v_time >= p_topic.log_until then
+            perform headrace_internal.extend_log(p_topic.topic_id, v_time);
+        end if;
+    else
+        select e.bound, e.until, e.time_partitions into v_bound, v_until, time_partitions
+        from headrace_internal.extend_log_to_events(p_topic, v_time, v_bound, p_time_partitions_max) e;
+        v_time := greatest(v_time, p_topic.timers_to);
+    end if;
+
+    with moved as (
+        delete from headrace_internal.outbox o
+        where o.topic_id = p_topic.topic_id and o.id <= coalesce(v_bound, 9223372036854775807)
+        returning o.id, o.event_id, o.type, o.key, o.payload, o.headers,
+            -- Publishing rejects a time beyond the limits; one that got here all the same must not stop the topic or its readers.
+            headrace_internal.clamp_time(o.emitted_at) as emitted_at, o.producer
+    ), known as materialized (
+        select k.event_id from headrace_internal.known_events(p_topic.topic_id, array(select m.event_id from moved m)) k (event_id)
+    ), repeated as materialized (
+        select m.event_id, min(m.id) as first_id from moved m group by m.event_id having count(*) > 1
+    ), numbered as (
+        select v_head + row_number() over (order by m.id) as position,
+            -- An event that has just become visible may lie beyond the partitions created a moment ago.
+            case when p_topic.clock = 'server' then v_time else least(
+                greatest(v_time, max(m.emitted_at) over (order by m.id)), v_until - interval '1 microsecond') end as appended_at,
+            m.event_id, m.type, m.key, m.payload, m.headers, m.emitted_at, m.producer
+        from moved m
+        -- Hashed: almost always both are empty.
+        where m.event_id not in (select k.event_id from known k)
+            and not exists (select from repeated r where r.event_id = m.event_id and r.first_id < m.id)
+    ), appended as (
+        insert into headrace_internal.log
+            (position, appended_at, emitted_at, topic_id, partition, event_id, type, key, payload, headers, producer)
+        select n.position, n.appended_at, n.emitted_at, p_topic.topic_id,
+            case when p_topic.partitions = 1 then 0
+                when n.key is null then n.position % p_topic.partitions
+                else headrace_internal.key_hash(n.key) % p_topic.partitions end,
+            n.event_id, n.type, n.key, n.payload, n.headers, n.producer
+        from numbered n
+        order by n.position
+        returning 1
+    )
+    select (select count(*) from moved), (select count(*) from appended) into v_moved, events;
+    first_position := v_head + 1;
+    duplicates := v_moved - events;
+end
+$$;
+
+-- Moves the outbox rows of topics into their logs, each topic in a subtransaction of its own: one that fails is recorded in
+-- headrace_internal.failure and does not stop the others. The topics come in the order of the array. Those that other sequencers hold,
+-- or whose retry is not due yet, are left out; after 0.2 s also those of a namespace that has had a topic.
+-- Locks: the topic rows (no key update, skip locked). Index: failure_pkey; see headrace_internal.sequence_topic.
+-- Calls: sequence_topic, clear_failure, record_failure.
+create or replace function headrace_internal.sequence_alone(p_topic_ids integer[], p_batch integer)
+returns headrace_internal.topic_move[]
+language plpgsql volatile
+as $$
+declare
+    v_topic      record;
+    v_moved      record;
+    v_partitions integer := 32;
+    v_served     text[] := '{}';
+    v_moves      headrace_internal.topic_move[];
+begin
+    for v_topic in
+        select t as topic_row, t.topic_id, t.namespace, t.topic, f.name is not null as has_failed
+        from headrace_internal.topic t
+        left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
+        where t.topic_id = any (p_topic_ids) and (f.retry_at is null or f.retry_at <= headrace.clock())
+        order by array_position(p_topic_ids, t.topic_id)
+        for no key update of t skip locked
+    loop
+        continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
+        v_served := v_served || v_topic.namespace;
+        begin
+            v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
+            if v_topic.has_failed then
+                perform headrace_internal.clear_failure('sequence', v_topic.namespace, v_topic.topic);
+            end if;
+            v_partitions := v_partitions - v_moved.time_partitions;
+            v_moves := v_moves
+                || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
+        exception when others then
+            perform headrace_internal.record_failure('sequence', v_topic.namespace, v_topic.topic,
+                format('%s (SQLSTATE %s)', sqlerrm, sqlstate),
+                p_backoff_s => case when sqlstate = '55P03' then 0.1 else 1 end,
+                p_backoff_max_s => case when sqlstate = '55P03' then 5 else 30 end);
+        end;
+    end loop;
+    return v_moves;
+end
+$$;
+
+-- Moves committed outbox rows into the log: for up to 100 topics with rows that no other sequencer holds, the oldest p_batch rows (and
+-- a few that became visible meanwhile), in id order, with the positions after the head. One transaction; consumers are notified
+-- once, at its commit. Namespaces take turns: of many topics, headrace_internal.sequence_turns chooses, and after 0.2 s only topics
+-- of namespaces that had none yet begin, so that a call stays short: what it has moved is visible only after its commit. Chance decides
+-- which topic of a namespace is the first. Topics that failed before come last: one of them, or as many as there is time for if no
+-- other topic moves.
+-- A topic that fails does not stop the others: it is rolled back alone, recorded in headrace_internal.failure, and left out until
+-- its retry_at (1 s, growing to 30 s; after a lock timeout 0.1 to 5 s). All topics share one subtransaction, for its price; only after
+-- a failure each gets its own.
+-- A partition of the log costs a lock on it and on each of its indexes, so one call appends to at most 32 time partitions of topics on
+-- the event clock (but at least one per topic); the events after that wait for the next call.
+-- Raises HR208 unless READ COMMITTED: by an older snapshot positions would be used twice.
+-- Its plans are generic: a step is often shorter than planning it. Reads of the log are planned for their topic: see
+-- headrace_internal.read_head and headrace_internal.known_events.
+-- Locks: the topic rows (no key update, skip locked) until the end of the transaction; it waits at most 200 ms for any other lock,
+-- and 10 ms for one that a role of the topic's namespace may hold. Index: failure_pkey; see headrace_internal.sequence_topic.
+-- Calls: require_read_committed, outbox_topics, sequence_turns, sequence_topic, sequence_alone, notify.
+create or replace function headrace.sequence(p_batch integer default 10000)
+returns table (topic_id integer, first_position bigint, last_position bigint, events integer, duplicates integer)
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+set plan_cache_mode = force_generic_plan
+set lock_timeout = '200ms'
+as $$
+#variable_conflict use_column
+declare
+    v_waiting    integer[];
+    v_topic      record;
+    v_moved      record;
+    v_partitions integer := 32;
+    v_served     text[] := '{}';
+    v_alone      integer[];
+    v_moves      headrace_internal.topic_move[];
+    v_notify     text;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform headrace_internal.require_read_committed('headrace.sequence');
+    end if;
+    v_waiting := array(select w.topic_id from headrace_internal.outbox_topics() w (topic_id) order by random());
+    if v_waiting = '{}' then
+        return;
+    end if;
+    if cardinality(v_waiting) > 10 then
+        v_waiting := headrace_internal.sequence_turns(v_waiting);
+    end if;
+    begin
+        for v_topic in
+            select t as topic_row, t.topic_id, t.namespace, f.retry_at
+            from headrace_internal.topic t
+            left join headrace_internal.failure f on f.kind = 'sequence' and f.namespace = t.namespace and f.name = t.topic
+            where t.topic_id = any (v_waiting) order by array_position(v_waiting, t.topic_id)
+            for no key update of t skip locked
+        loop
+            continue when v_topic.namespace = any (v_served) and clock_timestamp() > statement_timestamp() + interval '0.2 seconds';
+            if v_topic.retry_at is null then
+                v_served := v_served || v_topic.namespace;
+                v_moved := headrace_internal.sequence_topic(v_topic.topic_row, p_batch, greatest(v_partitions, 1));
+                v_partitions := v_partitions - v_moved.time_partitions;
+                v_moves := v_moves || (v_topic.topic_id, v_moved.first_position, v_moved.events, v_moved.duplicates)::headrace_internal.topic_move;
+            elsif v_topic.retry_at <= headrace.clock() then
+                v_alone := v_alone || v_topic.topic_id;
+            end if;
+        end loop;
+    exception when others then
+        -- Rolled back with its locks. Each topic is tried again by itself, to find out which of them failed.
+        v_moves := null;
+        v_alone := v_waiting;
+    end;
+    if v_alone is not null then
+        v_moves := v_moves || headrace_internal.sequence_alone(case when v_moves is null then v_alone else v_alone[:1] end, p_batch);
+    end if;
+    if v_moves is null then
+        return;
+    end if;
+    return query
+    select m.topic_id, m.first_position, m.first_position + m.events - 1, m.events, m.duplicates from unnest(v_moves) m;
+    v_notify := (select string_agg(m.topic_id::text, ',') from unnest(v_moves) m where m.events > 0);
+    if v_notify is not null then
+        -- A NOTIFY carries at most 8000 bytes; an empty one means every topic.
+        perform headrace_internal.notify('headrace_log', case when length(v_notify) < 7000 then v_notify else '' end);
+    end if;
+end
+$$;
+
+-- Marks topics as asleep that had no events for p_idle_s seconds, so that their publishers send a NOTIFY again.
+-- Returns how soon the sequencer must check again: 'busy' (some topics are awake), 'watch' (a transaction that has published is
+-- still open and may have read "awake"), 'poll' (publishers do not notify, see headrace_internal.may_notify), or 'sleep'. A topic
+-- that failed and waits for its retry counts as asleep.
+-- Locks: topic rows, no key update, skip locked.
+-- Indexes: log_position backwards and outbox_order, one probe per topic that is awake, whatever the statistics say.
+-- Calls: read_head, may_notify.
+create or replace function headrace_internal.sequencer_rest(p_idle_s double precision) returns text
+language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+    update headrace_internal.topic t set asleep = true, asleep_at = statement_timestamp(), asleep_head = q.head
+    from (
+        select i.topic_id, coalesce(h.position, i.dropped_to) as head
+        from headrace_internal.topic i
+        cross join lateral headrace_internal.read_head(i.topic_id, i.clock, i.time_partition) h
+        where not i.asleep and coalesce(h.appended_at, '-infinity') < headrace.clock() - make_interval(secs => p_idle_s)
+            -- Not "not exists": as a join it would read the whole outbox.
+            and (select o.id from headrace_internal.outbox o where o.topic_id = i.topic_id order by o.id limit 1) is null
+        for no key update of i skip locked
+    ) q
+    where t.topic_id = q.topic_id;
+    if exists (
+        select from headrace_internal.topic t
+        where not t.asleep and not exists (select from headrace_internal.failure f where f.kind = 'sequence'
+            and f.namespace = t.namespace and f.name = t.topic and f.retry_at > headrace.clock() + interval '25 milliseconds')
+    ) then
+        return 'busy';
+    end if;
+    if exists (
+        select from pg_locks l
+        join pg_inherits i on i.inhrelid = l.relation and i.inhparent = 'headrace_internal.outbox'::regclass
+        where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.pid <> pg_backend_pid()
+            and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    ) then
+        return 'watch';
+    end if;
+    return case when headrace_internal.may_notify() then 'sleep' else 'poll' end;
+end
+$$;
+
+-- Truncates outbox slots that are over and empty, and returns how many. Rows of dropped topics are deleted with them.
+-- Runs as the owner: a node's role may not truncate.
+-- Locks: access exclusive on an empty slot that nobody writes to, without waiting: a slot in use is left for later, one with
+-- waiting events is not locked at all. The open transaction of a writer locks its slot, so nothing uncommitted is truncated, and
+-- rows committed before the lock are seen by the check under it. That takes a fresh snapshot per statement: raises HR208 unless
+-- READ COMMITTED, where an older one would lose events. Index: outbox_order, whatever the statistics say.
+-- Calls: outbox_slot, require_read_committed.
+create or replace function headrace_internal.trim_outbox() returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+    v_now     smallint := headrace_internal.outbox_slot(headrace.clock());
+    v_slot    record;
+    v_waits   text;
+    v_found   boolean;
+    v_trimmed integer := 0;
+begin
+    perform headrace_internal.require_read_committed('headrace_internal.trim_outbox');
+    for v_slot in
+        select s.slot, format('headrace_internal.%I', 'outbox_' || s.slot) as name
+        from generate_series(0, 3) s (slot)
+        -- The next slot is left alone too: it may become the current one meanwhile.
+        where s.slot not in (v_now, (v_now + 1) % 4)
+    loop
+        -- headrace.clock() stands still within a call, the slots do not: after 4 seconds publishers may write to the next but one.
+        -- Locks last until the end of the transaction, which must come before that.
+        exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
+        continue when pg_relation_size(v_slot.name::regclass) = 0;
+        -- One probe per topic. Not "exists": as a join it could read the whole slot.
+        v_waits := format('select true from headrace_internal.topic t where '
+            '(select o.id from %s o where o.topic_id = t.topic_id order by o.id limit 1) is not null limit 1', v_slot.name);
+        execute v_waits into v_found;
+        continue when v_found;
+        begin
+            execute format('lock table %s in access exclusive mode nowait', v_slot.name);
+            execute v_waits into v_found;
+            if v_found is null then
+                execute format('truncate %s', v_slot.name);
+                v_trimmed := v_trimmed + 1;
+            end if;
+        exception when lock_not_available then
+            null;
+        end;
+    end loop;
+    return v_trimmed;
+end
+$$;

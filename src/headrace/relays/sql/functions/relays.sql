@@ -1,0 +1,154 @@
+-- The first option of a relay that has a secret in clear text, null if none has: an option, at whatever depth, that is named like a
+-- secret and is no reference (env:… or file:…), or an address with a password. The library has the same rule and better messages.
+create or replace function headrace_internal.option_with_clear_secret(p_options jsonb) returns text
+language sql immutable
+as $$
+    with recursive part (option, name, value) as (
+        select o.key, o.key, o.value from jsonb_each(p_options) o
+        union all
+        select p.option, coalesce(e.name, p.name), e.value
+        from part p
+        cross join lateral (
+            select o.key as name, o.value from jsonb_each(case jsonb_typeof(p.value) when 'object' then p.value else '{}' end) o
+            union all
+            select null, a.value from jsonb_array_elements(case jsonb_typeof(p.value) when 'array' then p.value else '[]' end) a
+        ) e
+    )
+    select p.option
+    from part p cross join lateral (select p.value #>> '{}' as text) v
+    where jsonb_typeof(p.value) in ('string', 'number') and (
+        (p.name ~* '(secret|password|passwd|token|credential|apikey|api_key|authorization)' and v.text !~ '^(env|file):.')
+        or v.text ~ '://[^/@[:space:]]*:[^/@[:space:]]+@' or v.text ~* '\mpassword\s*=')
+    order by p.option
+    limit 1
+$$;
+
+-- Before a relay is written: finds its topic (HR101), rejects secrets in clear text, and counts a change of its definition as a new
+-- version. Name and topic stay: the cursors are those of the topic.
+-- Calls: option_with_clear_secret, topic_id.
+create or replace function headrace_internal.relay_written() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_option text;
+begin
+    if tg_op = 'UPDATE' then
+        if (new.namespace, new.relay, new.topic) is distinct from (old.namespace, old.relay, old.topic) then
+            raise exception 'relay "%" keeps its name and its topic', old.relay
+                using errcode = 'HR200', hint = 'Drop it, and create another one.';
+        end if;
+        if (new.condition, new.target, new.options, new.format, new.mapping, new.attempts, new.backoff_s, new.backoff_max_s,
+                new.when_exhausted, new.key_order, new.batch, new.concurrency, new.active)
+            is not distinct from (old.condition, old.target, old.options, old.format, old.mapping, old.attempts, old.backoff_s,
+                old.backoff_max_s, old.when_exhausted, old.key_order, old.batch, old.concurrency, old.active) then
+            new.topic_id := old.topic_id;
+            return new;
+        end if;
+    end if;
+    v_option := headrace_internal.option_with_clear_secret(new.options);
+    if v_option is not null then
+        raise exception 'option "%" of relay "%" has a secret in clear text', v_option, new.relay
+            using errcode = 'HR300', hint = 'Refer to it: env:NAME is a variable of the node for this namespace, file:name a file in its folder of secrets.';
+    end if;
+    new.topic_id := headrace.topic_id(new.topic, new.namespace);
+    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
+    new.status := 'pending';
+    new.error := null;
+    return new;
+end
+$$;
+
+create or replace trigger relay_written before insert or update on headrace_internal.relay
+for each row execute function headrace_internal.relay_written();
+
+-- After a relay was written: records the new version, keeps its consumer with the failure policy and the condition of the relay, and
+-- notifies the nodes, which compile the condition. A dropped relay ends with its consumer, its cursors and its dead letters, after a running delivery. A relay that is dropped
+-- with its topic leaves no version. Runs as the owner. Locks: the topic row for a new relay, so that 'latest' is a definite position.
+-- Calls: notify, log_head, add_claims.
+create or replace function headrace_internal.relay_changed() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_consumer record;
+begin
+    if tg_op = 'DELETE' then
+        delete from headrace_internal.consumer c where c.topic_id = old.topic_id and c.consumer = 'relay.' || old.relay;
+        insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
+            mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active, dropped)
+        select old.relay_id, old.version + 1, old.namespace, old.relay, old.topic_id, old.condition, old.target, old.options, old.format,
+            old.mapping, old.attempts, old.backoff_s, old.backoff_max_s, old.when_exhausted, old.key_order, old.batch, old.concurrency,
+            false, true
+        from headrace_internal.topic t where t.topic_id = old.topic_id;
+    else
+        insert into headrace_internal.relay_version (relay_id, version, namespace, relay, topic_id, condition, target, options, format,
+            mapping, attempts, backoff_s, backoff_max_s, when_exhausted, key_order, batch, concurrency, active)
+        select new.relay_id, new.version, new.namespace, new.relay, new.topic_id, new.condition, new.target, new.options, new.format,
+            new.mapping, new.attempts, new.backoff_s, new.backoff_max_s, new.when_exhausted, new.key_order, new.batch, new.concurrency,
+            new.active
+        where not exists (
+            select from headrace_internal.relay_version v where v.relay_id = new.relay_id and v.version = new.version);
+        if not found then
+            return null;
+        end if;
+        if tg_op = 'INSERT' then
+            perform from headrace_internal.topic t where t.topic_id = new.topic_id for no key update;
+        end if;
+        insert into headrace_internal.consumer as c
+            (topic_id, consumer, attempts_max, backoff_s, backoff_max_s, when_exhausted, key_order, condition)
+        values (new.topic_id, 'relay.' || new.relay, new.attempts, new.backoff_s, new.backoff_max_s, new.when_exhausted, new.key_order,
+            nullif(new.condition, 'true'))
+        on conflict on constraint consumer_name_unique do update
+        set attempts_max = excluded.attempts_max, backoff_s = excluded.backoff_s, backoff_max_s = excluded.backoff_max_s,
+            when_exhausted = excluded.when_exhausted, key_order = excluded.key_order, condition = excluded.condition,
+            filter = case when c.condition = excluded.condition then c.filter end,
+            condition_error = case when c.condition = excluded.condition then c.condition_error end
+        returning c.consumer_id, c.condition is not null and c.filter is null and c.condition_error is null as is_pending
+        into v_consumer;
+        if v_consumer.is_pending then
+            perform headrace_internal.notify('headrace_rule', '');
+        end if;
+        insert into headrace_internal.cursor (consumer_id, partition, position)
+        select v_consumer.consumer_id, p.partition, case when new.start = 'latest'
+            then coalesce((select h.position from headrace.log_head(new.topic_id) h), t.dropped_to) else t.dropped_to end
+        from headrace_internal.topic t cross join generate_series(0, t.partitions - 1) p (partition)
+        where t.topic_id = new.topic_id
+        on conflict on constraint cursor_pkey do nothing;
+        perform headrace_internal.add_claims(new.topic_id);
+    end if;
+    perform headrace_internal.notify('headrace_relay', '');
+    return null;
+end
+$$;
+
+create or replace trigger relay_changed after insert or update or delete on headrace_internal.relay
+for each row execute function headrace_internal.relay_changed();
+
+-- Records what a node has found out about a version of a relay: 'valid', 'invalid' with the error, or 'disabled' with the reason of
+-- the target, which also pauses it. True if that version is still the current one. Takes the level consume, as running a relay does.
+-- Locks: the relay row.
+-- Calls: pause_subject.
+create or replace function headrace.report_relay(
+    p_relay_id integer, p_version integer, p_status text, p_error text default null,
+    p_caller headrace_internal.caller default current_user
+) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_relay record;
+begin
+    perform headrace_internal.authorize_id(p_caller, 'consume', 'relay', p_relay_id);
+    update headrace_internal.relay r set status = p_status, error = left(p_error, 2000)
+    where r.relay_id = p_relay_id and r.version = p_version and r.status <> 'disabled'
+    returning r.namespace, r.relay into v_relay;
+    if not found then
+        return false;
+    end if;
+    if p_status = 'disabled' then
+        insert into headrace_internal.pause (namespace, kind, name, consumer_id, reason, paused_by)
+        select v_relay.namespace, 'relay', v_relay.relay, s.consumer_id, left(p_error, 1000), p_caller
+        from headrace_internal.pause_subject('relay', v_relay.relay, v_relay.namespace) s
+        on conflict do nothing;
+    end if;
+    return true;
+end
+$$;

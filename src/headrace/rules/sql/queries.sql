@@ -1,0 +1,147 @@
+-- name: alter_rule
+-- Gives a rule another definition.
+update headrace.rule r
+set topic = %(topic)s, event_type = %(event_type)s, condition = %(condition)s, action = %(action)s, priority = %(priority)s,
+    delay_s = %(delay_s)s, timing = %(timing)s, active = %(active)s, source = %(source)s
+where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(name)s;
+
+-- name: create_rule
+-- Creates a rule. Raises HR220 when the name exists already.
+insert into headrace.rule
+    (namespace, rule, topic, event_type, condition, action, priority, delay_s, timing, active, source)
+values (headrace.current_namespace(%(namespace)s), %(name)s, %(topic)s, %(event_type)s, %(condition)s, %(action)s,
+    %(priority)s, %(delay_s)s, %(timing)s, %(active)s, %(source)s)
+returning rule_id;
+
+-- name: drop_rule
+-- Drops a rule.
+update headrace.rule r set dropped = true where r.namespace = headrace.current_namespace(%(namespace)s) and r.rule = %(rule)s;
+
+-- name: inline_direct
+select e.id, e.event_id, d.version_id
+    from event e
+    cross join lateral unnest(array_remove(case {cases} end, null)) d (version_id)
+
+-- name: inline_join
+select e.id, e.event_id, m.version_id
+    from event e
+    cross join lateral (
+        select m.version_id, m.integers, m.numerics, m.texts, m.moments
+        from headrace_internal.rule_match m
+        where m.shape_id = {shape_id} and m.event_type = e.type and {lookup}
+        offset 0
+    ) m
+    where {rest}
+
+-- name: inline_program
+with event as materialized (
+    select p.id, p.event_id, p.type, p.key, p.payload, p.headers, p.emitted_at{fields}
+    from published p
+    where p.topic_id = {topic_id}
+)
+    {branches}
+
+-- name: match_direct
+select d.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers
+    from event e
+    cross join lateral unnest(array_remove(case {cases} end, null)) d (version_id)
+
+-- name: match_join
+select m.version_id, e.position, e.event_id, e.type, e.key, e.payload, e.emitted_at, e.producer, e.headers
+    from event e
+    cross join lateral (
+        select m.version_id, m.since_position, m.integers, m.numerics, m.texts, m.moments
+        from headrace_internal.rule_match m
+        where m.shape_id = {shape_id} and m.event_type = e.type and {lookup}
+        offset 0
+    ) m
+    where m.since_position <= e.position and {rest}
+
+-- name: match_program
+with event as materialized (
+    select l.position, l.event_id, l.type, l.key, l.payload, l.emitted_at, l.producer, l.headers{fields}
+    from headrace_internal.{log} l
+    where l.position > $1 and l.position <= $2
+)
+    {branches}
+
+-- name: pending_topics
+-- Topics with rules to compile, and topics that kept their consumer without rules because a transaction was open when the last rule
+-- went; except those whose compilation has failed and pauses. Indexes: rule_version_pending, rule_topic.
+select t.topic_id, t.namespace, t.topic
+from headrace_internal.topic t
+where t.topic_id in (
+        select v.topic_id from headrace_internal.rule_version v where v.status = 'pending'
+        union
+        select c.topic_id from headrace_internal.consumer c
+        -- Not "not exists": as a join it would read all rules.
+        where c.consumer = 'headrace.rules'
+            and (select r.rule_id from headrace_internal.rule r where r.topic_id = c.topic_id limit 1) is null)
+    and not exists (select from headrace_internal.failure f
+        where f.kind = 'rule compilation' and f.namespace = t.namespace and f.name = t.topic and f.retry_at > headrace.clock())
+order by t.topic_id;
+
+-- name: pending_versions
+-- A topic's versions to compile, oldest first. Index: rule_version_pending.
+select v.version_id, v.condition, v.dropped
+from headrace_internal.rule_version v
+where v.topic_id = %(topic_id)s and v.status = 'pending'
+order by v.version_id
+limit %(limit)s;
+
+-- name: rules
+-- The rules of a namespace with their state.
+select r.rule as name, r.topic, r.event_type, r.action, r.condition, r.priority, r.delay_s, r.timing, r.active,
+    r.namespace, r.source, r.version, r.status, r.error, r.warning, r.since_position, r.written_at, r.written_by, r.paused
+from headrace.rule_state r
+where r.namespace = headrace.current_namespace(%(namespace)s)
+    and (%(topic)s::text is null or r.topic = %(topic)s)
+    and (%(rule)s::text is null or r.rule = %(rule)s)
+order by r.rule;
+
+-- name: sample
+-- A table of events for the condition tester; dropped at the end of the transaction.
+create temporary table sample (
+    number     integer,
+    type       text,
+    key        text,
+    headers    jsonb,
+    payload    jsonb,
+    emitted_at timestamptz
+) on commit drop;
+
+-- name: shapes
+-- The active shapes of a topic, each with at most `limit` of its versions. Index: rule_match_access.
+select s.shape_id, s.topic_id, s.variants, m.version_id, m.since_position, m.event_type, m.canonical
+from headrace_internal.rule_shape s
+cross join lateral (
+    select m.version_id, m.since_position, m.event_type, v.canonical
+    from headrace_internal.rule_match m
+    join headrace_internal.rule_version v on v.version_id = m.version_id
+    where m.shape_id = s.shape_id and m.key_number = 1
+    limit %(limit)s
+) m
+where s.timing = %(timing)s and s.topic_id = %(topic_id)s
+order by s.shape_id, m.version_id;
+
+-- name: versions
+-- The versions of a rule, also of a dropped one, oldest first.
+select v.rule_id, v.version, t.topic, v.event_type, v.condition, v.action, v.priority, v.delay_s, v.timing, v.active, v.dropped,
+    v.written_at, v.written_by, v.status, v.error, v.since_position, v.until_position
+from headrace.rule_version v
+join headrace.topic t on t.topic_id = v.topic_id
+where v.namespace = headrace.current_namespace(%(namespace)s) and v.rule = %(rule)s
+order by v.rule_id, v.version;
+
+-- name: watched_topics
+-- The topics with rules, and the reserved consumer of each.
+select c.topic_id, c.consumer_id, t.topic, t.namespace
+from headrace_internal.consumer c
+join headrace_internal.topic t on t.topic_id = c.topic_id
+where c.consumer = 'headrace.rules'
+order by c.topic_id;
+
+-- name: write_program
+-- Writes or removes a program of a topic's rules.
+select headrace_internal.write_program(%(topic_id)s, %(kind)s, %(checksum)s, %(program)s, %(integers)s::bigint[],
+    %(numerics)s::numeric[], %(texts)s::text[], %(moments)s::timestamptz[]);

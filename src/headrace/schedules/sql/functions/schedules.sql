@@ -1,0 +1,281 @@
+-- Is this field of a cron expression well formed? Values and ranges, names, lists and steps; L and LW in the day of month, 5L and
+-- MON#2 in the day of week. The same grammar as the library's; a test compares them.
+create or replace function headrace_internal.cron_field_valid(p_field text, p_kind text) returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_from  integer := case when p_kind in ('day-of-month', 'month') then 1 else 0 end;
+    v_to    integer := case p_kind when 'hour' then 23 when 'day-of-month' then 31 when 'month' then 12
+        when 'day-of-week' then 7 else 59 end;
+    v_names text[] := case p_kind
+        when 'month' then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
+        when 'day-of-week' then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end;
+    v_term  text;
+    v_part  text[];
+    v_value text;
+    v_last  integer;
+    v_this  integer;
+begin
+    foreach v_term in array string_to_array(p_field, ',') loop
+        if p_kind = 'day-of-week' and v_term ~ '^0*[0-7]L$' then
+            continue;
+        elsif p_kind = 'day-of-week' and v_term ~ '^(0*[0-7]|[A-Z]{3})#0*[1-5]$' then
+            v_term := split_part(v_term, '#', 1);
+        end if;
+        v_part := regexp_match(v_term, '^([^/]+)(?:/0*([0-9]{1,9}))?$');
+        if v_part is null or v_part[2] ~ '^0*$' then
+            return false;
+        end if;
+        continue when v_part[1] = '*' or (p_kind = 'day-of-month' and v_part[1] in ('L', 'LW'));
+        v_last := v_from;
+        foreach v_value in array string_to_array(v_part[1], '-') loop
+            v_this := case when v_value ~ '^0*[0-9]{1,3}$' then v_value::integer
+                else array_position(v_names, v_value) - 1 + v_from end;
+            if v_this is null or v_this not between v_last and v_to then
+                return false;
+            end if;
+            v_last := v_this;
+        end loop;
+        if array_length(string_to_array(v_part[1], '-'), 1) > 2 then
+            return false;
+        end if;
+    end loop;
+    return p_field <> '';
+end
+$$;
+
+-- Rejects a malformed cron expression: raises HR330 with the field. An expression that is well formed but never fires (30
+-- February) is found when it is planned, and the schedule is marked with the error. The names of crontab(5), such as @daily, count
+-- as expressions; the library knows their fields.
+-- Calls: cron_field_valid.
+create or replace function headrace_internal.check_cron(p_cron text) returns void
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_fields text[] := regexp_split_to_array(btrim(upper(p_cron), E' \t\n\r'), '\s+');
+    v_kinds  text[] := array['second', 'minute', 'hour', 'day-of-month', 'month', 'day-of-week'];
+begin
+    if v_fields[1] ~ '^@' then
+        if v_fields <@ '{@YEARLY,@ANNUALLY,@MONTHLY,@WEEKLY,@DAILY,@MIDNIGHT,@HOURLY}' and cardinality(v_fields) = 1 and length(p_cron) <= 200 then
+            return;
+        end if;
+        raise exception 'cron expression "%": there is no such name', left(p_cron, 200)
+            using errcode = 'HR330', hint = 'Write @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, or 5 or 6 fields.';
+    end if;
+    if length(p_cron) > 200 or array_length(v_fields, 1) not in (5, 6) then
+        raise exception 'cron expression "%" has % fields', left(p_cron, 200), array_length(v_fields, 1)
+            using errcode = 'HR330',
+                hint = 'Write 5 fields (minute hour day-of-month month day-of-week), or 6 with seconds first; at most 200 characters.';
+    end if;
+    if array_length(v_fields, 1) = 5 then
+        v_kinds := v_kinds[2:];
+    end if;
+    for i in 1 .. array_length(v_fields, 1) loop
+        if not headrace_internal.cron_field_valid(v_fields[i], v_kinds[i]) then
+            raise exception 'cron expression "%": bad % "%"', p_cron, v_kinds[i], v_fields[i]
+                using errcode = 'HR330', hint = 'Write for example 30 6 * * MON-FRI: at half past six on working days.';
+        end if;
+    end loop;
+end
+$$;
+
+-- The headers that a scheduled event has in addition to its own.
+create or replace function headrace_internal.schedule_headers(p_schedule_id integer, p_schedule text, p_tick_at timestamptz) returns jsonb
+language sql stable parallel safe
+-- The text of the tick must not depend on the session's time zone.
+set timezone = 'UTC'
+as $$
+    select jsonb_build_object('scheduled_task_id', p_schedule_id, 'schedule', p_schedule, 'scheduled_at', p_tick_at)
+$$;
+
+-- Before a schedule is written: rejects invalid expressions, zones, events and topics of another namespace; a change of
+-- expression, zone or state deletes the plan. Ticks that are due stay due, unless the schedule is paused.
+-- Calls: refuse_reserved_topic, check_cron, event_within_limits, schedule_headers, notify.
+create or replace function headrace_internal.schedule_written() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from headrace_internal.topic t where t.topic_id = new.topic_id and t.namespace = new.namespace) then
+        raise exception 'there is no topic % in namespace "%"', new.topic_id, new.namespace
+            using errcode = 'HR101', hint = 'A schedule publishes in its own namespace.';
+    end if;
+    perform headrace_internal.refuse_reserved_topic(t.topic) from headrace_internal.topic t where t.topic_id = new.topic_id;
+    if tg_op = 'INSERT' or new.cron is distinct from old.cron then
+        perform headrace_internal.check_cron(new.cron);
+    end if;
+    -- Only IANA names: PostgreSQL itself would accept abbreviations and formulas too.
+    if (tg_op = 'INSERT' or new.zone is distinct from old.zone) and (new.zone ~ '^(posix|right|localtime|Factory)'
+        or not exists (select from pg_timezone_names z where z.name = new.zone)) then
+        raise exception 'there is no time zone "%"', left(new.zone, 100)
+            using errcode = 'HR331', hint = 'Use an IANA name such as Europe/Berlin, or UTC.';
+    end if;
+    perform headrace.event_within_limits(new.type, new.key, new.payload,
+        new.headers || headrace_internal.schedule_headers(0, new.schedule, headrace.clock()));
+    if tg_op = 'INSERT' or (new.cron, new.zone, new.active) is distinct from (old.cron, old.zone, old.active) then
+        new.planned_until := headrace.clock();
+        new.replan_at := '-infinity';
+        new.error := null;
+        new.attempts := 0;
+        new.retry_at := null;
+        delete from headrace_internal.schedule_due d
+        where d.schedule_id = new.schedule_id and (d.tick_at > headrace.clock() or not new.active);
+        perform headrace_internal.notify('headrace_schedule', '');
+    end if;
+    return new;
+end
+$$;
+
+create or replace trigger schedule_written before insert or update on headrace_internal.schedule
+for each row execute function headrace_internal.schedule_written();
+
+-- Rejects dropping a topic that has schedules (HR203).
+create or replace function headrace_internal.topic_keeps_schedules() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_schedules text;
+begin
+    select string_agg(s.schedule, ', ' order by s.schedule) into v_schedules
+    from headrace_internal.schedule s where s.topic_id = old.topic_id;
+    if v_schedules is not null then
+        raise exception 'topic "%" has schedules: %', old.topic, v_schedules
+            using errcode = 'HR203', hint = 'Drop them first, with headrace.drop_schedule.';
+    end if;
+    return old;
+end
+$$;
+
+create or replace trigger topic_keeps_schedules before delete on headrace_internal.topic
+for each row execute function headrace_internal.topic_keeps_schedules();
+
+-- The id of a schedule; raises HR130 if it does not exist.
+create or replace function headrace.schedule_id(
+    p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns integer
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_namespace   text := headrace_internal.authorize(p_caller, 'consume', p_namespace);
+    v_schedule_id integer;
+    v_known       text;
+begin
+    select s.schedule_id into v_schedule_id
+    from headrace_internal.schedule s where s.namespace = v_namespace and s.schedule = p_schedule;
+    if v_schedule_id is null then
+        select string_agg(k.schedule, ', ' order by k.schedule) into v_known
+        from (select s.schedule from headrace_internal.schedule s where s.namespace = v_namespace order by 1 limit 10) k;
+        raise exception 'there is no schedule "%" in namespace "%"', p_schedule, v_namespace
+            using errcode = 'HR130', hint = format('Known schedules: %s.', coalesce(v_known, 'none'));
+    end if;
+    return v_schedule_id;
+end
+$$;
+
+-- Creates a schedule and returns its id. Raises HR230 if it exists already, HR330 and HR331 for an invalid expression or zone.
+-- A node plans it within moments; nothing fires before that.
+-- Calls: topic_id.
+create or replace function headrace.create_schedule(
+    p_schedule   text,
+    p_cron       text,
+    p_topic      text,
+    p_type       text,
+    p_payload    jsonb default '{}',
+    p_zone       text default 'UTC',
+    p_key        text default null,
+    p_headers    jsonb default '{}',
+    p_missed     text default 'skip',
+    p_missed_max integer default 100,
+    p_grace_s    double precision default 120,
+    p_active     boolean default true,
+    p_namespace  text default null,
+    p_caller headrace_internal.caller default current_user
+) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_namespace   text := headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    v_schedule_id integer;
+begin
+    insert into headrace_internal.schedule
+        (namespace, schedule, cron, zone, topic_id, type, payload, key, headers, missed, missed_max, grace_s, active)
+    values (v_namespace, p_schedule, p_cron, p_zone, headrace.topic_id(p_topic, v_namespace), p_type, p_payload, p_key,
+        p_headers, p_missed, p_missed_max, p_grace_s, p_active)
+    on conflict on constraint schedule_name_unique do nothing
+    returning schedule_id into v_schedule_id;
+    if v_schedule_id is null then
+        raise exception 'schedule "%" already exists in namespace "%"', p_schedule, v_namespace
+            using errcode = 'HR230', hint = 'Change it with headrace.alter_schedule, or choose another name.';
+    end if;
+    return v_schedule_id;
+end
+$$;
+
+-- Changes a schedule; null leaves a setting as it is. An empty key means no key. Locks: the schedule row.
+-- Calls: schedule_id.
+create or replace function headrace.alter_schedule(
+    p_schedule   text,
+    p_cron       text default null,
+    p_zone       text default null,
+    p_type       text default null,
+    p_payload    jsonb default null,
+    p_key        text default null,
+    p_headers    jsonb default null,
+    p_missed     text default null,
+    p_missed_max integer default null,
+    p_grace_s    double precision default null,
+    p_namespace  text default null,
+    p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    update headrace_internal.schedule s
+    set cron = coalesce(p_cron, s.cron), zone = coalesce(p_zone, s.zone), type = coalesce(p_type, s.type),
+        payload = coalesce(p_payload, s.payload), key = nullif(coalesce(p_key, s.key), ''),
+        headers = coalesce(p_headers, s.headers), missed = coalesce(p_missed, s.missed),
+        missed_max = coalesce(p_missed_max, s.missed_max), grace_s = coalesce(p_grace_s, s.grace_s)
+    where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
+end
+$$;
+
+-- Stops a schedule. Ticks during the pause do not count as missed.
+-- Calls: schedule_id.
+create or replace function headrace.pause_schedule(
+    p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    update headrace_internal.schedule s set active = false where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
+end
+$$;
+
+-- Lets a paused schedule continue from now.
+-- Calls: schedule_id.
+create or replace function headrace.resume_schedule(
+    p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    update headrace_internal.schedule s set active = true where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
+end
+$$;
+
+-- Drops a schedule with its record of ticks. Its events stay in the log.
+-- Calls: schedule_id, notify.
+create or replace function headrace.drop_schedule(
+    p_schedule text, p_namespace text default null, p_caller headrace_internal.caller default current_user
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace_internal.authorize(p_caller, 'admin', p_namespace);
+    delete from headrace_internal.schedule s where s.schedule_id = headrace.schedule_id(p_schedule, p_namespace);
+    -- A node removes its pg_cron job.
+    perform headrace_internal.notify('headrace_schedule', '');
+end
+$$;

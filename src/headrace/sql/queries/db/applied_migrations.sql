@@ -1,2 +1,0 @@
--- The applied steps, with the checksums of their texts.
-select name, checksum from headrace_internal.migration;

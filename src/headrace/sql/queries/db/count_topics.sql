@@ -1,2 +1,0 @@
--- How many topics there are, in all namespaces.
-select count(*) from headrace_internal.topic;
