@@ -113,6 +113,15 @@ def test_file_has_nothing_but_named_statements() -> None:
         assert [statement for statement in names if not query(f"{name.removesuffix('/queries')}/{statement}").strip()] == []
 
 
+def test_python_names_only_statements_that_exist_and_all_of_them() -> None:
+    """A few names are put together: `f"prove/{name}"`, `f"rules/{template}_join"`, or a check of doctor with spaces."""
+    python = "\n".join(path.read_text() for path in Path(headrace.__file__).parent.rglob("*.py"))
+    assert [query(name) for name in re.findall(r'\bquery\("([^"{]+)"', python)]
+    ends = set(re.findall(r'["/}]([a-z_ ]+)"', python))
+    statements = re.findall(r"^-- name: (.*)$", "\n".join(text for _, text in sql_files("queries")), re.MULTILINE)
+    assert [name for name in statements if ends.isdisjoint({name, name.replace("_", " "), f"_{name.rpartition('_')[2]}"})] == []
+
+
 def test_unknown_statement_is_refused_with_the_known_ones() -> None:
     with pytest.raises(LookupError, match=r'no statement "nothing" in node/sql/queries\.sql, which has nodes'):
         query("node/nothing")

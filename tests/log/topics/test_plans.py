@@ -162,19 +162,6 @@ def test_claim_late_in_the_log_reads_one_batch(busy: Connection) -> None:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_reading_a_partition_uses_an_index(busy: Connection, analyzed: bool) -> None:
-    if analyzed:
-        busy.execute("analyze")
-    parameters = {"topic": "orders", "topic_id": 1, "partition": 3, "position": 9000, "upto": 10000}
-    with reads(busy, "log") as seen:
-        events = busy.execute(query("consume/read_partition"), parameters).fetchall()
-    assert 50 < len(events) < 200
-    assert seen.whole_tables == []
-    # Either index will do: that of the partition, or that of positions with the other partitions passed over.
-    assert seen.rows <= 1000
-
-
-@pytest.mark.parametrize("analyzed", [False, True])
 def test_head_is_one_step_from_the_end_of_the_index(busy: Connection, analyzed: bool) -> None:
     if analyzed:
         busy.execute("analyze")

@@ -1,11 +1,3 @@
--- name: held_positions
--- The claimed events that are dead letters already, or wait behind one. Index: dead_letter_once.
--- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
-select d.position from headrace.dead_letter d
-where d.consumer_id operator(pg_catalog.=) %(consumer_id)s
-    and d.position operator(pg_catalog.>) %(position)s and d.position operator(pg_catalog.<=) %(upto)s
-    and d.state operator(pg_catalog.=) any (array['dead', 'behind', 'redrive']);
-
 -- name: lag
 -- Lag per partition, with the state: idle if no live node runs the consumer. For all consumers of a namespace or only those of a
 -- topic or a name.
@@ -37,26 +29,6 @@ join headrace.consumer c on c.consumer_id operator(pg_catalog.=) d.consumer_id
 join headrace.topic t on t.topic_id operator(pg_catalog.=) c.topic_id
 left join lateral headrace.read_log(t.topic_id, d.position operator(pg_catalog.-) 1, 1) l on l.position operator(pg_catalog.=) d.position
 where d.dead_letter_id operator(pg_catalog.=) %(dead_letter_id)s;
-
--- name: read_partition
--- The claimed events of one partition, in order. Index: log_partition.
--- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
-select l.position, l.partition, l.event_id, %(topic)s::pg_catalog.text, l.type, l.key, l.payload, l.headers,
-    l.emitted_at, l.appended_at, l.producer
-from headrace.log l
-where l.topic_id operator(pg_catalog.=) %(topic_id)s and l.partition operator(pg_catalog.=) %(partition)s
-    and l.position operator(pg_catalog.>) %(position)s and l.position operator(pg_catalog.<=) %(upto)s
-order by l.position;
-
--- name: read_topic
--- The claimed events of the whole topic, in order. Index: log_position.
--- Operators are qualified: this runs on a handler's connection, under whatever search_path its database has.
-select l.position, l.partition, l.event_id, %(topic)s::pg_catalog.text, l.type, l.key, l.payload, l.headers,
-    l.emitted_at, l.appended_at, l.producer
-from headrace.log l
-where l.topic_id operator(pg_catalog.=) %(topic_id)s
-    and l.position operator(pg_catalog.>) %(position)s and l.position operator(pg_catalog.<=) %(upto)s
-order by l.position;
 
 -- name: settings
 -- The settings of one consumer, with what became of its condition. Raises HR101 for an unknown topic. Index: consumer_name_unique.
