@@ -160,7 +160,7 @@ def _hold(session: Session, step: SessionStep) -> Callable[[], None]:
     release_methods = _hold_methods(session, step)
     # Also where the application's class chooses engines itself: what it did elsewhere would not commit with the cursor.
     bind = session.bind
-    session.get_bind = lambda *_arguments, **_options: bind  # type: ignore[method-assign, assignment, return-value]
+    session.get_bind = lambda *_arguments, **_options: bind  # type: ignore[method-assign, assignment]
 
     def release() -> None:
         if event.contains(session, "before_commit", before_commit):
