@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -207,3 +208,28 @@ async def test_a_relay_signs_in_with_nothing_of_the_node(database: Target, monke
     assert (parameters["sslcertmode"], parameters["gssencmode"]) == ("disable", "disable")
     assert {name: value for name, value in parameters.items() if "of-the-node" in value} == {}
     assert (parameters["user"], parameters["dbname"], parameters.get("password", "")) == ("nobody", "nowhere", "")
+
+
+@pytest.mark.parametrize("request_code", [7, 9])
+async def test_a_server_that_asks_for_a_kerberos_ticket_gets_none(request_code: int) -> None:
+    """Whoever writes relays chooses the server. 7: GSSAPI, 9: SSPI."""
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (length,) = struct.unpack(">I", await reader.readexactly(4))
+        await reader.readexactly(length - 4)
+        writer.write(b"R" + struct.pack(">II", 8, request_code))
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(ask, "127.0.0.1", 0) as server:
+        options = {
+            "host": "127.0.0.1",
+            "port": server.sockets[0].getsockname()[1],
+            "dbname": "a",
+            "user": "b",
+            "sslmode": "disable",
+        }
+        target = open_target("copy", {**options, "table": "a", "columns": ["b"]}, {})
+        with pytest.raises(DeliveryError, match="authentication method requirement"):
+            await target.open()

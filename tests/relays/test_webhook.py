@@ -204,7 +204,8 @@ async def test_a_redirect_is_not_followed(conn: Connection, database: Target, re
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "[::1]", "[::ffff:10.0.0.1]", "169.254.169.254", "10.0.0.8",
-             "192.168.1.1", "0.0.0.0", "[fe80::1]", "[64:ff9b::7f00:1]", "100.64.0.1"],
+             "192.168.1.1", "0.0.0.0", "[fe80::1]", "[64:ff9b::7f00:1]", "100.64.0.1", "[::7f00:1]", "[::ffff:0:10.0.0.1]", "[fec0::1]",
+             "[200::1]", "[2a00:1450::5efe:10.0.0.1]", "192.88.99.1"],
 )  # fmt: skip
 async def test_private_addresses_are_refused_unless_the_operator_allows_their_network(
     host: str, monkeypatch: pytest.MonkeyPatch

@@ -20,13 +20,13 @@ Address: TypeAlias = IPv4Address | IPv6Address
 NETWORKS_VARIABLE: Final = "HEADRACE_RELAY_NETWORKS"
 RESOLVE_S: Final = 30.0
 """How long an answer of the resolver is used."""
-# Addresses that carry an IPv4 address inside: a gateway would translate them.
-_TRANSLATED: Final = (
-    IPv6Network("64:ff9b::/96"),
-    IPv6Network("64:ff9b:1::/48"),
-    IPv6Network("2002::/16"),
-    IPv6Network("2001::/32"),
-)
+# All that is assigned to networks of the internet. Elsewhere are addresses for sites, overlay networks and translators.
+_INTERNET: Final = IPv6Network("2000::/3")
+# Addresses that carry an IPv4 address inside: a gateway would translate them. And examples.
+_NOT_PUBLIC: Final = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
+_ISATAP: Final = (0x00005EFE, 0x02005EFE)
+"""Before the IPv4 address in the lower half of an address."""
+_RELAYS_OF_6TO4: Final = IPv4Network("192.88.99.0/24")
 
 
 def is_public(address: Address) -> bool:
@@ -34,9 +34,10 @@ def is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)
-        if any(address in network for network in _TRANSLATED):
+        is_isatap = int(address) >> 32 & 0xFFFFFFFF in _ISATAP
+        if is_isatap or address not in _INTERNET or any(address in network for network in _NOT_PUBLIC):
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and address not in _RELAYS_OF_6TO4
 
 
 def allowed_networks(environ: Mapping[str, str] = os.environ) -> list[IPv4Network | IPv6Network]:

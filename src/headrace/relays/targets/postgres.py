@@ -43,10 +43,10 @@ _ADDRESS: Final = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _LEDGER: Final = "headrace_relay"
 # Set here, so that neither a variable nor a file nor a service of the node fills them in. An empty sslcert means the default file, so
-# sslcertmode must be off.
+# sslcertmode must be off; and a server that asks for a Kerberos ticket would get the node's.
 _PARAMETERS: Final[Mapping[str, str | int]] = {
     "password": "", "passfile": "/nonexistent", "options": "", "sslmode": "prefer", "sslcert": "", "sslkey": "",
-    "sslcertmode": "disable", "gssencmode": "disable", "hostaddr": "",
+    "sslcertmode": "disable", "gssencmode": "disable", "require_auth": "password,md5,scram-sha-256,none", "hostaddr": "",
     "connect_timeout": CONNECT_S, "application_name": "headrace relay", "keepalives_idle": 30, "tcp_user_timeout": 15_000,
 }  # fmt: skip
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
