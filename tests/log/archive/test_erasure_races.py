@@ -46,21 +46,21 @@ def transaction(database: Target) -> Iterator[Connection]:
 
 
 @contextmanager
-def waiting_erasure(conn: Connection, database: Target, statement: str) -> Iterator[None]:
-    """An erasure that waits for a lock during the block, and is done at its end."""
+def waiting_statement(conn: Connection, database: Target, statement: str, waiting: int = 1) -> Iterator[None]:
+    """A statement that waits for a lock during the block, as one of some sessions, and is done at its end."""
     errors: list[Exception] = []
 
-    def erase() -> None:
+    def execute() -> None:
         try:
             with psycopg.connect(database.dsn, autocommit=True) as session:
                 session.execute(statement)
         except Exception as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
-    thread = threading.Thread(target=erase)
+    thread = threading.Thread(target=execute)
     thread.start()
-    waits = "select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    wait_until(lambda: not thread.is_alive() or conn.execute(waits).fetchone() == (True,), "the erasure waits, or is done")
+    waits = f"select count(*) >= {waiting} from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    wait_until(lambda: not thread.is_alive() or conn.execute(waits).fetchone() == (True,), "the statement waits, or is done")
     try:
         yield
     finally:
@@ -73,7 +73,7 @@ def test_dead_letter_that_is_being_written_is_erased(conn: Connection, database:
     with transaction(database) as worker:
         worker.execute(CLAIM, (consumer_id,))
         assert worker.execute(FAIL, (consumer_id, 1, 1, QUOTE)).fetchone() == ("dead_letter",)
-        with waiting_erasure(conn, database, erasure):
+        with waiting_statement(conn, database, erasure):
             worker.commit()
     assert tables_with(conn, SECRET) == []
 
@@ -109,7 +109,7 @@ def test_event_that_is_held_back_meanwhile_is_erased(conn: Connection, database:
     conn.execute(FAIL, (consumer_id, 1, 1, "ValueError"))
     with transaction(database) as worker:
         worker.execute(CLAIM, (consumer_id,))
-        with waiting_erasure(conn, database, ERASE):
+        with waiting_statement(conn, database, ERASE):
             worker.commit()
     assert tables_with(conn, SECRET) == []
     states = conn.execute("select state from headrace_internal.dead_letter order by position").fetchall()
@@ -133,7 +133,7 @@ def test_action_that_is_redriven_meanwhile_is_erased(conn: Connection, database:
     conn.execute("select headrace.bury_actions(array[%s::bigint], 'failed', 'no')", (msg_id,))
     with transaction(database) as operator:
         assert operator.execute("select headrace.redrive_actions()").fetchone() == (1,)
-        with waiting_erasure(conn, database, erasure):
+        with waiting_statement(conn, database, erasure):
             operator.commit()
     assert tables_with(conn, SECRET) == []
 
@@ -148,3 +148,20 @@ def test_error_of_an_action_that_lost_its_fields_meanwhile_is_not_kept(conn: Con
     conn.execute(fail, (msg_id, 2, "ValueError"))
     errors = conn.execute("select error, traceback from headrace.attempt order by attempt").fetchall()
     assert errors == [("(erased)", None), ("ValueError", "trace")] and tables_with(conn, SECRET) == []
+
+
+def test_erasure_and_move_to_another_engine_wait_for_each_other_in_turn(
+    conn: Connection, database: Target, consumer_id: int
+) -> None:
+    """Both need the topic's row and the cursors of its rules, which a batch holds."""
+    conn.execute("select headrace_internal.create_internal_consumer(topic_id, 'headrace.rules') from headrace.topic")
+    lock = "select from headrace_internal.cursor where partition = -1 for no key update"
+    with transaction(database) as batch:
+        batch.execute(lock)
+        with (
+            waiting_statement(conn, database, "select headrace.set_engine('orders', 'spark')"),
+            waiting_statement(conn, database, ERASE, waiting=2),
+        ):
+            batch.commit()
+    assert conn.execute("select engine from headrace.topic").fetchone() == ("spark",)
+    assert tables_with(conn, SECRET) == []

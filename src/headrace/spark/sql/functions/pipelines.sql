@@ -1,6 +1,7 @@
 -- Sets where the rules and correlators of a topic run: 'database' or 'spark'. It waits for the running batch of either engine; the
 -- other engine continues from the cursors and the correlators' rows. Returns false if nothing changed.
--- Locks: the cursors of the topic's rules and correlators, then the topic row, both no key update.
+-- Locks: the topic row, then the cursors of the topic's rules and correlators, both no key update: the order of the sequencer and of
+-- headrace.erase_key. Nothing of the topic is sequenced while it waits for a batch.
 -- Calls: topic_id, notify.
 create or replace function headrace.set_engine(
     p_topic text, p_engine text, p_namespace text default null, p_caller headrace_internal.caller default current_user
@@ -15,16 +16,16 @@ begin
         raise exception 'there is no engine "%"', p_engine
             using errcode = 'HR300', hint = 'Rules and correlators run in the ''database'' or on ''spark''.';
     end if;
+    update headrace_internal.topic t set engine = p_engine where t.topic_id = v_topic_id and t.engine <> p_engine;
+    if not found then
+        return false;
+    end if;
     perform u.position
     from headrace_internal.consumer c
     join headrace_internal.cursor u on u.consumer_id = c.consumer_id
     where c.topic_id = v_topic_id and starts_with(c.consumer, 'headrace.')
     order by u.consumer_id
     for no key update of u;
-    update headrace_internal.topic t set engine = p_engine where t.topic_id = v_topic_id and t.engine <> p_engine;
-    if not found then
-        return false;
-    end if;
     -- The engine that takes over does not wait for the next event.
     perform headrace_internal.notify('headrace_log', v_topic_id::text);
     return true;
