@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core import LoggedEvent, NotMigrated, SchemaTooNew
 from headrace.db import AsyncConnection, Connection, Target, migrate, migration_script, pending_steps
-from headrace.db.releases import RELEASE, check_node_release
+from headrace.db.requirements import RELEASE, check_node_release
 from headrace.node import Headrace, Node
 from tests.builders import publish, topic
 from tests.db.test_migrate import catalog, copy_sql_files, next_version

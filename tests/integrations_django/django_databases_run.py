@@ -9,7 +9,7 @@ import django
 from django.conf import settings
 
 from headrace.db import Target, connect, pending_steps
-from headrace.db.dsn import read_dsn
+from headrace.db.connections import read_dsn
 
 ROLE = "shop \\ owner"
 parts = read_dsn(sys.argv[1], "main")

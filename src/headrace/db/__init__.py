@@ -4,31 +4,26 @@ Owns the way to PostgreSQL. Promises: database errors are raised as errors of ou
 namespace can neither read nor act in another, which the database enforces, whatever client is used."""
 
 from headrace.core import map_database_errors, map_error
-from headrace.db.budget import CONNECTIONS, CONNECTIONS_MIN, RELAY_CONNECTIONS, WAIT_S, PoolShare, divide_connections
 from headrace.db.connections import (
     SERVER_FOLDER,
     AsyncConnection,
     Connection,
-    OwnPool,
-    Pool,
+    Shards,
     Target,
     configured_targets,
     connect,
     connect_arrow,
     connect_async,
-    connect_loop,
     connection_string,
-    create_loop_pool,
-    create_pool,
     data_folder,
     embedded_server,
     map_connection_errors,
     parse_targets,
+    to_url,
 )
-from headrace.db.dsn import to_url
 from headrace.db.exchanges import Command, Exchange, Parameter, exchange, fetch_exchanged
 from headrace.db.listener import Listener, Subscription
-from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps
+from headrace.db.migrations import MigrationStep, migrate, migration_script, pending_steps, uninstall
 from headrace.db.namespaces import (
     Grant,
     Level,
@@ -46,8 +41,20 @@ from headrace.db.namespaces import (
 )
 from headrace.db.pace import IdlePace, Pace
 from headrace.db.pooler import is_pooled
-from headrace.db.releases import RELEASE, SCHEMA_RELEASE, check_node_release
-from headrace.db.requirements import check_node_database, require_sessions
+from headrace.db.pools import (
+    CONNECTIONS,
+    CONNECTIONS_MIN,
+    RELAY_CONNECTIONS,
+    WAIT_S,
+    OwnPool,
+    Pool,
+    PoolShare,
+    connect_loop,
+    create_loop_pool,
+    create_pool,
+    divide_connections,
+)
+from headrace.db.requirements import RELEASE, SCHEMA_RELEASE, check_node_database, check_node_release, require_sessions
 from headrace.db.retry import (
     TRANSIENT_ERRORS,
     LoopFailure,
@@ -64,12 +71,9 @@ from headrace.db.retry import (
     retry_until_connected,
     run_to_end,
 )
-from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async
+from headrace.db.rows import fetch_rows, fetch_value, fetch_value_async, parse_interval, parse_time
 from headrace.db.server import Server, free_port
-from headrace.db.shards import Shards
 from headrace.db.sql_files import query, schema_checksum
-from headrace.db.times import parse_interval, parse_time
-from headrace.db.uninstall import uninstall
 
 __all__ = [
     "CONNECTIONS",

@@ -1,43 +1,98 @@
 """The addresses of the databases, and connections to them.
 
 Owns: HEADRACE_DSN, DATABASE_URL and the folder of the embedded server. If no database is configured, the embedded PostgreSQL is
-started in a data folder and keeps running, so that several commands share it."""
+started in a data folder and keeps running, so that several commands share it. Errors about an address never repeat any part of it:
+libpq's own quote a piece of the password that it took for something else, so none of them is passed on."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 
-from headrace.core import DatabaseUnavailable, Invalid, decode, encode
-from headrace.db.budget import WAIT_S, PoolShare
-from headrace.db.dsn import read_dsn, strip_driver
+from headrace.core import DatabaseUnavailable, Invalid, ShardUnavailable, decode
 from headrace.db.pooler import is_pooled
 from headrace.db.server import Server
-from headrace.db.sql_files import query
-
-logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection as ArrowConnection
-    from psycopg_pool import AsyncConnectionPool
+
+logger = logging.getLogger(__name__)
+
+_SCHEME = re.compile(r"([a-z][a-z0-9]*)(\+[a-z0-9_]+)?://", re.IGNORECASE)
+_ENCODE = "in user and password write %25 for %, %40 for @, %2F for /, %3F for ? and %20 for a space"
+_FORM = "write postgresql://user@host:5432/database"
+
+
+def strip_driver(dsn: str) -> str:
+    """The address as libpq reads it: SQLAlchemy's `postgresql+driver://` and `postgres://` become `postgresql://`."""
+    match = _SCHEME.match(dsn.strip())
+    if match is None or match[1].lower() not in ("postgres", "postgresql"):
+        return dsn.strip()
+    return "postgresql://" + dsn.strip()[match.end() :]
+
+
+def to_url(dsn: str) -> str:
+    """The address as a URL, which every driver and ORM takes. A socket's folder and all other options are parameters of the URL."""
+    parts = read_dsn(dsn, "the URL")
+    user, password = (quote(parts.pop(part, ""), safe="") for part in ("user", "password"))
+    host = "" if parts.get("host", "").startswith("/") else parts.pop("host", "")
+    port, database = parts.pop("port", ""), quote(parts.pop("dbname", ""), safe="")
+    if "," in host or "," in port:
+        raise Invalid("an address with several hosts has no form that every driver reads; name one host")
+    account = (f"{user}:{password}" if password else user) + ("@" if user else "")
+    address = f"[{host}]" if ":" in host else host
+    options = f"?{urlencode(parts, quote_via=quote)}" if parts else ""
+    return f"postgresql://{account}{address}{f':{port}' if port else ''}/{database}{options}"
+
+
+def read_dsn(dsn: str, name: str) -> dict[str, str]:
+    """The parts of an address. Raises Invalid, without any part of it: a misread password could be among them."""
+    parts: dict[str, str] | None = None
+    # The error is raised below, outside this block: otherwise its context would keep the text.
+    with suppress(psycopg.Error, UnicodeError):
+        parts = {key: str(value) for key, value in conninfo_to_dict(strip_driver(dsn)).items() if value is not None}
+    problem = _problem(strip_driver(dsn), parts)
+    if parts is None or problem is not None:
+        raise Invalid(f"the address of database {name!r} is invalid: {problem}")
+    return parts
+
+
+def _problem(dsn: str, parts: dict[str, str] | None) -> str | None:
+    scheme = _SCHEME.match(dsn)
+    if scheme and scheme[1].lower() != "postgresql":
+        return f"it is not one of PostgreSQL; {_FORM}"
+    if scheme is None:
+        # In key=value form nothing can be mistaken for something else.
+        return None if parts is not None else f"it is neither a URL nor key=value pairs; {_FORM}"
+    if re.search(r"\s", dsn):
+        return f"it contains white space; {_ENCODE}"
+    if re.search(r"%(?![0-9a-f]{2})|%00", dsn, re.IGNORECASE):
+        return f"it contains a % that is not followed by two hexadecimal digits; {_ENCODE}"
+    if parts is None:
+        return f"it is not a URL that PostgreSQL's client reads; check its parameters after the ?; {_ENCODE}"
+    host, port, database = (parts.get(part, "") for part in ("host", "port", "dbname"))
+    if "@" in host + database or not re.fullmatch(r"[\d,]*", port):
+        return f"its host, port or database name cannot be told from its password; {_ENCODE}"
+    return None
+
 
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
-OwnPool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
-Pool: TypeAlias = "OwnPool | PoolShare"
-
 APPLICATION_NAME = "headrace"
 
 _PARAMETERS: Mapping[str, str | int] = {
@@ -51,29 +106,7 @@ _PARAMETERS: Mapping[str, str | int] = {
 }
 # Keepalives pause while data waits to be sent, and the system retries that for 15 minutes. Only for nodes, which can start again:
 # the timeout also ends a connection whose live peer reads nothing for this long, as a server may during a command's large COPY.
-_NODE_PARAMETERS = {**_PARAMETERS, "tcp_user_timeout": 30_000}
-# The same on the server, where the transactions of a vanished node hold their locks.
-_NODE_SETTINGS = {
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-}
-# Loops never inherit these from the database, the role or the server. A loop's statement takes milliseconds, a large batch of
-# a correlator seconds: these limits only end what hangs. Except for locks: a role of one namespace may hold those on its rows for as
-# long as it likes, and the loop that waits for one serves the other namespaces, too.
-_LOOP_LIMITS = {
-    "lock_timeout": "500ms",
-    "statement_timeout": "10min",
-    "idle_in_transaction_session_timeout": "60s",
-}
-# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger,
-# another isolation level shows the sequencer an old outbox, and compiling a query takes longer than any query of an idle loop.
-_LOOP_SESSION = {
-    "search_path": "pg_catalog, pg_temp",
-    "default_transaction_isolation": "read committed",
-    "jit": "off",
-}
+NODE_PARAMETERS = {**_PARAMETERS, "tcp_user_timeout": 30_000}
 
 
 @dataclass(frozen=True)
@@ -160,14 +193,14 @@ def _check_dsn(target: Target) -> Target:
     return target
 
 
-def _conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
+def conninfo(target: Target, parameters: Mapping[str, str | int]) -> str:
     """The address with those of the parameters that it does not set itself."""
     return make_conninfo("", **{**parameters, **read_dsn(target.dsn, target.name)})
 
 
 def connection_string(target: Target, *, application_name: str = APPLICATION_NAME) -> str:
     """The address with our connection parameters, for drivers that connect by themselves. The address's own values win."""
-    return _conninfo(target, {**_PARAMETERS, "fallback_application_name": application_name})
+    return conninfo(target, {**_PARAMETERS, "fallback_application_name": application_name})
 
 
 @contextmanager
@@ -217,51 +250,45 @@ def _operational_errors() -> tuple[type[psycopg.OperationalError], ...]:
 
 async def connect_async(target: Target) -> AsyncConnection:
     """An asynchronous connection in autocommit mode; the caller closes it."""
-    conn = await psycopg.AsyncConnection.connect(_conninfo(target, _NODE_PARAMETERS), autocommit=True)
+    conn = await psycopg.AsyncConnection.connect(conninfo(target, NODE_PARAMETERS), autocommit=True)
     set_json_loads(decode, conn)
     return conn
 
 
-def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
-    """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
-    return _create_pool(target, size, {**(settings or {}), **_LOOP_SESSION}, _LOOP_LIMITS)
+class Shards:
+    """The shards of a deployment, by name: several databases with the same topics.
+
+    Promises: a key goes to the same shard as long as the set of shards is the same, in whatever order they are listed; a new shard takes
+    only its own keys, about one in n; events without a key are spread, and skip a shard that is unreachable. An event with a key never
+    goes to another shard: that would silently give up its order, so it is an error."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        if not targets:
+            raise Invalid("there is no shard; name at least one database")
+        self.targets = tuple(sorted(targets, key=lambda target: target.name))
+        self._turn = count()
+
+    def shard_of(self, key: str) -> Target:
+        """The shard a key belongs to: the one whose name, hashed with the key, gives the highest value."""
+        return max(self.targets, key=lambda target: sha256(f"{target.name}\0{key}".encode()).digest())
+
+    @contextmanager
+    def connect(self, key: str | None) -> Iterator[Connection]:
+        """A connection to the shard of a key; without a key to any reachable shard, in turn."""
+        if key is not None:
+            candidates: Sequence[Target] = [self.shard_of(key)]
+        else:
+            first = next(self._turn) % len(self.targets)
+            candidates = self.targets[first:] + self.targets[:first]
+        with ExitStack() as stack:
+            yield _connect_first(candidates, stack)
 
 
-async def connect_loop(target: Target) -> AsyncConnection:
-    """A connection for a loop, like those of `create_loop_pool`; the caller closes it."""
-    conn = await connect_async(target)
-    await _configure(conn, _LOOP_SESSION, _LOOP_LIMITS)
-    return conn
-
-
-def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
-    """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
-
-    For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
-    return _create_pool(target, size, settings or {}, {})
-
-
-async def _configure(conn: AsyncConnection, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
-    """By a statement and not by startup options, which PgBouncer does not pass on."""
-    parameters = {"settings": encode(settings), "limits": encode(limits), "defaults": encode(_NODE_SETTINGS)}
-    await conn.execute(query("db/configure"), parameters)
-
-
-def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> OwnPool:
-    from psycopg_pool import AsyncConnectionPool
-
-    async def configure(conn: AsyncConnection) -> None:
-        set_json_loads(decode, conn)
-        await _configure(conn, settings, limits)
-
-    return AsyncConnectionPool(
-        _conninfo(target, _NODE_PARAMETERS),
-        min_size=1,
-        max_size=size,
-        open=False,
-        configure=configure,
-        kwargs={"autocommit": True},
-        # The loops retry by themselves; a pool that waited longer would hide an outage from them.
-        reconnect_timeout=5,
-        timeout=WAIT_S,
-    )
+def _connect_first(candidates: Sequence[Target], stack: ExitStack) -> Connection:
+    errors: list[str] = []
+    for target in candidates:
+        try:
+            return stack.enter_context(connect(target))
+        except DatabaseUnavailable as error:
+            errors.append(str(error))
+    raise ShardUnavailable("; ".join(errors) + "; the other shards go on, try again when it is back")

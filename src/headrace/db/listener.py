@@ -16,7 +16,8 @@ from typing import TypeVar
 import psycopg
 import psycopg.sql
 
-from headrace.db.connections import AsyncConnection, Target, connect_loop
+from headrace.db.connections import AsyncConnection, Target
+from headrace.db.pools import connect_loop
 from headrace.db.retry import LoopSteps
 
 logger = logging.getLogger(__name__)

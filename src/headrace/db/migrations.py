@@ -7,7 +7,11 @@ a migration whose text changed after it was applied is rejected; a database that
 
 The rooms' `tables.sql` show the tables as they are now. An empty database gets them directly; an older one gets the numbered files
 of `db/sql/migrations` that it lacks, which must lead to the same tables. Files of functions and views consist of `create or replace`
-statements; a file is applied again when its text has changed."""
+statements; a file is applied again when its text has changed.
+
+`uninstall` is the way back of the first migration. It refuses while there are topics, waiting actions or dead letters, and leaves
+pgmq, which may have other queues. pgmq, the base of the action queues, is installed as an extension if the server has it, else by the
+SQL of its Python package, which needs no superuser; an installed pgmq is left as it is."""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ from typing import LiteralString
 import psycopg
 import psycopg.errors
 
-from headrace.core import MigrationChanged, map_database_errors
-from headrace.db.pgmq_install import install_pgmq, pgmq_script
-from headrace.db.releases import OLDEST_NODE, RELEASE, check_migrator
+from headrace.core import Conflict, MigrationChanged, map_database_errors
+from headrace.db.requirements import OLDEST_NODE, RELEASE, check_migrator
+from headrace.db.rows import fetch_value
 from headrace.db.sql_files import query, sql_files
 
 _SCHEMA = "schema"
@@ -197,3 +201,55 @@ def _releases(conn: psycopg.Connection[tuple[object, ...]]) -> list[str]:
 
 def _exists(conn: psycopg.Connection[tuple[object, ...]], table: str) -> bool:
     return conn.execute("select to_regclass(%s) is not null", (table,)).fetchone() == (True,)
+
+
+def uninstall(conn: psycopg.Connection[tuple[object, ...]]) -> bool:
+    """Drops the schemas headrace and headrace_internal and the queues; returns whether there were any.
+
+    Runs in one transaction, or in a savepoint of the caller's. Raises Conflict, and drops nothing, while anything is stored."""
+    with map_database_errors(), own_settings(conn):
+        if not _exists(conn, "headrace_internal.migration"):
+            return False
+        conn.execute("lock table headrace_internal.migration in access exclusive mode")
+        for statement, thing, advice in (
+            ("db/count_topics", "topic", "drop them with: headrace topic drop NAME"),
+            ("db/count_waiting_actions", "waiting action", "let a node handle them"),
+            ("db/count_dead_letters", "dead letter", "redrive or discard them with: headrace dead-letter"),
+        ):
+            if count := fetch_value(conn, query(statement)):
+                noun = f"{count} {thing}{'s' if count > 1 else ''}"
+                raise Conflict(f"headrace is not uninstalled: the database has {noun}, which would be lost; {advice}")
+        conn.execute(query("db/uninstall"))
+    return True
+
+
+_IS_INSTALLED = "select to_regclass('pgmq.meta') is not null"
+_IS_AVAILABLE = "select exists (select from pg_available_extensions where name = 'pgmq')"
+_CREATE: LiteralString = "create extension pgmq;"
+
+
+def install_pgmq(conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Installs pgmq unless it is installed."""
+    script = pgmq_script(conn)
+    if script == _CREATE:
+        try:
+            with conn.transaction():
+                conn.execute(script)
+        except psycopg.errors.InsufficientPrivilege:
+            script = _packaged_sql()
+    if script and script != _CREATE:
+        conn.execute(script)
+
+
+def pgmq_script(conn: psycopg.Connection[tuple[object, ...]]) -> LiteralString:
+    """The SQL that installs pgmq in this database; empty if it is installed."""
+    if conn.execute(_IS_INSTALLED).fetchone() == (True,):
+        return ""
+    return _CREATE if conn.execute(_IS_AVAILABLE).fetchone() == (True,) else _packaged_sql()
+
+
+def _packaged_sql() -> LiteralString:
+    # Imported late: the package imports SQLAlchemy, which takes long.
+    from pgmq.install import get_embedded_install_sql
+
+    return get_embedded_install_sql()

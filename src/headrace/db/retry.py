@@ -20,7 +20,7 @@ import psycopg
 from headrace.core import error_text
 
 if TYPE_CHECKING:
-    from headrace.db.connections import Pool
+    from headrace.db.pools import Pool
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Connection budget: how a node divides its connections to one database.
+"""Pools of connections, and how a node divides its connections to one database.
 
 Promises: a node never has more connections to a database than its budget, however many consumers and handlers it has. Slow handlers
 never keep the loops waiting; consumers and actions always leave each other one; long steps of the loops (a large batch of
@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.core import Invalid
+from psycopg.types.json import set_json_loads
+
+from headrace.core import Invalid, decode, encode
+from headrace.db.connections import NODE_PARAMETERS, AsyncConnection, Target, connect_async, conninfo
+from headrace.db.sql_files import query
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
-    from headrace.db.connections import AsyncConnection
-
-    OwnPool: TypeAlias = AsyncConnectionPool[AsyncConnection]
+OwnPool: TypeAlias = "AsyncConnectionPool[AsyncConnection]"
+Pool: TypeAlias = "OwnPool | PoolShare"
 
 CONNECTIONS = 10
 """Connections of a node to each of its databases, unless it is told another number."""
@@ -39,6 +42,29 @@ LOOPS_MIN, LOOPS_MAX = 4, 14
 LEASES_MIN, LEASES_MAX = 2, 6
 """The same for a node that leaves sequencer and rules to others: heartbeat and leases."""
 WAIT_S = 15.0
+
+# As NODE_PARAMETERS, on the server, where the transactions of a vanished node hold their locks.
+_NODE_SETTINGS = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+# Loops never inherit these from the database, the role or the server. A loop's statement takes milliseconds, a large batch of
+# a correlator seconds: these limits only end what hangs. Except for locks: a role of one namespace may hold those on its rows for as
+# long as it likes, and the loop that waits for one serves the other namespaces, too.
+_LOOP_LIMITS = {
+    "lock_timeout": "500ms",
+    "statement_timeout": "10min",
+    "idle_in_transaction_session_timeout": "60s",
+}
+# The address may change the limits, but not these: another search_path can replace our functions by those of a stranger,
+# another isolation level shows the sequencer an old outbox, and compiling a query takes longer than any query of an idle loop.
+_LOOP_SESSION = {
+    "search_path": "pg_catalog, pg_temp",
+    "default_transaction_isolation": "read committed",
+    "jit": "off",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,3 +166,48 @@ class PoolShare:
             f"{self._name} found no free connection for {self._wait_s:.0f} s: slow handlers hold all {self._most}; "
             "raise --connections, or shorten their transactions"
         )
+
+
+def create_loop_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
+    """A pool for loops: what runs on it depends neither on the settings of database and role nor on what others create there."""
+    return _create_pool(target, size, {**(settings or {}), **_LOOP_SESSION}, _LOOP_LIMITS)
+
+
+async def connect_loop(target: Target) -> AsyncConnection:
+    """A connection for a loop, like those of `create_loop_pool`; the caller closes it."""
+    conn = await connect_async(target)
+    await _configure(conn, _LOOP_SESSION, _LOOP_LIMITS)
+    return conn
+
+
+def create_pool(target: Target, *, size: int, settings: Mapping[str, str] | None = None) -> OwnPool:
+    """A pool of asynchronous connections in autocommit mode, not opened yet. Broken connections are replaced.
+
+    For handlers, which expect the search_path and the limits of their database. `settings` are set on every connection."""
+    return _create_pool(target, size, settings or {}, {})
+
+
+async def _configure(conn: AsyncConnection, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
+    """By a statement and not by startup options, which PgBouncer does not pass on."""
+    parameters = {"settings": encode(settings), "limits": encode(limits), "defaults": encode(_NODE_SETTINGS)}
+    await conn.execute(query("db/configure"), parameters)
+
+
+def _create_pool(target: Target, size: int, settings: Mapping[str, str], limits: Mapping[str, str]) -> OwnPool:
+    from psycopg_pool import AsyncConnectionPool
+
+    async def configure(conn: AsyncConnection) -> None:
+        set_json_loads(decode, conn)
+        await _configure(conn, settings, limits)
+
+    return AsyncConnectionPool(
+        conninfo(target, NODE_PARAMETERS),
+        min_size=1,
+        max_size=size,
+        open=False,
+        configure=configure,
+        kwargs={"autocommit": True},
+        # The loops retry by themselves; a pool that waited longer would hide an outage from them.
+        reconnect_timeout=5,
+        timeout=WAIT_S,
+    )
