@@ -19,16 +19,21 @@ from headrace.prove.evidence import (
     Evidence,
     FaultRecord,
     Firing,
+    HandlerEnded,
+    HandlerStarted,
     Operation,
     Output,
+    Paused,
     PipelineTotals,
+    ReadEvent,
     RelayedEvent,
     RelayedEvents,
     Sample,
+    SentAction,
+    SentEvent,
     Tick,
 )
-from headrace.prove.history import HandlerEnded, HandlerStarted, Paused, ReadEvent, SentAction, SentEvent
-from headrace.prove.processes.reader import digest
+from headrace.prove.processes.clients import digest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = {"started_at": START.timestamp(), "ended_at": START.timestamp() + 60}

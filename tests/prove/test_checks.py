@@ -22,13 +22,15 @@ from headrace.prove.evidence import (
     ErasedData,
     FaultRecord,
     Firing,
+    HandlerEnded,
+    HandlerStarted,
     Operation,
     Output,
     PipelineTotals,
+    ReadEvent,
     Sample,
     Tick,
 )
-from headrace.prove.history import HandlerEnded, HandlerStarted, ReadEvent
 from headrace.prove.workload import make_transaction
 from tests.prove.evidence import (
     CHARGE,

@@ -24,13 +24,12 @@ from hypothesis import strategies as st
 from headrace.core import Invalid
 from headrace.prove import FAULTS
 from headrace.prove.collect import read_operations
-from headrace.prove.evidence import NoEffect
+from headrace.prove.evidence import Completed, History, Invoked, NoEffect, ReadEvent, read_history
 from headrace.prove.faults import Nemesis, select_faults
-from headrace.prove.faults.plan import LEAD_S, TAIL_S, PlannedFault, make_plan
-from headrace.prove.history import Completed, History, Invoked, ReadEvent, read_history
+from headrace.prove.faults.nemesis import LEAD_S, TAIL_S, PlannedFault, make_plan
 from headrace.prove.processes import ProcessConfig
 from headrace.prove.processes.producer import next_op
-from headrace.prove.processes.tree import is_alive
+from headrace.prove.processes.supervisor import is_alive
 from headrace.prove.proxy import Proxy
 from headrace.prove.workload import make_transaction
 from tests.prove.evidence import ORDERS
@@ -117,7 +116,7 @@ def test_operations_keep_every_outcome_and_a_restarted_producer_continues(tmp_pa
 def test_kill_loses_no_line_of_a_history(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from uuid import UUID\n"
-        "from headrace.prove.history import History, ReadEvent\n"
+        "from headrace.prove.evidence import History, ReadEvent\n"
         "history = History(Path(sys.argv[1]))\n"
         "n = 0\n"
         "while True:\n"

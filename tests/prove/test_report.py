@@ -9,7 +9,7 @@ import pytest
 
 from headrace.prove import Options, RunResult, Violation, summarize, write_report
 from headrace.prove.checks.result import check_result
-from headrace.prove.series import median_line
+from headrace.prove.report import median_line
 from tests.observe.reports.page_parser import PageParser
 from tests.prove.evidence import good_evidence
 

@@ -1,11 +1,15 @@
-"""Collecting evidence: reads everything that a run has left, the logs from position 1 on, and the histories."""
+"""Collecting evidence. The producers stop, the rest of the work is waited for on every shard, then all processes stop; what the run has
+left is read, the logs from position 1 on, and the histories."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,25 +19,88 @@ from psycopg.rows import class_row
 from headrace.core import LoggedEvent
 from headrace.db import Connection, Target, connect, query
 from headrace.log.topics import get_topic, read_log
+from headrace.prove.environment import Environment
 from headrace.prove.evidence import (
     ActionResult,
+    Completed,
     ConsumedEvent,
     DeadLetter,
     Effect,
     ErasedData,
     Evidence,
     Firing,
+    HandlerEnded,
+    HandlerStarted,
+    Invoked,
     Operation,
     Output,
+    Paused,
     PipelineTotals,
+    ReadEvent,
+    SentAction,
     Tick,
+    read_history,
 )
-from headrace.prove.finish import FinalState
-from headrace.prove.history import Completed, HandlerEnded, HandlerStarted, Invoked, Paused, ReadEvent, SentAction, read_history
 from headrace.prove.processes import MAIN, reader_name
-from headrace.prove.processes.reader import digest
-from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, PEOPLE, PERSONAL, RETURNS, SCHEDULE, TRIPS
-from headrace.schedules import ticks
+from headrace.prove.processes.clients import digest
+from headrace.prove.workload import COMPLETE_TOPICS, CRON, EXPIRING, MEND, PEOPLE, PERSONAL, RETURNS, SCHEDULE, TRIPS
+from headrace.schedules import pause_schedule, ticks
+
+POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class FinalState:
+    """A shard at the end: the work that was still open, the database's time, and when its schedule was paused."""
+
+    unfinished: dict[str, int]
+    at: datetime
+    schedule_paused_at: datetime
+
+
+def finish_workload(environment: Environment, stalled_s: float) -> dict[str, FinalState]:
+    """Stops the workload and returns the final state of each shard.
+
+    Waits while work is open, until none was done for `stalled_s`: work that is slow on purpose may take its time."""
+    for role in ("producer", "sink", "eraser", "sender"):
+        environment.processes.stop_role(role)
+    with ExitStack() as stack:
+        conns = {target.name: stack.enter_context(connect(target)) for target in environment.targets}
+        deadline = time.monotonic() + stalled_s
+        paused_at = {name: _pause_schedule(conn, deadline) for name, conn in conns.items()}
+        least = inf
+        while (count := sum(sum(unfinished_work(conn).values()) for conn in conns.values())) and time.monotonic() < deadline:
+            if count < least:
+                least, deadline = count, time.monotonic() + stalled_s
+            for conn in conns.values():
+                conn.execute(query("prove/redrive"), {"action": MEND})
+            time.sleep(POLL_S)
+        states = {name: FinalState(unfinished_work(conn), _clock(conn), paused_at[name]) for name, conn in conns.items()}
+    for role in ("pipeline", "node", "reader"):
+        environment.processes.stop_role(role)
+    return states
+
+
+def _pause_schedule(conn: Connection, deadline: float) -> datetime:
+    """Pauses the schedule when none of its ticks is due; returns the time."""
+    while conn.execute(query("prove/ticks_due")).fetchone() != (0,) and time.monotonic() < deadline:
+        time.sleep(POLL_S / 5)
+    at = _clock(conn)
+    pause_schedule(conn, SCHEDULE)
+    return at
+
+
+def unfinished_work(conn: Connection) -> dict[str, int]:
+    """How much work of each kind is open."""
+    return {kind: int(count) for kind, count in conn.execute(query("prove/unfinished")).fetchall()}
+
+
+def _clock(conn: Connection) -> datetime:
+    row = conn.execute("select headrace.clock()").fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment
+
 
 T = TypeVar("T")
 PAGE = 5000

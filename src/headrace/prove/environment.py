@@ -21,9 +21,9 @@ from headrace.core import Conflict, Invalid
 from headrace.db import Connection, Server, Target, connect, migrate
 from headrace.prove.bugs import plant_in_database, server_settings
 from headrace.prove.definitions import create_copying_relay, create_workload
-from headrace.prove.history import Completed, History, Invoked, SentEvent, now
+from headrace.prove.evidence import Completed, History, Invoked, SentEvent, now
 from headrace.prove.processes import MAIN, ProcessConfig, Processes, shard_name
-from headrace.prove.processes.failpoint import NAMES
+from headrace.prove.processes.node import NAMES
 from headrace.prove.proxy import Proxy
 from headrace.prove.relay_targets import running_targets
 from headrace.prove.relay_targets.target import RelayTarget

@@ -1,28 +1,60 @@
-"""A run: start the workload, inject faults, wait for the rest of the work, collect the evidence, check it."""
+"""A run: start the workload, inject faults, measure the progress twice a second, wait for the rest of the work, collect the evidence,
+check it."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import psycopg
+from psycopg.rows import tuple_row
 
 from headrace.core import Invalid
 from headrace.db import Connection, connect, query
 from headrace.prove.bugs import find_bugs
 from headrace.prove.checks import CHECKS, CheckResult, merge_shards, rate_returns
-from headrace.prove.collect import collect_evidence
+from headrace.prove.collect import collect_evidence, finish_workload
 from headrace.prove.environment import Environment, open_environment
-from headrace.prove.evidence import Evidence
+from headrace.prove.evidence import Evidence, Sample, now
 from headrace.prove.faults import Nemesis, PlannedFault, make_plan, select_faults
-from headrace.prove.faults.plan import LEAD_S, PAUSE_MIN_S
-from headrace.prove.finish import finish_workload
-from headrace.prove.history import now
+from headrace.prove.faults.nemesis import LEAD_S, PAUSE_MIN_S
 from headrace.prove.processes import MAIN, reader_name
 from headrace.prove.relay_targets import check_relay_kinds, read_targets
-from headrace.prove.sampler import Sampler
+
+INTERVAL_S = 0.5
+
+
+class Sampler:
+    """A thread that samples; it skips samples while the database is unreachable."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self.samples: list[Sample] = []
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        conn: psycopg.Connection[tuple[int, ...]] | None = None
+        while not self._stop.wait(INTERVAL_S):
+            with suppress(psycopg.Error, OSError):
+                if conn is None or conn.closed:
+                    conn = psycopg.connect(self._dsn, autocommit=True, connect_timeout=2, row_factory=tuple_row)
+                row = conn.execute(query("prove/sample")).fetchone()
+                assert row is not None
+                self.samples.append(Sample(now(), *(int(value) for value in row)))
+
 
 STALLED_S = 60.0
 LEASE_S = 4.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from headrace.prove.history import SentEvent
+from headrace.prove.evidence import SentEvent
 
 ORDERS, STEPS, ALERTS, TICKS, TROUBLE, EXPIRING, SINK = "orders", "steps", "alerts", "ticks", "trouble", "expiring", "sink"
 TRIPS = "trips"

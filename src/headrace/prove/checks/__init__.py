@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.prove.checks import erasure, log, reactions, relays, sent, timing
+from headrace.prove.checks import log, reactions, timing
 from headrace.prove.checks.result import CheckResult, Violation, merge_shards
 from headrace.prove.checks.timing import rate_returns
 from headrace.prove.evidence import Evidence
@@ -20,8 +20,8 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.consumed_once,
     reactions.consumed_in_order,
     reactions.consumed_matches_log,
-    relays.relayed_once,
-    relays.relayed_at_least_once,
+    log.relayed_once,
+    log.relayed_at_least_once,
     reactions.poison_becomes_dead_letter,
     reactions.firings_match_rules,
     reactions.outputs_match_replay,
@@ -31,11 +31,11 @@ CHECKS: tuple[Callable[[Evidence], CheckResult], ...] = (
     reactions.effects_once,
     reactions.ordered_by_key,
     reactions.ticks_once,
-    sent.unique_once,
-    sent.not_before_its_time,
-    sent.nothing_starts_paused,
-    sent.redriven_once,
-    erasure.erased_is_gone,
+    reactions.unique_once,
+    reactions.not_before_its_time,
+    reactions.nothing_starts_paused,
+    reactions.redriven_once,
+    log.erased_is_gone,
     timing.one_holder,
     timing.all_work_finished,
     timing.processes_survive,

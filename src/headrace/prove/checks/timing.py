@@ -10,8 +10,7 @@ from itertools import accumulate, pairwise
 from uuid import UUID
 
 from headrace.prove.checks.result import CheckResult, Violation, check_result
-from headrace.prove.evidence import Evidence, FaultRecord, Sample
-from headrace.prove.history import HandlerEnded, HandlerStarted
+from headrace.prove.evidence import Evidence, FaultRecord, HandlerEnded, HandlerStarted, Sample
 
 LEASE_FAULTS = frozenset(
     {"stop-node", "kill-node", "kill-server", "restart-server", "kill-backends", "cut", "delay", "exhaust", "clock", "failpoint",

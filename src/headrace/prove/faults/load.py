@@ -1,8 +1,10 @@
-"""Faults of network, transactions, load and maintenance."""
+"""Faults of network, transactions, load and maintenance; erasure under load; and a hostile tenant, which sends random statements with
+identifiers of the workload's namespace."""
 
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,13 +12,17 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
-from headrace.db import Connection, migrate
+from headrace.core import ArchiveBusy
+from headrace.db import Connection, migrate, query
+from headrace.log.archive import Erasure, erase_key
+from headrace.prove.attacker import attack, known_identifiers
 from headrace.prove.environment import Environment
-from headrace.prove.evidence import NoEffect
-from headrace.prove.history import SentEvent
-from headrace.prove.workload import LAGGARD, ORDERS, POISON, TROUBLE
+from headrace.prove.evidence import NoEffect, SentEvent
+from headrace.prove.workload import LAGGARD, ORDERS, PEOPLE, PERSONAL, POISON, TROUBLE
 
 PUBLISH = "select headrace.publish(%s, %s, %s::jsonb, p_key => %s, p_event_id => %s, p_producer => 'nemesis', p_emitted_at => %s)"
 
@@ -162,3 +168,74 @@ def migrate_again(environment: Environment, _draw: random.Random) -> Iterator[st
     with environment.connect() as conn:
         conn.execute("update headrace_internal.migration set checksum = '' where name like '%/functions/%'")
         yield f"{len(migrate(conn))} files"
+
+
+PERSONS, EVENTS = 3, 7
+BUSY_S = 0.05
+REACHED_S = 60.0
+"""How long to wait at most until a correlator has seen the first person."""
+
+
+@contextmanager
+def erase_people(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """Publishes events of some people and erases each of them: some events wait in the outbox, others are in the log, and rules and
+    the correlator are at work on them."""
+    people = [f"{draw.getrandbits(64):016x}{PERSONAL}" for _ in range(PERSONS)]
+    with environment.connect() as conn:
+        for number in range(EVENTS):
+            for person in people:
+                payload = Jsonb({"email": person, "n": number})
+                conn.execute(PUBLISH, (PEOPLE, "joined", payload, person, None, None))
+    rows = 0
+    _wait_for_instance(environment, people[0])
+    for person in people:
+        environment.hold(draw.choice((0.0, 0.2, 2.0)))
+        rows += sum(_erase(environment, person).row_counts.values())
+    yield f"{rows} rows of {PERSONS} keys"
+
+
+def _wait_for_instance(environment: Environment, person: str) -> None:
+    """At least one person is erased of whom a correlator keeps a state."""
+    until = time.monotonic() + REACHED_S
+    with environment.connect() as conn:
+        while conn.execute(query("prove/has_instance"), {"key": person}).fetchone() == (False,) and time.monotonic() < until:
+            time.sleep(BUSY_S)
+
+
+def _erase(environment: Environment, person: str) -> Erasure:
+    """Waits while the eraser of the workload erases somebody else: a topic has one erasure at a time."""
+    while True:
+        try:
+            return erase_key(environment.target, PEOPLE, person, replace_key=True, vacuum=False)
+        except ArchiveBusy:
+            time.sleep(BUSY_S)
+
+
+NAMESPACE = "hostile"
+CALLS = 300
+LEVELS = ("publish", "consume", "work", "admin")
+
+
+@contextmanager
+def hostile_tenant(environment: Environment, draw: random.Random) -> Iterator[str]:
+    """A role with a random level in its own namespace attacks the workload's."""
+    role, password, level = f"hostile_{draw.getrandbits(32):08x}", secrets.token_hex(16), draw.choice(LEVELS)
+    with environment.connect() as conn:
+        _create(conn, role, password, level)
+        other, own = known_identifiers(conn, "default"), known_identifiers(conn, NAMESPACE)
+    try:
+        dsn = make_conninfo(environment.target.dsn, user=role, password=password)
+        report = attack(dsn, other, CALLS, draw.randrange(2**31), own=own)
+        yield f"{report.calls} statements with the level {level}, {report.outcomes['ok']} of them accepted"
+    finally:
+        with environment.connect() as conn:
+            conn.execute(sql.SQL("drop owned by {role} cascade; drop role {role}").format(role=sql.Identifier(role)))
+
+
+def _create(conn: Connection, role: str, password: str, level: str) -> None:
+    known = conn.execute("select from headrace.namespace where namespace = %s", (NAMESPACE,)).fetchone()
+    if known is None:
+        conn.execute("select headrace.create_namespace(%s)", (NAMESPACE,))
+        conn.execute("select headrace.create_topic('orders', p_namespace => %s)", (NAMESPACE,))
+    conn.execute(sql.SQL("create role {} login password {}").format(sql.Identifier(role), sql.Literal(password)))
+    conn.execute("select headrace.grant_namespace(%s, %s, %s)", (role, NAMESPACE, level))

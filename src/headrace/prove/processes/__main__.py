@@ -15,22 +15,20 @@ from headrace.prove.processes.config import ProcessConfig
 
 # Each role is imported when it runs: a producer needs neither rules nor Spark.
 ROLES = {
-    "producer": "producer:run_producer",
-    "sharded_producer": "sharded_producer:run_sharded_producer",
-    "reader": "reader:run_reader",
-    "sink": "sink:run_sink",
-    "eraser": "eraser:run_eraser",
-    "sender": "sender:run_sender",
-    "node": "node:run_node",
-    "pipeline": "pipeline:run_pipeline",
+    "producer": "producer",
+    "reader": "clients",
+    "sink": "clients",
+    "sender": "clients",
+    "eraser": "clients",
+    "node": "node",
+    "pipeline": "node",
 }
+"""The module of each role."""
 
 
 def run_role(role: str, config: ProcessConfig) -> None:
-    if role == "producer" and config.shards:
-        role = "sharded_producer"
-    module, _, function = ROLES[role].partition(":")
-    getattr(import_module(f"headrace.prove.processes.{module}"), function)(config)
+    module = import_module(f"headrace.prove.processes.{ROLES[role]}")
+    getattr(module, f"run_{role}")(config)
 
 
 def exit_with_parent() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import psycopg
 
+from headrace.core import HeadraceError
 from headrace.db import Target
 
 if TYPE_CHECKING:
     from headrace.db import Connection
 
 CONNECT_S = 3
+FAILURES = (psycopg.Error, HeadraceError, OSError)
+"""What a process of the workload survives: it tries again."""
 RETRY_S = 0.1
 MAIN = "main"
 
@@ -74,3 +79,13 @@ class StopSignal:
 def open_connection(dsn: str) -> Connection:
     """A connection whose first statement begins a transaction."""
     return psycopg.connect(dsn, connect_timeout=CONNECT_S, fallback_application_name="headrace prove")
+
+
+def retry_until_done(act: Callable[[], object]) -> None:
+    """Repeats an act until it is known to be done."""
+    while True:
+        try:
+            act()
+            return
+        except FAILURES:
+            time.sleep(RETRY_S)

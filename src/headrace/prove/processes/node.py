@@ -1,20 +1,29 @@
-"""The node of the workload: consumers and handlers that write their effects through their transactions."""
+"""The nodes of the workload: consumers and handlers that write their effects through their transactions, and the pipeline, a Spark
+driver with its JVM, which runs the rules and correlators of one topic.
+
+A node may get a failpoint: a statement of its loops before or after which its process kills itself, at the n-th time. For that
+psycopg's `execute` and the exchanges of `headrace.db` are wrapped in this process alone; the product has no line for it. Failpoints
+inside the database's functions are in `headrace.prove.functions`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq.abc import PGresult
 
 from headrace.actions import Action
 from headrace.consume import Batch, Failure
 from headrace.core import LoggedEvent
-from headrace.db import AsyncConnection, query
+from headrace.db import AsyncConnection, Exchange, query
 from headrace.node import Headrace, Identity, Node, WorkerSettings, run_loop
-from headrace.prove.bugs import plant_in_node
-from headrace.prove.history import HandlerEnded, HandlerStarted, History, now
+from headrace.prove.bugs import plant_in_node, plant_in_pipeline
+from headrace.prove.evidence import HandlerEnded, HandlerStarted, History, now
 from headrace.prove.processes.config import ProcessConfig
-from headrace.prove.processes.failpoint import arm
 from headrace.prove.workload import (
     ATTEMPTS_MAX,
     CAREFUL,
@@ -27,8 +36,97 @@ from headrace.prove.workload import (
     ORDERS,
     POISON,
     SHIP,
+    TRIPS,
     TROUBLE,
 )
+
+STATEMENTS = {
+    "sequence": "headrace.sequence(",
+    "trim-outbox": "headrace_internal.trim_outbox(",
+    "claim": "headrace.claim_events(",
+    "advance": "headrace.advance",
+    "fail": "headrace.fail(",
+    "react": "headrace_internal.react(",
+    "correlate": "headrace_internal.correlate(",
+    "claim-correlator": "headrace_internal.claim_correlator(",
+    "write-instances": "headrace_internal.write_instances(",
+    "deliver": "headrace_internal.deliver_correlations(",
+    "settle-time": "headrace_internal.settle_time(",
+    "claim-action": "headrace.claim_actions(",
+    "ack": "headrace.ack_actions(",
+    "fail-action": "headrace.fail_action(",
+    "effect": "headrace_prove.effect",
+    "consumed": "headrace_prove.consumed",
+    "relay": '"headrace_prove"."headrace_relay"',
+    "claim-schedule": "headrace_internal.claim_schedule(",
+    "run-schedule": "headrace.run_schedule(",
+}
+NAMES = tuple(f"{side}:{name}" for name in STATEMENTS for side in ("before", "after"))
+
+
+def arm(name: str, hit: int) -> None:
+    """From now on this process dies when it reaches the failpoint for the n-th time."""
+    side, _, statement = name.partition(":")
+    text = STATEMENTS[statement]
+    remaining = hit
+    original = psycopg.AsyncCursor.execute
+
+    def reach() -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def execute(self: psycopg.AsyncCursor[Any], query: Any, *args: Any, **options: Any) -> psycopg.AsyncCursor[Any]:
+        matches = text in statement_text(query, self)
+        if matches and side == "before":
+            reach()
+        cursor = await original(self, query, *args, **options)
+        if matches and side == "after":
+            reach()
+        return cursor
+
+    psycopg.AsyncCursor.execute = execute  # type: ignore[method-assign, assignment]
+    run_exchange = Exchange.run
+
+    async def run(self: Exchange) -> list[PGresult]:
+        matches = any(text in command for command, _ in self.commands)
+        if matches and side == "before":
+            reach()
+        results = await run_exchange(self)
+        # A commit in the same exchange has come after it.
+        if matches and side == "after":
+            reach()
+        return results
+
+    Exchange.run = run  # type: ignore[method-assign]
+
+
+def statement_text(query: Any, cursor: psycopg.AsyncCursor[Any]) -> str:
+    """A statement as text, whichever type psycopg got it in."""
+    if isinstance(query, str):
+        return query
+    return query.as_string(cursor) if hasattr(query, "as_string") else bytes(query).decode()
+
+
+EVENTS_MAX = 200
+"""Small batches: the more batches, the more likely a kill hits one."""
+SETTINGS = {"spark.driver.memory": "512m"}
+
+
+def run_pipeline(config: ProcessConfig) -> None:
+    """A pipeline until SIGTERM."""
+    # Imported here: the other processes of the workload do not need Spark, and it takes a second to load.
+    from headrace.spark import session
+    from headrace.spark.pipeline import Pipeline
+
+    # Spark's own processes inherit the environment; a query plan never shows it.
+    os.environ["HEADRACE_DSN"] = config.dsn
+    plant_in_pipeline(config.bugs)
+    pipeline = Pipeline(session(brief=True, settings=SETTINGS), [TRIPS], events_max=EVENTS_MAX)
+    signal.signal(signal.SIGTERM, lambda *_: pipeline.stop())
+    pipeline.run()
+
 
 EFFECT = "insert into headrace_prove.effect (action_id, action, attempt, node) values (%s, %s, %s, %s)"
 PAUSE = "select pg_sleep(s.pause_s) from headrace_prove.switch s where s.name = %s"

@@ -1,22 +1,24 @@
 """Producer: publishes its transactions one after the other, and repeats each with the same event ids until it is known to be
-committed.
+committed. With several shards it splits each transaction by the shards of its keys.
 
-Restarted after a kill -9 it finds in its history where it was, and repeats the transaction it had begun."""
+A shard that is down delays its own parts, in their order, and no other shard's. Restarted after a kill -9, a producer finds in its
+history where it was, and repeats the transaction it had begun."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 from psycopg.types.json import Jsonb
 
-from headrace.core import Event, HeadraceError
-from headrace.db import Connection
+from headrace.core import Event
+from headrace.db import Connection, Shards, Target
 from headrace.log.outbox import publish, publish_many
-from headrace.prove.history import Completed, History, Invoked, Outcome, SentEvent, now, read_history
-from headrace.prove.processes.config import RETRY_S, ProcessConfig, StopSignal, open_connection
+from headrace.prove.evidence import Completed, History, Invoked, Outcome, SentEvent, now, read_history
+from headrace.prove.processes.config import FAILURES, MAIN, RETRY_S, ProcessConfig, StopSignal, open_connection
 from headrace.prove.workload import Transaction, make_transaction
 
 LATE_MAX_S = 1.0
@@ -68,15 +70,33 @@ METHODS: dict[str, Callable[[Connection, Sequence[SentEvent], str], None]] = {
 
 
 def run_producer(config: ProcessConfig) -> None:
-    """Publishes at the configured rate until SIGTERM."""
+    """Publishes at the configured rate until SIGTERM, in a thread per shard."""
     stop = StopSignal()
-    history = History(config.history)
-    op = next_op(Path(config.folder), config.name)
+    shards = Shards(config.targets())
+    with ThreadPoolExecutor(len(shards.targets)) as executor:
+        threads = [executor.submit(_publish_on, config, shards, target, stop) for target in shards.targets]
+        for thread in as_completed(threads):
+            # A thread that failed ends the others, and then the process with its error.
+            stop.is_set = True
+            thread.result()
+
+
+def part_on_shard(transaction: Transaction, shards: Shards, name: str) -> Transaction:
+    """The events of a transaction whose keys belong to a shard."""
+    return replace(transaction, events=tuple(event for event in transaction.events if shards.shard_of(event.key).name == name))
+
+
+def _publish_on(config: ProcessConfig, shards: Shards, target: Target, stop: StopSignal) -> None:
+    name = config.name if target.name == MAIN else f"{target.name}-{config.name}"
+    history = History(config.history_of(name))
+    op = next_op(Path(config.folder), name)
     conn: Connection | None = None
     due = time.monotonic()
     while not stop.is_set:
         transaction = make_transaction(config.seed, config.name, op)
-        conn = _repeat_until_known(config, history, conn, transaction)
+        part = part_on_shard(transaction, shards, target.name)
+        if part.events:
+            conn = _repeat_until_known(target, config.name, history, conn, part)
         op += 1
         due = max(due, time.monotonic() - LATE_MAX_S) + len(transaction.events) / config.rate
         time.sleep(max(due - time.monotonic(), 0))
@@ -90,35 +110,36 @@ def next_op(folder: Path, name: str) -> int:
 
 
 def _repeat_until_known(
-    config: ProcessConfig, history: History, conn: Connection | None, transaction: Transaction
+    target: Target, producer: str, history: History, conn: Connection | None, part: Transaction
 ) -> Connection | None:
+    """Returns the connection if it still works."""
     while True:
-        history.write(Invoked(op=transaction.op, at=now(), events=transaction.events, commits=transaction.commits))
-        conn, outcome, error = try_transaction(conn, config, transaction)
-        history.write(Completed(op=transaction.op, at=now(), outcome=outcome, error=error))
+        history.write(Invoked(op=part.op, at=now(), events=part.events, commits=part.commits))
+        conn, outcome, error = _try_transaction(target, producer, conn, part)
+        history.write(Completed(op=part.op, at=now(), outcome=outcome, error=error))
         if outcome in ("ok", "rolled_back"):
             return conn
         time.sleep(RETRY_S)
 
 
-def try_transaction(
-    conn: Connection | None, config: ProcessConfig, transaction: Transaction
+def _try_transaction(
+    target: Target, producer: str, conn: Connection | None, part: Transaction
 ) -> tuple[Connection | None, Outcome, str | None]:
     """One attempt. Returns the connection if it still works, the outcome as far as a producer can know it, and the error."""
     committing = False
     try:
-        conn = conn or open_connection(config.dsn)
-        METHODS[transaction.method](conn, transaction.events, config.name)
-        if transaction.hold_s:
-            time.sleep(transaction.hold_s)
-        if not transaction.commits:
+        conn = conn or open_connection(target.dsn)
+        METHODS[part.method](conn, part.events, producer)
+        if part.hold_s:
+            time.sleep(part.hold_s)
+        if not part.commits:
             conn.rollback()
             return conn, "rolled_back", None
         committing = True
         conn.commit()
-    except (psycopg.Error, HeadraceError, OSError) as error:
+    except FAILURES as error:
         if conn is not None:
             conn.close()
-        outcome: Outcome = "unknown" if committing else "failed" if transaction.commits else "rolled_back"
+        outcome: Outcome = "unknown" if committing else "failed" if part.commits else "rolled_back"
         return None, outcome, f"{type(error).__name__}: {error}"[:300]
     return conn, "ok", None

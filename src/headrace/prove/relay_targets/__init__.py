@@ -18,11 +18,11 @@ from headrace.prove.relay_targets.target import RelayTarget
 _CLASSES: Mapping[str, tuple[str, str]] = {
     "headrace": ("postgres", "HeadraceTarget"),
     "kafka": ("kafka", "KafkaTarget"),
-    "nats": ("nats", "NatsTarget"),
+    "nats": ("streams", "NatsTarget"),
     "postgres": ("postgres", "PostgresTarget"),
     "rabbitmq": ("rabbitmq", "RabbitMQTarget"),
     "rabbitmq-stream": ("rabbitmq", "RabbitMQStreamTarget"),
-    "redis": ("redis", "RedisTarget"),
+    "redis": ("streams", "RedisTarget"),
     "webhook": ("webhook", "WebhookTarget"),
 }
 RELAY_KINDS = tuple(_CLASSES)

@@ -1,10 +1,14 @@
-"""Webhook: a receiver that verifies the signature and writes a line for every request before it answers."""
+"""Webhook: a receiver that verifies the signature and writes a line for every request before it answers.
+
+`python -m headrace.prove.relay_targets.webhook PORT FILE VARIABLE` is its process. A line is written by one call, so that a kill
+loses no line that was answered for."""
 
 from __future__ import annotations
 
 import base64
 import os
 import sys
+import time
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,7 +38,7 @@ class WebhookTarget(ServerProcess):
         os.environ["HEADRACE_RELAY_NETWORKS"] = "127.0.0.1/32"
         os.environ.setdefault(SECRET_VARIABLE, "whsec_" + base64.b64encode(os.urandom(32)).decode())
         file = str(self.folder / "received.jsonl")
-        return [sys.executable, "-m", "headrace.prove.relay_targets.webhook_receiver", str(self.port), file, SECRET_VARIABLE]
+        return [sys.executable, "-m", "headrace.prove.relay_targets.webhook", str(self.port), file, SECRET_VARIABLE]
 
     def options(self) -> dict[str, JSON]:
         return {
@@ -49,3 +53,57 @@ class WebhookTarget(ServerProcess):
     async def read(self) -> list[RelayedEvent]:
         lines = (self.folder / "received.jsonl").read_bytes().splitlines()
         return [msgspec.json.decode(line, type=RelayedEvent) for line in lines]
+
+
+class Receiver:
+    """An ASGI application. Its packages are imported in the receiver's process alone."""
+
+    def __init__(self, file: str, secret: str) -> None:
+        from standardwebhooks import Webhook
+
+        self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._webhook = Webhook(secret)
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        body, is_complete = b"", False
+        while not is_complete:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            is_complete = not message.get("more_body", False)
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        status = self._accept(body, headers)
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _accept(self, body: bytes, headers: dict[str, str]) -> int:
+        from standardwebhooks import WebhookVerificationError
+
+        try:
+            fields = self._webhook.verify(body, headers)
+        except WebhookVerificationError:
+            return 401
+        if fields["id"] != headers["webhook-id"]:
+            return 400
+        event = RelayedEvent(fields["partition"], fields["position"], fields["id"], time.time())
+        os.write(self._file, msgspec.json.encode(event) + b"\n")
+        return 204
+
+
+def main() -> None:
+    import uvicorn
+
+    port, file, variable = sys.argv[1:]
+    uvicorn.run(
+        Receiver(file, os.environ[variable]),
+        host="127.0.0.1",
+        port=int(port),
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

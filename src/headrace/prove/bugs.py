@@ -1,17 +1,174 @@
-"""The seeded bugs, each with the check that must catch it.
+"""The seeded bugs: known mistakes of such systems, planted on purpose, each with the check that must catch it.
 
 A bug exists in the checker alone: it changes a function in the database of one run, a setting of its server, or a method in its
 processes. The product has no line for it. An edit that no longer fits its function raises, instead of planting nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
-from headrace.core import Invalid
-from headrace.db import Connection, query
-from headrace.prove.bugs.node import NODE_BUGS
+from psycopg.pq.abc import PGresult
+
+from headrace.actions import ActionWorker, Queue
+from headrace.consume import handler_calls
+from headrace.core import DeliveryError, Invalid
+from headrace.correlators import CorrelatorEngine
+from headrace.correlators import batches as correlator_batches
+from headrace.db import AsyncConnection, Connection, Exchange, query
+from headrace.lang.ecl.registers import RegisterProgram
 from headrace.prove.functions import function_definition, replace_code
+from headrace.relays import Message
+from headrace.relays.targets import postgres
+
+CLAIM_RETRIED = "headrace.claim_retried_action("
+
+
+def _ack_before_commit(_node: str) -> None:
+    original_handle = ActionWorker._handle
+
+    async def handle(self: ActionWorker, claims: Sequence[Any]) -> None:
+        async with self._queue._leases.connection() as conn:
+            await self._queue.ack(conn, claims, [0.0] * len(claims))
+        await original_handle(self, claims)
+
+    async def commit(self: Queue, conn: Any, claims: Sequence[Any], durations_s: Sequence[float]) -> None:
+        await conn.commit()
+
+    ActionWorker._handle = handle  # type: ignore[method-assign]
+    Queue.ack_and_commit = commit  # type: ignore[method-assign]
+
+
+def _local_lease(node: str) -> None:
+    """`node-2` claims actions again before their lease has ended."""
+    if not node.endswith("-2"):
+        return
+    original = Exchange.run
+
+    async def run(self: Exchange) -> list[PGresult]:
+        early: list[Any] = [
+            (text.replace(CLAIM_RETRIED, "headrace.claim_retried_ahead("), values) for text, values in self.commands
+        ]
+        return await original(Exchange(self.conn, early))
+
+    Exchange.run = run  # type: ignore[method-assign]
+
+
+def _interrupted_is_done(_node: str) -> None:
+    names = vars(handler_calls)
+    original = names["_call"]
+
+    async def call(*args: Any) -> float:
+        try:
+            return float(await original(*args))
+        except names["HandlerInterrupted"]:
+            return 0.0
+
+    names["_call"] = call
+
+
+def _state_after_output(_node: str) -> None:
+    """Every third of the later transactions fails, as if the node had died before it."""
+    names = vars(correlator_batches)
+    original_write, original_step = names["write_instances_async"], CorrelatorEngine.step_once
+    pending: dict[int, Sequence[Any]] = {}
+    transactions = count(1)
+
+    async def write_later(_conn: AsyncConnection, correlator_id: int, instances: Sequence[Any]) -> None:
+        pending[correlator_id] = instances
+
+    async def step_once(self: CorrelatorEngine, watched: Any, *, most: int | None = None) -> Any:
+        result = await original_step(self, watched, most=most)
+        if (instances := pending.pop(watched.correlator_id, None)) and next(transactions) % 3:
+            async with self._pool.connection() as conn:
+                await original_write(conn, watched.correlator_id, instances)
+        return result
+
+    names["write_instances_async"] = write_later
+    CorrelatorEngine.step_once = step_once  # type: ignore[method-assign]
+
+
+def _first_capture(_node: str) -> None:
+    original = RegisterProgram.record
+
+    def record(self: RegisterProgram, memory: Any, *args: Any) -> Any:
+        return original(self, memory, *args) if memory == self.empty else memory
+
+    RegisterProgram.record = record  # type: ignore[method-assign, assignment]
+
+
+def _no_relay_ledger(_node: str) -> None:
+    """Confirmations of a relay's target get lost, which does no harm by itself; but its ledger says that nothing was delivered."""
+    original_deliver, original_statement = postgres.PostgresTarget.deliver, vars(postgres)["_statement"]
+    deliveries = count(1)
+
+    async def deliver(self: postgres.PostgresTarget, messages: Sequence[Message]) -> None:
+        await original_deliver(self, messages)
+        if next(deliveries) % 3 == 0:
+            raise DeliveryError("the confirmation was lost")
+
+    def statement(name: str, names: Any) -> Any:
+        return "select 0" if name == "relays/targets/lock_ledger" else original_statement(name, names)
+
+    postgres.PostgresTarget.deliver = deliver  # type: ignore[method-assign]
+    vars(postgres)["_statement"] = statement
+
+
+NODE_BUGS: dict[str, Callable[[str], None]] = {
+    "ack-before-commit": _ack_before_commit,
+    "first-capture": _first_capture,
+    "interrupted-is-done": _interrupted_is_done,
+    "local-lease": _local_lease,
+    "no-relay-ledger": _no_relay_ledger,
+    "state-after-output": _state_after_output,
+}
+
+
+BUG = "cursor-before-batch"
+ADVANCE = "headrace.advance("
+GAP_S = 2.0
+"""Between the two transactions, so that a kill falls into it."""
+
+
+class _WithoutAdvance:
+    """A connection that skips the statement which advances cursors."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    def execute(self, text: Any, *args: Any) -> object:
+        return None if ADVANCE in str(text) else self._conn.execute(text, *args)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._conn, name)
+
+
+def plant_in_pipeline(names: Sequence[str]) -> None:
+    """Plants the bug in this process if it is among the names."""
+    if BUG not in names:
+        return
+    from headrace.spark.pipeline import TopicPipeline
+
+    original = TopicPipeline._commit
+
+    def commit(self: TopicPipeline, parts: Sequence[Any], *args: Any) -> Any:
+        conn = self._conn
+        for part in parts:
+            conn.execute(f"select {ADVANCE}%s, -1, %s)", (part.snapshot.consumer_id, part.upto))
+        time.sleep(GAP_S)
+        self._conn = _WithoutAdvance(conn)  # type: ignore[assignment]
+        # The pipeline must not notice that its cursors have already moved.
+        self._lock_cursors = list  # type: ignore[method-assign, assignment]
+        try:
+            return original(self, parts, *args)
+        finally:
+            self._conn = conn
+            del self._lock_cursors
+
+    TopicPipeline._commit = commit  # type: ignore[method-assign, assignment]
 
 
 @dataclass(frozen=True)
