@@ -22,9 +22,8 @@ from headrace.core import Conflict, Event
 from headrace.correlators import Correlator, load_correlators
 from headrace.db import Server
 from headrace.demo import Demo
-from headrace.demo.correlators import BANDS, ExpectedOutputs, expected_outputs
+from headrace.demo.definitions import BANDS, ExpectedFirings, ExpectedOutputs, expected_firings, expected_outputs
 from headrace.demo.flights import Flight, events_in_order, last_minute, read_flights, read_weather
-from headrace.demo.rules import ExpectedFirings, expected_firings
 from headrace.lang import ecl
 from headrace.lang.condition import Sample
 from headrace.lang.ecl.table import TableEngine

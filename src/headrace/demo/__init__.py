@@ -3,14 +3,12 @@
 Promises: a server and database of its own, new each time; real events through the real paths (publish in transactions, outbox,
 sequencer, consumers, rules and handlers in another process); at the end the numbers are checked.
 
-environment: server, database and node. run: publishing, with a crash and a retry. progress: how far it is. rules, correlators:
-what they must fire and push. backtest: the same again on Spark. verify: the checks. The application is `headrace.demo:app`."""
+environment: server, database and node. run: publishing, with a crash and a retry. definitions: rules and correlators, and what they
+must fire and push. verify: the checks, and the same again on Spark. The application is `headrace.demo:app`."""
 
 from headrace.demo.application import app
-from headrace.demo.environment import Environment, open_environment_on, open_own_environment
-from headrace.demo.packages import require_packages
-from headrace.demo.progress import Progress
-from headrace.demo.run import Demo, DemoResult
+from headrace.demo.environment import Environment, open_environment_on, open_own_environment, require_packages
+from headrace.demo.run import Demo, DemoResult, Progress
 
 __all__ = [
     "Demo",

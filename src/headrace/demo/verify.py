@@ -1,23 +1,32 @@
-"""The checks: do the numbers add up?"""
+"""The checks: do the numbers add up, does a role of another namespace see nothing, and does Spark agree? For the last, the year is
+archived, and Spark runs the same rules and correlators over it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from importlib.resources import as_file, files
+from pathlib import Path
+from uuid import UUID, uuid4
 
+import psycopg
+from psycopg import sql
 from psycopg.rows import class_row
 
 from headrace.actions import list_dead_letters, queue_state
 from headrace.consume import consumer_lag
-from headrace.core import Event
-from headrace.db import Connection, query
+from headrace.core import Event, HeadraceError
+from headrace.correlators import list_correlators
+from headrace.db import Connection, Target, connect, create_namespace, grant_namespace, query
 from headrace.demo.application import DELAYS, LATE_MIN
-from headrace.demo.correlators import ExpectedOutputs, correlator_totals
+from headrace.demo.definitions import ExpectedFirings, ExpectedOutputs, correlator_totals, rule_totals
 from headrace.demo.flights import ARRIVED, CALM, CANCELLED, DEPARTED, STORM, TOPIC
-from headrace.demo.progress import read_progress
-from headrace.demo.rules import ExpectedFirings, rule_totals
+from headrace.log.archive import archive_topic, verify_archive
+from headrace.log.outbox import publish
 from headrace.log.topics import get_topic
+from headrace.spark import session
+from headrace.spark.backtest import BacktestSubject, backtest, correlator_subject, rule_subjects
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,28 @@ class PublishedCounts:
             assert isinstance(delay_min, int)
             self.delay_min += delay_min
             self.late += delay_min >= LATE_MIN
+
+
+@dataclass(frozen=True)
+class ProgressCounts:
+    """One row of the query demo/progress."""
+
+    in_log: int
+    handled: int
+    late: int
+    notices: int
+    matched_to: int
+    correlated_to: int
+    actions_sent: int
+    actions_ended: int
+    pending: int
+
+
+def read_progress(conn: Connection) -> ProgressCounts:
+    with conn.cursor(row_factory=class_row(ProgressCounts)) as cursor:
+        counts = cursor.execute(query("demo/progress")).fetchone()
+    assert counts is not None
+    return counts
 
 
 @dataclass(frozen=True)
@@ -154,3 +185,100 @@ def verify_correlators(conn: Connection, expected: ExpectedOutputs) -> list[Chec
 def busiest(conn: Connection) -> list[Airport]:
     with conn.cursor(row_factory=class_row(Airport)) as cursor:
         return cursor.execute(query("demo/busiest")).fetchall()
+
+
+def verify_isolation(conn: Connection) -> list[Check]:
+    """A role with all rights in another namespace reads none of the flights and forges no event. Nothing is checked where this role may
+    not create another one."""
+    role = sql.Identifier(f"headrace_demo_{uuid4().hex[:8]}")
+    checks: list[Check] = []
+    try:
+        with conn.transaction():
+            conn.execute(sql.SQL("create role {}").format(role))
+            conn.execute(sql.SQL("grant {} to current_user").format(role))
+            create_namespace(conn, "other")
+            grant_namespace(conn, role.as_string(conn).strip('"'), "other", "admin")
+            conn.execute(sql.SQL("set local role {}").format(role))
+            checks = [
+                Check("events a role of another namespace can read", 0, _count(conn)),
+                Check("events a role of another namespace can forge", 0, _forge(conn)),
+            ]
+            raise psycopg.Rollback
+    except psycopg.errors.InsufficientPrivilege:
+        return []
+    return checks
+
+
+def _count(conn: Connection) -> int:
+    row = conn.execute("select count(*) from headrace.log").fetchone()
+    assert row is not None
+    return int(str(row[0]))
+
+
+def _forge(conn: Connection) -> int:
+    try:
+        with conn.transaction():
+            publish(conn, TOPIC, "forged", {}, namespace="default")
+    except HeadraceError:
+        return 0
+    return 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One rule or correlator: how often it fired in the database, on Spark, and in both."""
+
+    kind: str
+    name: str
+    database: int
+    spark: int
+    both: int
+
+
+@dataclass(frozen=True)
+class BacktestResult:
+    """The numbers of archive and backtest."""
+
+    archived: int
+    files: int
+    file_bytes: int
+    verified: int
+    archive_s: float
+    comparisons: list[Comparison]
+    backtest_s: float
+
+    def checks(self, closed_events: int) -> list[Check]:
+        """`closed_events`: the number of events before the month of the newest one."""
+        return [
+            Check("events archived as Parquet", closed_events, self.archived),
+            Check("events in the archive, read again", closed_events, self.verified),
+            *(Check(f"Spark agrees: {item.name}", max(item.database, item.spark), item.both) for item in self.comparisons),
+        ]
+
+
+def archive_and_backtest(target: Target, folder: Path) -> BacktestResult:
+    """Archives the closed months, and runs rules and correlators over archive and log on Spark."""
+    start = time.monotonic()
+    steps = list(archive_topic(target, TOPIC, folder=folder))
+    with connect(target) as conn:
+        verified = sum(check.archived.events for check in verify_archive(conn, TOPIC) if check.problem is None)
+        subjects = _subjects(conn)
+    archive_s = time.monotonic() - start
+    start = time.monotonic()
+    report = backtest(session(brief=True), [target], subjects, samples=0, keys=0)
+    last = steps[-1] if steps else None
+    return BacktestResult(
+        archived=last.written if last else 0,
+        files=last.files if last else 0,
+        file_bytes=last.file_bytes if last else 0,
+        verified=verified,
+        archive_s=archive_s,
+        comparisons=[Comparison(item.kind, item.name, item.live, item.would, item.both) for item in report.results],
+        backtest_s=time.monotonic() - start,
+    )
+
+
+def _subjects(conn: Connection) -> list[BacktestSubject]:
+    with as_file(files("headrace.demo") / "rules.yaml") as path:
+        rules = rule_subjects(conn, str(path))
+    return [*rules, *(correlator_subject(conn, listed.correlator.name) for listed in list_correlators(conn))]
