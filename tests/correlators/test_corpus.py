@@ -15,7 +15,7 @@ from headrace.correlators.corpus import Run, observe
 from headrace.db import Target, connect, connect_async
 from headrace.lang.condition import Sample
 from headrace.lang.ecl import Event, Observation, Pattern, StateLimitExceeded, compile, load_corpus, print_pattern
-from headrace.lang.ecl.each import interpreter_of
+from headrace.lang.ecl.interpreter import interpreter_of
 from tests.examples import examples
 from tests.lang.ecl.ecl_strategies import US, event_lists, patterns, payload_of
 from tests.lang.ecl.register_patterns import captured_by, make_case

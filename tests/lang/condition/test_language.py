@@ -33,8 +33,8 @@ from headrace.lang.condition import (
     to_spark,
 )
 from headrace.lang.condition.access import find_access
+from headrace.lang.condition.condition import canonical_text
 from headrace.lang.condition.corpus import Case
-from headrace.lang.condition.text_printer import canonical_text
 from headrace.lang.condition.tree import Extraction
 
 DOCS = Path(__file__).parents[3] / "docs" / "conditions.md"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.lang.condition import Json
 from headrace.lang.ecl import Event, Output, Pattern, Status
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.events import Engine
+from headrace.lang.ecl.engine import Engine
 
 US = 1_000_000
 TYPES = ("a", "b", "c")

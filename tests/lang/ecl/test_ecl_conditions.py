@@ -22,7 +22,7 @@ from headrace.lang.ecl import (
     to_json,
 )
 from headrace.lang.ecl.corpus import ENGINES, EngineName, make_engine
-from headrace.lang.ecl.predicate import evaluate_condition
+from headrace.lang.ecl.engine import evaluate_condition
 from headrace.lang.ecl.table import TableEngine, table_hash
 
 BIG = "<(object -> 'n')::int > 3>"

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.lang.ecl import CorpusError, load_corpus, parse, run_case
 from headrace.lang.ecl.corpus import ENGINES, EngineName
-from headrace.lang.ecl.machine_builder import is_of_the_paper
+from headrace.lang.ecl.machine import is_of_the_paper
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = [case for path in sorted(CORPUS.glob("ecl*.toml")) for case in load_corpus(path)]

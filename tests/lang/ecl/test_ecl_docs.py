@@ -10,9 +10,9 @@ import pytest
 from headrace.lang.ecl import Case, Event, Output, Status, parse, parse_events, run_case
 from headrace.lang.ecl.compiler import STATE_LIMIT
 from headrace.lang.ecl.corpus import ENGINES, EngineName, make_engine
-from headrace.lang.ecl.events import FIRINGS_MAX
-from headrace.lang.ecl.limits import LIMITS
-from headrace.lang.ecl.machine_builder import is_of_the_paper
+from headrace.lang.ecl.engine import FIRINGS_MAX
+from headrace.lang.ecl.errors import LIMITS
+from headrace.lang.ecl.machine import is_of_the_paper
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "ecl.md").read_text(encoding="utf-8")

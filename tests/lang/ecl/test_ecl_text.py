@@ -8,7 +8,7 @@ from headrace.core import parse_duration, print_duration
 from headrace.core.errors import Invalid
 from headrace.lang.ecl import PatternError, parse, print_pattern
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.limits import Limits
+from headrace.lang.ecl.errors import Limits
 from headrace.lang.ecl.parser import parse_predicate
 
 S = 1_000_000

@@ -31,10 +31,10 @@ from headrace.lang.ecl import (
     to_json,
     vacuity,
 )
-from headrace.lang.ecl.each import interpreter_of
-from headrace.lang.ecl.events import Engine
+from headrace.lang.ecl.corpus import parse_events
+from headrace.lang.ecl.engine import Engine
+from headrace.lang.ecl.interpreter import interpreter_of
 from headrace.lang.ecl.register_stepping import facts_of
-from headrace.lang.ecl.running import parse_events
 from headrace.lang.ecl.table import TableEngine
 
 SILENCE = 20 * SECOND

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from headrace.lang.ecl import Case, Output, StateLimitExceeded, compile, load_corpus, parse, print_pattern
-from headrace.lang.ecl.each import interpreter_of
+from headrace.lang.ecl.interpreter import interpreter_of
 from headrace.spark import run_ecl_cases
 from tests.lang.ecl.register_patterns import captured_by, make_case
 

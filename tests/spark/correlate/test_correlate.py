@@ -14,7 +14,7 @@ from headrace.evaluate.rows import STATE_SCHEMA
 from headrace.lang.condition import Sample, jsonb_text
 from headrace.lang.ecl import Event, PatternError, compile
 from headrace.lang.ecl import parse as parse_pattern
-from headrace.lang.ecl.predicate import evaluate_condition
+from headrace.lang.ecl.engine import evaluate_condition
 from headrace.spark import CorrelatorSpec, correlate, take_micro_batch
 from headrace.spark.correlate.symbols import build_classifier
 from tests.evaluate import test_step

@@ -7,38 +7,40 @@ same event; no condition ever raises at run time. See docs/conditions.md for the
 
 from headrace.lang.condition.access import AccessPath, Bound, find_prefix
 from headrace.lang.condition.comparison import (
+    ClauseValue,
     ConditionComparison,
     Difference,
     TruthSpace,
     compare_conditions,
     describe_difference,
+    explain,
+    value_text,
 )
-from headrace.lang.condition.condition import Condition, parse, parse_scalar, parse_value, parse_with_names
-from headrace.lang.condition.corpus import CorpusError, Outcome, load_corpus, read_sample, run_cases
-from headrace.lang.condition.engine import (
+from headrace.lang.condition.condition import Condition, canonical_text, parse, parse_scalar, parse_value, parse_with_names
+from headrace.lang.condition.corpus import (
+    CorpusError,
     Engine,
+    Outcome,
     SqlDialect,
     TruthTable,
     evaluate_pairs,
     evaluate_sql,
+    load_cases,
+    load_corpus,
     python_engine,
+    read_sample,
+    run_cases,
     sample_rows,
 )
-from headrace.lang.condition.errors import ConditionError, Diagnostic, locate_error
-from headrace.lang.condition.explanation import ClauseValue, explain, value_text
-from headrace.lang.condition.limits import NUMERIC_SCALE
-from headrace.lang.condition.moments import micros_of, moment_of, moment_text
+from headrace.lang.condition.errors import NUMERIC_SCALE, ConditionError, Diagnostic, locate_error
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
 from headrace.lang.condition.postgres_printer import literal as postgres_literal
-from headrace.lang.condition.python_fields import compile_field, to_bigint, to_numeric
-from headrace.lang.condition.python_printer import Evaluate, compile_node, to_python
-from headrace.lang.condition.regex import RegexDialect, RegexError, regex_text
+from headrace.lang.condition.python_printer import Evaluate, compile_field, compile_node, to_bigint, to_numeric, to_python
 from headrace.lang.condition.shapes import Constants, bound_to_spark, parameterize, shape_to_postgres, shape_to_spark
-from headrace.lang.condition.spark_fields import field_to_spark
-from headrace.lang.condition.spark_fields import literal as spark_literal
-from headrace.lang.condition.spark_printer import text_to_spark, to_spark
-from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text
-from headrace.lang.condition.text_printer import canonical_text
+from headrace.lang.condition.spark_printer import field_to_spark, text_to_spark, to_spark
+from headrace.lang.condition.spark_printer import literal as spark_literal
+from headrace.lang.condition.subject import Json, Sample, Subject, decode_json, jsonb_text, micros_of, moment_of, moment_text
+from headrace.lang.condition.text_patterns import RegexDialect, RegexError, regex_text
 from headrace.lang.condition.tree import (
     Between,
     Compare,
@@ -109,6 +111,7 @@ __all__ = [
     "fields_of",
     "find_prefix",
     "jsonb_text",
+    "load_cases",
     "load_corpus",
     "locate_error",
     "micros_of",

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from headrace.lang.condition.condition import Condition
-from headrace.lang.condition.like import like_parts
+from headrace.lang.condition.condition import Condition, canonical_text
 from headrace.lang.condition.python_printer import compile_node
 from headrace.lang.condition.subject import Sample
-from headrace.lang.condition.text_printer import canonical_text
+from headrace.lang.condition.text_patterns import like_parts
 from headrace.lang.condition.tree import (
     Between,
     Call,

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
-from headrace.lang.condition.errors import Diagnostic
-from headrace.lang.condition.like import like_parts
-from headrace.lang.condition.limits import INTEGER_MAX, KEY_OR_INDEX_STEPS_MAX, NUMERIC_SCALE, PATH_STEPS_MAX
-from headrace.lang.condition.moments import micros_of_text, moment_of
-from headrace.lang.condition.regex import RegexError, check_regex
+from headrace.lang.condition.errors import INTEGER_MAX, KEY_OR_INDEX_STEPS_MAX, NUMERIC_SCALE, PATH_STEPS_MAX, Diagnostic
+from headrace.lang.condition.subject import micros_of_text, moment_of
+from headrace.lang.condition.text_patterns import RegexError, check_regex, like_parts
 from headrace.lang.condition.tree import (
     Arithmetic,
     Call,

@@ -1,9 +1,10 @@
-"""Compares two conditions by meaning: equivalent, stricter, looser or different, with an example event.
+"""Compares two conditions by meaning: equivalent, stricter, looser or different, with an example event; and explains the answer of one.
 
 Every value that the conditions read is a variable. Where it is only compared with constants, a few values stand for all: the constants,
 one between each two, one beyond each end, and null. A clause that cannot be split up so (patterns, arithmetic, one field against
 another) is a variable of its own. So "no event makes them differ" is proved over more events than there are; that they differ is shown by
-an event on which both conditions were evaluated. Where neither succeeds, the answer is undecided."""
+an event on which both conditions were evaluated. Where neither succeeds, the answer is undecided. An explanation gives the value of
+every clause and operand for one event."""
 
 from __future__ import annotations
 
@@ -17,11 +18,9 @@ from functools import cached_property
 from math import prod
 from typing import cast
 
-from headrace.lang.condition.condition import Condition
-from headrace.lang.condition.moments import moment_of, moment_text
+from headrace.lang.condition.condition import Condition, canonical_text
 from headrace.lang.condition.python_printer import compile_node, to_python
-from headrace.lang.condition.subject import Json, Sample, jsonb_text
-from headrace.lang.condition.text_printer import canonical_text
+from headrace.lang.condition.subject import Json, Sample, Subject, jsonb_text, moment_of, moment_text, number_text
 from headrace.lang.condition.tree import (
     Between,
     Call,
@@ -39,6 +38,7 @@ from headrace.lang.condition.tree import (
     Slot,
     Type,
     Value,
+    children,
 )
 
 COMBINATIONS_MAX = 50_000
@@ -339,3 +339,36 @@ def _text_of(field: Field, value: Value) -> str:
     if field.type is Type.TIMESTAMPTZ:
         return moment_text(cast(int, value))
     return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseValue:
+    """A clause or operand: its canonical text, its value as text (`unknown` for none), and its parts without constants."""
+
+    text: str
+    value: str
+    parts: tuple[ClauseValue, ...]
+
+
+def explain(condition: Condition, subject: Subject) -> ClauseValue:
+    """The value of the condition and of everything in it, as Python computes them."""
+    return _explain_node(condition.tree, subject)
+
+
+def _explain_node(node: Node, subject: Subject) -> ClauseValue:
+    parts = tuple(_explain_node(child, subject) for child in children(node) if not isinstance(child, Constant))
+    return ClauseValue(canonical_text(node), value_text(compile_node(node)(subject), node.type), parts)
+
+
+def value_text(value: Value | None, type: Type) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value}'"
+    if type is Type.TIMESTAMPTZ and isinstance(value, int):
+        return moment_text(value)
+    text = number_text(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text

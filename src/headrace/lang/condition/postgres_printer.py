@@ -11,12 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from headrace.lang.condition import limits, tree
+from headrace.lang.condition import tree
 from headrace.lang.condition.condition import Condition
-from headrace.lang.condition.like import ascii_lower
-from headrace.lang.condition.moments import MOMENT_PATTERN, moment_text
-from headrace.lang.condition.regex import RegexDialect, regex_text
+from headrace.lang.condition.errors import (
+    FACTOR_SCALE,
+    INT_MAX,
+    INT_MIN,
+    INTEGER_MAX,
+    NUMERIC_BOUND,
+    NUMERIC_SCALE,
+    PRODUCT_SCALE,
+    QUOTIENT_SCALE,
+    REGEX_SUBJECT_CHARS_MAX,
+)
 from headrace.lang.condition.sql_printer import Bind, SqlPrinter
+from headrace.lang.condition.subject import MOMENT_PATTERN, moment_text
+from headrace.lang.condition.text_patterns import RegexDialect, ascii_lower, regex_text
 from headrace.lang.condition.tree import Extraction, Field, KeyOrIndex, Node, Type
 
 INTEGER_TEXT = "^[+-]?[0-9]{1,38}$"
@@ -49,19 +59,19 @@ def _clamp(sql: str, low: str, high: str) -> str:
 
 
 def _to_int(sql: str) -> str:
-    return f"{_clamp(f'round({sql})', str(limits.INT_MIN - 1), str(limits.INT_MAX + 1))}::int"
+    return f"{_clamp(f'round({sql})', str(INT_MIN - 1), str(INT_MAX + 1))}::int"
 
 
 def _to_bigint(sql: str) -> str:
-    return f"{_clamp(f'round({sql})', str(-limits.INTEGER_MAX - 1), str(limits.INTEGER_MAX + 1))}::bigint"
+    return f"{_clamp(f'round({sql})', str(-INTEGER_MAX - 1), str(INTEGER_MAX + 1))}::bigint"
 
 
 def _to_numeric(sql: str) -> str:
-    return _clamp(sql, f"-{limits.NUMERIC_BOUND}", f"{limits.NUMERIC_BOUND}")
+    return _clamp(sql, f"-{NUMERIC_BOUND}", f"{NUMERIC_BOUND}")
 
 
 def _to_scaled(sql: str) -> str:
-    return _to_numeric(f"round({sql}, {limits.NUMERIC_SCALE})")
+    return _to_numeric(f"round({sql}, {NUMERIC_SCALE})")
 
 
 _CASTS: Final[Mapping[str, Callable[[str], str]]] = {"int": _to_int, "bigint": _to_bigint, "numeric": _to_scaled}
@@ -158,7 +168,7 @@ class _PostgresPrinter(SqlPrinter):
     def match(self, node: tree.Match) -> str:
         subject = self.print(node.operand)
         pattern = self.pattern(regex_text(node.pattern, RegexDialect.POSTGRES))
-        bounded = f"length({subject}) <= {limits.REGEX_SUBJECT_CHARS_MAX}"
+        bounded = f"length({subject}) <= {REGEX_SUBJECT_CHARS_MAX}"
         return f'(case when {bounded} then ({subject} collate "C") ~ {pattern} end)'
 
     def arithmetic(self, node: tree.Arithmetic) -> str:
@@ -171,11 +181,11 @@ class _PostgresPrinter(SqlPrinter):
             return f"({_to_bigint(f'{left}::numeric {node.operator} {right}::numeric')})"
         match node.operator:
             case "*":
-                factors = " * ".join(f"round({factor}, {limits.FACTOR_SCALE})" for factor in (left, right))
-                return f"({_to_numeric(f'round({factors}, {limits.PRODUCT_SCALE})')})"
+                factors = " * ".join(f"round({factor}, {FACTOR_SCALE})" for factor in (left, right))
+                return f"({_to_numeric(f'round({factors}, {PRODUCT_SCALE})')})"
             case "/":
-                quotient = f"round({left}, {limits.QUOTIENT_SCALE}) / nullif({right}, 0)"
-                return f"({_to_numeric(f'round({quotient}, {limits.PRODUCT_SCALE})')})"
+                quotient = f"round({left}, {QUOTIENT_SCALE}) / nullif({right}, 0)"
+                return f"({_to_numeric(f'round({quotient}, {PRODUCT_SCALE})')})"
         return f"({_to_numeric(f'{left} {node.operator} {right}')})"
 
     def cast(self, node: tree.Cast) -> str:

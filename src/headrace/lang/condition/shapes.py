@@ -24,11 +24,9 @@ from headrace.lang.condition.access import (
     block_scale,
     find_access,
 )
-from headrace.lang.condition.condition import Condition
+from headrace.lang.condition.condition import Condition, canonical_text
 from headrace.lang.condition.postgres_printer import field_to_postgres, text_to_postgres, to_postgres
-from headrace.lang.condition.spark_fields import field_to_spark
-from headrace.lang.condition.spark_printer import text_to_spark, to_spark
-from headrace.lang.condition.text_printer import canonical_text
+from headrace.lang.condition.spark_printer import field_to_spark, text_to_spark, to_spark
 from headrace.lang.condition.tree import Field, Type
 
 _COLUMNS: Final = {Type.INTEGER: "integers", Type.NUMERIC: "numerics", Type.TEXT: "texts", Type.TIMESTAMPTZ: "moments"}

@@ -3,28 +3,30 @@
 Owns the meaning of patterns. Promises: all engines give the same outputs at the same times for every pattern and every sequence of
 events; a table is immutable and serialisable; instances are stepped here for the database and for Spark. No database, no clock."""
 
-from headrace.lang.ecl.alphabet import Decision, leaves
+from headrace.lang.ecl.alphabet import Decision, Trace, leaves
 from headrace.lang.ecl.analysis import Waits, liveness, shortest_to_output, triviality, vacuity, waits_for
-from headrace.lang.ecl.batch import AnyBatch, make_batch
-from headrace.lang.ecl.budget import Budget
-from headrace.lang.ecl.comparison import Comparison, Relation, compare, describe_relation
+from headrace.lang.ecl.comparison import Comparison, Relation, StateMapping, compare, describe_relation, equivalent_states
 from headrace.lang.ecl.compiler import compile
-from headrace.lang.ecl.corpus import Case, Observation, difference, load_corpus, outputs_by_event, read_captured, run_case
-from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, types_read
-from headrace.lang.ecl.drawing import draw_machine, draw_table
-from headrace.lang.ecl.each import table_engine
-from headrace.lang.ecl.errors import CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
-from headrace.lang.ecl.events import Event, Output, Status
+from headrace.lang.ecl.corpus import (
+    Case,
+    Observation,
+    difference,
+    load_corpus,
+    outputs_by_event,
+    parse_events,
+    read_captured,
+    run_case,
+    run_events,
+)
+from headrace.lang.ecl.dependencies import dependencies, overlapping_guards, typed_conditions, types_read
+from headrace.lang.ecl.engine import Event, Output, Status, to_condition_tree
+from headrace.lang.ecl.errors import Budget, CorpusError, DrawingError, PatternError, StateLimitExceeded, TableError, TimerFlood
 from headrace.lang.ecl.interpreter import Interpreter, InterpreterState
-from headrace.lang.ecl.machine_builder import build_machine
+from headrace.lang.ecl.machine import build_machine, draw_machine
 from headrace.lang.ecl.near_miss import Change, NearMiss, find_near_misses
 from headrace.lang.ecl.parser import parse
-from headrace.lang.ecl.predicate import to_condition_tree
-from headrace.lang.ecl.printer import print_pattern
-from headrace.lang.ecl.register_stepping import RegisterBatch, read_machines
-from headrace.lang.ecl.running import parse_events, run_events
+from headrace.lang.ecl.register_stepping import AnyBatch, RegisterBatch, make_batch, read_machines
 from headrace.lang.ecl.simple_table import ACTION_SHIFT, CHANGES, TO_START, MultipliedTable, SimpleTable, types_that_matter
-from headrace.lang.ecl.state_mapping import StateMapping, equivalent_states
 from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
 from headrace.lang.ecl.symbol_sql import (
     KEY_BYTES_MAX,
@@ -39,16 +41,16 @@ from headrace.lang.ecl.table import (
     Table,
     TableState,
     advance_state,
+    draw_table,
     from_json,
     next_deadline,
     run_step,
     start_state,
     status_of,
+    table_engine,
     to_json,
 )
-from headrace.lang.ecl.trace import Trace
-from headrace.lang.ecl.tree import Pattern, pushed_tokens
-from headrace.lang.ecl.typed_conditions import typed_conditions
+from headrace.lang.ecl.tree import Pattern, print_pattern, pushed_tokens
 
 __all__ = [
     "ACTION_SHIFT",

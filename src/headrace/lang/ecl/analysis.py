@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from headrace.lang.ecl.alphabet import leaves
-from headrace.lang.ecl.events import Status
+from headrace.lang.ecl.alphabet import Trace, describe_symbols, leaves
+from headrace.lang.ecl.engine import Status
 from headrace.lang.ecl.network import Flat, Node, Unit
 from headrace.lang.ecl.parts import shifted
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space
 from headrace.lang.ecl.table import Table, TableState, status_of
-from headrace.lang.ecl.trace import Trace, describe_symbols
 
 
 @dataclass(frozen=True, slots=True)

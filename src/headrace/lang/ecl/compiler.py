@@ -13,26 +13,27 @@ from msgspec.structs import replace
 
 from headrace.lang.ecl import tree as t
 from headrace.lang.ecl.alphabet import Classes, make_alphabet
-from headrace.lang.ecl.budget import COMPILE_STEPS_MAX, Budget
-from headrace.lang.ecl.errors import StateLimitExceeded
-from headrace.lang.ecl.minimisation import Automaton, Cell, merge_columns, minimise
+from headrace.lang.ecl.errors import COMPILE_STEPS_MAX, Budget, StateLimitExceeded
 from headrace.lang.ecl.network import FAILED, SUCCEEDED, Flat, Guard, Kind, Node, live_timers, step_units
 from headrace.lang.ecl.parts import (
     TIMERS_FLAT_MAX,
     Actions,
+    Automaton,
+    Cell,
     Part,
     concatenated,
     flat_of,
     joined,
+    merge_columns,
+    minimise,
     submasks,
     under_node,
     widened,
 )
-from headrace.lang.ecl.printer import print_pattern, print_predicate
-from headrace.lang.ecl.register_layout import CountLowering, make_registers
-from headrace.lang.ecl.registers import Registers
-from headrace.lang.ecl.situations import Situations, TooWide
+from headrace.lang.ecl.registers import CountLowering, Registers, make_registers
+from headrace.lang.ecl.satisfiable import Situations, TooWide
 from headrace.lang.ecl.table import Table
+from headrace.lang.ecl.tree import print_pattern, print_predicate
 
 STATE_LIMIT = 10_000
 SITUATIONS_MAX = 1_024

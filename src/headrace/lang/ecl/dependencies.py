@@ -1,24 +1,38 @@
-"""Which predicates, event types and timers can influence which token; and which guards of modes can hold at once.
+"""Which predicates, event types and timers can influence which token; which guards of modes can hold at once; which conditions are
+about which event type.
 
 A predicate influences a token if in some reachable state its truth alone (or with as few others as can be) decides
 something that the outputs of this token show sooner or later."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from operator import attrgetter
 
+from headrace.lang.ecl.alphabet import Trace, TraceStep
 from headrace.lang.ecl.analysis import TypesRead, components, every_type_read
-from headrace.lang.ecl.budget import ANALYSIS_STEPS_MAX, Budget
-from headrace.lang.ecl.errors import StateLimitExceeded
-from headrace.lang.ecl.minimisation import Automaton, Cell, refine
-from headrace.lang.ecl.printer import print_predicate
-from headrace.lang.ecl.situations import Situation, Situations, TooWide
+from headrace.lang.ecl.errors import ANALYSIS_STEPS_MAX, Budget, StateLimitExceeded
+from headrace.lang.ecl.parts import Automaton, Cell, refine
+from headrace.lang.ecl.registers import make_program
+from headrace.lang.ecl.satisfiable import Situation, Situations, TooWide
 from headrace.lang.ecl.space import CONFIGURATIONS_MAX, Edge, Space, joint_inputs, situations_of
 from headrace.lang.ecl.table import Table, start_state
-from headrace.lang.ecl.trace import Trace, TraceStep
-from headrace.lang.ecl.tree import Modes, Pattern, lower, walk
+from headrace.lang.ecl.tree import (
+    And,
+    Condition,
+    EventType,
+    Modes,
+    Pattern,
+    Predicate,
+    lower,
+    lower_predicate,
+    operands,
+    predicates_of,
+    print_predicate,
+    walk,
+)
 
 PAIRS_MAX = 400
 GUARD_SITUATIONS_MAX = 4_096
@@ -160,3 +174,21 @@ def overlapping_guards(pattern: Pattern) -> tuple[Overlap, ...]:
                 texts = print_predicate(first), print_predicate(second)
                 overlaps.append(Overlap(*texts, decides=len(guards) > 2, witness=Trace((step,))))
     return tuple(overlaps)
+
+
+def typed_conditions(pattern: Pattern) -> tuple[tuple[str, str], ...]:
+    """Pairs of an event type and the canonical text of a condition on that event alone, each once, in textual order."""
+    predicates = [predicate for expr in walk(pattern.expr) for predicate in predicates_of(expr)]
+    pairs = dict.fromkeys(pair for predicate in predicates for pair in _pairs(lower_predicate(predicate)))
+    program = make_program(pattern)
+    # A condition that reads registers is not about one event.
+    return tuple(pair for pair in pairs if program is None or pair[1] in program.static)
+
+
+def _pairs(predicate: Predicate) -> Iterator[tuple[str, str]]:
+    parts = operands(predicate)
+    if isinstance(predicate, And):
+        types = [part.name for part in parts if isinstance(part, EventType)]
+        yield from ((name, part.text) for name in types for part in parts if isinstance(part, Condition))
+    for part in parts:
+        yield from _pairs(part)

@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
-from headrace.lang.ecl.predicate import evaluate_condition, holds
-from headrace.lang.ecl.register_layout import make_program
-from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED
-from headrace.lang.ecl.registers import Memory, RegisterProgram, evaluator_with_memory
+from headrace.lang.ecl.engine import EachEngine, Engine, Evaluator, Event, Output, Status, evaluate_condition, holds
+from headrace.lang.ecl.registers import (
+    LABEL_OF_COUNT,
+    REACHED,
+    Memory,
+    RegisterProgram,
+    evaluator_at_start,
+    evaluator_with_memory,
+    make_program,
+    start_predicate,
+)
 from headrace.lang.ecl.tree import Pattern, lower
 
 WAITING, SUCCESS, FAILURE = Status.WAITING, Status.SUCCESS, Status.FAILURE
@@ -85,6 +92,18 @@ class Interpreter(Engine[InterpreterState]):
         status, inner, outputs = _step(self._expr, state.inner, input_)
         memory = _remember(self._program, state.memory, input_) if self._program else state.memory
         return InterpreterState(status, inner if status is WAITING else None, memory), outputs
+
+
+def interpreter_of(pattern: Pattern, evaluator: Evaluator = evaluate_condition) -> Engine[object]:
+    """The interpreter of a pattern, with `each` or without."""
+    inner = cast(Engine[object], Interpreter(pattern, evaluator=evaluator))
+    program = make_program(pattern)
+    if program is None or not pattern.each:
+        return inner
+    return cast(
+        Engine[object],
+        EachEngine(inner, start_predicate(lower(pattern.expr)), pattern.each, evaluator=evaluator_at_start(program, evaluator)),
+    )
 
 
 def _remember(program: RegisterProgram, memory: Memory, input_: _Input) -> Memory:

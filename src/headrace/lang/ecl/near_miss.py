@@ -9,14 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from headrace.lang.ecl.alphabet import Example
-from headrace.lang.ecl.each import table_engine
-from headrace.lang.ecl.events import Engine, Evaluator, Event, Output
-from headrace.lang.ecl.predicate import evaluate_condition
+from headrace.lang.ecl.alphabet import Example, label
+from headrace.lang.ecl.engine import Engine, Evaluator, Event, Output, evaluate_condition
 from headrace.lang.ecl.registers import AlteredSubject
 from headrace.lang.ecl.space import joint_inputs
-from headrace.lang.ecl.table import Table, TableState
-from headrace.lang.ecl.trace import label
+from headrace.lang.ecl.table import Table, TableState, table_engine
 from headrace.lang.ecl.tree import Condition, atoms
 
 EVENTS_MAX = 200

@@ -16,11 +16,10 @@ from typing import cast
 import msgspec
 
 from headrace.lang.condition import Type, Value
-from headrace.lang.ecl.events import Event, Status
+from headrace.lang.ecl.engine import Event, Status, evaluate_condition, holds
 from headrace.lang.ecl.network import live_timers, step_units
-from headrace.lang.ecl.predicate import evaluate_condition, holds
 from headrace.lang.ecl.registers import LoopValues, Memory, RegisterProgram, Values
-from headrace.lang.ecl.stepping import TICKS_MAX, Correlation, Instance
+from headrace.lang.ecl.stepping import TICKS_MAX, Batch, Correlation, Instance
 from headrace.lang.ecl.table import Table, TableState, classify, earliest, next_deadlines, start_state, status_of
 
 MEMO_MAX = 20_000
@@ -467,3 +466,14 @@ def _encode(value: Value | None) -> object:
 
 def _restore(value: object, type_: Type) -> Value | None:
     return Decimal(value) if type_ is Type.NUMERIC and isinstance(value, str) else cast("Value | None", value)
+
+
+AnyBatch = Batch | RegisterBatch
+
+
+def make_batch(table: Table, evidence_max: int, forgets: bool = False, *, ticks_left: int = TICKS_MAX) -> AnyBatch:
+    """The events of one batch and the instances of their keys.
+
+    `forgets`: the correlator forgets keys without events, so the time of a key's last event is always written."""
+    kind = Batch if table.registers is None else RegisterBatch
+    return kind(table, evidence_max, forgets, ticks_left=ticks_left)

@@ -1,14 +1,16 @@
 """Registers: what an instance keeps of the events it has seen, and the conditions that read it.
 
 A *label* is a place with values. `a as t` keeps the captures of the latest event that matched; `loop as l` keeps count, first, last,
-sum, min and max over its rounds since it started; `count` keeps the times of its latest events. Owns the memory of an instance:
-one entry per label, immutable. Promises: a condition sees the memory as it was before the event; an event first records, then the
-outputs are made, then what has started again is emptied. Pure: every engine steps here."""
+sum, min and max over its rounds since it started; `count` keeps the times of its latest events. Captures and labels add their names to
+the language of conditions. Owns the memory of an instance: one entry per label, in the order of the text, immutable. Promises: a
+condition sees the memory as it was before the event; an event first records, then the outputs are made, then what has started again is
+emptied. Pure: every engine steps here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, cast
@@ -18,6 +20,7 @@ import msgspec
 from headrace.core import print_duration
 from headrace.lang.condition import (
     Condition,
+    Extraction,
     Field,
     Node,
     Type,
@@ -34,7 +37,70 @@ from headrace.lang.condition import (
     value_text,
     with_slots,
 )
-from headrace.lang.ecl.register_names import LABEL_OF_COUNT, REACHED, RegisterNames
+from headrace.lang.ecl import tree as t
+from headrace.lang.ecl.engine import Evaluator
+from headrace.lang.ecl.tree import print_predicate
+
+LABEL_OF_COUNT = "count {}"
+REACHED = "count {} reached"
+"""The condition that a `count` adds: not of the language, so no user can write it."""
+
+COUNT_REACHED = re.compile(r"count \d+ reached")
+
+_EXTRACTIONS = {
+    Type.TEXT: Extraction.TEXT,
+    Type.INTEGER: Extraction.BIGINT,
+    Type.NUMERIC: Extraction.NUMERIC,
+    Type.BOOLEAN: Extraction.BOOLEAN,
+    Type.TIMESTAMPTZ: Extraction.COLUMN,
+}
+_FUNCTIONS = ("first", "last", "sum", "min", "max")
+
+
+@dataclass(frozen=True)
+class RegisterNames:
+    """Captures by name, and the labels of matches and loops."""
+
+    captures: Mapping[str, Node]
+    matches: frozenset[str]
+    loops: frozenset[str]
+
+    @property
+    def values(self) -> Mapping[str, Node]:
+        return self.captures
+
+    def find_register(self, label: str, name: str, argument: str | None) -> Field | str:
+        """The register, or what is wrong with it."""
+        if label in self.matches:
+            if argument is not None:
+                return f"{label}.{name}(…) needs a loop; {label} is the label of one event: write {label}.{argument}"
+            if name not in self.captures:
+                return _unknown_capture(name, self.captures)
+            return Field("register", (label, name), _EXTRACTIONS[self.captures[name].type])
+        if label not in self.loops:
+            known = ", ".join(sorted(self.matches | self.loops)) or "none"
+            return f"unknown label {label}; the labels of this pattern are: {known}"
+        return self._find_loop_value(label, name, argument)
+
+    def _find_loop_value(self, label: str, name: str, argument: str | None) -> Field | str:
+        if name == "count" and argument is None:
+            return Field("register", (label, "count"), Extraction.BIGINT)
+        if name not in _FUNCTIONS or argument is None:
+            return f"{label} is the label of a loop: write {label}.count, or {label}.last(capture), first, sum, min, max"
+        if argument not in self.captures:
+            return _unknown_capture(argument, self.captures)
+        type_ = self.captures[argument].type
+        if name == "sum" and not type_.is_number:
+            return f"{label}.sum({argument}) needs a number; {argument} is {type_.value}"
+        if name in ("min", "max") and type_ is Type.BOOLEAN:
+            return f"{label}.{name}({argument}): booleans have no order"
+        return Field("register", (label, name, argument), _EXTRACTIONS[type_])
+
+
+def _unknown_capture(name: str, captures: Mapping[str, Node]) -> str:
+    known = ", ".join(captures) or "none; declare one: capture amount = (object -> 'amount')::numeric;"
+    return f"unknown capture {name}; the captures of this pattern are: {known}"
+
 
 TEXT_CHARS_MAX = 1_000
 """A longer captured text is kept as null, so that an instance stays small."""
@@ -298,9 +364,7 @@ def _greatest(a: Value | None, b: Value | None) -> Value | None:
     return a if b is None else b if a is None else max(a, b)
 
 
-def evaluator_with_memory(
-    program: RegisterProgram, base: Callable[[str, object], bool | None], memory: Memory, now: int
-) -> Callable[[str, object], bool | None]:
+def evaluator_with_memory(program: RegisterProgram, base: Evaluator, memory: Memory, now: int) -> Evaluator:
     """An evaluator that also knows the conditions over registers; `base` evaluates the others.
 
     A subject that is a mapping gives the truths themselves: the examples of an analysis."""
@@ -314,3 +378,102 @@ def evaluator_with_memory(
         return function(program.read_fields(subject), memory, now)
 
     return evaluate
+
+
+def evaluator_at_start(program: RegisterProgram, evaluator: Evaluator) -> Evaluator:
+    """Whatever starts an instance sees empty registers."""
+    return evaluator_with_memory(program, evaluator, program.empty, 0)
+
+
+def make_registers(pattern: t.Pattern) -> Registers | None:
+    """The registers of a pattern; None for one that keeps nothing and has one instance per key."""
+    expr = t.lower(pattern.expr)
+    matches: list[str] = []
+    loops: list[str] = []
+    counts: list[tuple[int, int]] = []
+    for node in t.walk(expr):
+        match node:
+            case t.Labelled(_, label):
+                matches.append(label)
+            case t.Chain(steps):
+                matches += [step.label for step in steps if isinstance(step, t.Labelled)]
+            case t.Count(times, duration_us):
+                counts.append((times, duration_us))
+            case t.Bounded(label=str() as label):
+                loops.append(label)
+    if not (matches or loops or counts or pattern.each):
+        return None
+    return Registers(
+        captures=tuple((capture.name, capture.text) for capture in pattern.captures),
+        matches=tuple(matches),
+        loops=tuple(loops),
+        counts=tuple(counts),
+        each=pattern.each or 0,
+        start=print_predicate(start_predicate(expr)) if pattern.each else "",
+    )
+
+
+def make_program(pattern: t.Pattern) -> RegisterProgram | None:
+    """The registers of a pattern, ready to run."""
+    registers = make_registers(pattern)
+    if registers is None:
+        return None
+    texts = [
+        atom.text
+        for predicate in all_predicates(t.lower(pattern.expr))
+        for atom in t.atoms(predicate)
+        if isinstance(atom, t.Condition)
+    ]
+    counts = [REACHED.format(number) for number in range(1, len(registers.counts) + 1)]
+    return RegisterProgram(registers, tuple(dict.fromkeys([*texts, *counts])))
+
+
+def all_predicates(expr: t.Expr) -> list[t.Predicate]:
+    return [predicate for node in t.walk(expr) for predicate in t.predicates_of(node)]
+
+
+def start_predicate(expr: t.Expr) -> t.Predicate:
+    """What an event must satisfy to start an instance: one of the predicates that a fresh one waits for."""
+    alternatives = tuple(dict.fromkeys(_first(expr)))
+    return alternatives[0] if len(alternatives) == 1 else t.Or(alternatives)
+
+
+def _first(expr: t.Expr) -> list[t.Predicate]:
+    match expr:
+        case t.Match(predicate) | t.Labelled(predicate) | t.Count(predicate=predicate):
+            return [predicate]
+        case t.Chain(steps):
+            return [steps[0].predicate]
+        case t.Sequential(parts):
+            return _first(parts[0])
+        case t.Modes(modes):
+            return [*(mode.guard for mode in modes[1:]), *_first(modes[0].body)]
+        case t.Unless(body):
+            # What only stops it need not start it.
+            return _first(body)
+        case _:
+            return [predicate for part in t.children(expr) for predicate in _first(part)]
+
+
+@dataclass
+class CountLowering:
+    """Counts as constructs of the core: a loop that records, beside a match that sees whether the count is reached."""
+
+    number: int = 0
+
+    def lower(self, expr: t.Expr) -> t.Expr:
+        match expr:
+            case t.Count(predicate=predicate):
+                self.number += 1
+                reached = t.Match(t.And((predicate, t.Condition(REACHED.format(self.number)))))
+                return t.SelectStar((reached, t.Loop(t.Match(predicate), None, LABEL_OF_COUNT.format(self.number))))
+            case t.Several(parts):
+                return replace(expr, children=tuple(self.lower(part) for part in parts))
+            case t.Unless(body, stop):
+                return t.Unless(self.lower(body), self.lower(stop))
+            case t.Modes(modes):
+                return t.Modes(tuple(t.Mode(mode.guard, self.lower(mode.body)) for mode in modes))
+            case t.Fail(body) | t.Push(_, body) | t.Bounded(body):
+                return replace(expr, body=self.lower(body))
+            case _:
+                return expr

@@ -9,18 +9,32 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
+from headrace.core import print_duration
 from headrace.lang.condition import Value
-from headrace.lang.ecl.alphabet import Alphabet
+from headrace.lang.ecl.alphabet import Alphabet, describe_symbols
+from headrace.lang.ecl.drawing import Dot, Form, Graph, notebook_html, render
+from headrace.lang.ecl.engine import EachEngine, Engine, Evaluator, Event, Output, Status, evaluate_condition, holds
 from headrace.lang.ecl.errors import TableError
-from headrace.lang.ecl.events import Engine, Evaluator, Event, Output, Status
-from headrace.lang.ecl.network import FAILED, SUCCEEDED, Action, Flat, Symbols, Unit, initial_of, live_timers, step_units
+from headrace.lang.ecl.network import (
+    FAILED,
+    SUCCEEDED,
+    Action,
+    Flat,
+    Guard,
+    Node,
+    Symbols,
+    Unit,
+    initial_of,
+    live_timers,
+    step_units,
+)
 from headrace.lang.ecl.network import starts_of as _starts_of
-from headrace.lang.ecl.predicate import evaluate_condition, holds
-from headrace.lang.ecl.registers import Memory, RegisterProgram, Registers, evaluator_with_memory
+from headrace.lang.ecl.parser import parse_predicate
+from headrace.lang.ecl.registers import Memory, RegisterProgram, Registers, evaluator_at_start, evaluator_with_memory
 from headrace.lang.ecl.tree import Condition, Predicate, atoms
 
 
@@ -50,23 +64,16 @@ class Table(
     registers: Registers | None = None
 
     def _repr_html_(self) -> str:
-        # Drawing imports this module.
-        from headrace.lang.ecl.drawing import notebook_html
-
-        return notebook_html(self)
+        return notebook_html(_table_graph(self), self.pattern)
 
     @cached_property
     def predicates(self) -> tuple[Predicate, ...]:
-        from headrace.lang.ecl.parser import parse_predicate
-
         names = RegisterProgram(self.registers, ()).names if self.registers else None
         return tuple(parse_predicate(text, registers=names) for text in self.predicate_texts)
 
     @cached_property
     def start_predicate(self) -> Predicate | None:
         """What starts an instance of `each`."""
-        from headrace.lang.ecl.parser import parse_predicate
-
         if self.registers is None or not self.registers.each:
             return None
         return parse_predicate(self.registers.start, registers=RegisterProgram(self.registers, ()).names)
@@ -257,3 +264,72 @@ class TableEngine(Engine[TableState]):
             return _take(self._table, state, classify(self._table, event, evaluator), 0, now, fields)
         due = sum(1 << timer for timer, deadline in enumerate(state.deadlines) if deadline == now)
         return _take(self._table, state, None, due, now)
+
+
+def table_engine(table: Table, evaluator: Evaluator = evaluate_condition) -> Engine[object]:
+    """The engine of a compiled table, with `each` or without."""
+    inner = cast(Engine[object], TableEngine(table, evaluator=evaluator))
+    if table.program is None or table.registers is None or table.start_predicate is None:
+        return inner
+    return cast(
+        Engine[object],
+        EachEngine(inner, table.start_predicate, table.registers.each, evaluator=evaluator_at_start(table.program, evaluator)),
+    )
+
+
+def draw_table(table: Table, *, form: Form = "mermaid") -> str:
+    """States are round, events and timers label the edges, outputs follow a slash. Nodes over units are boxes."""
+    return render(_table_graph(table), form)
+
+
+def _table_graph(table: Table) -> Graph:
+    graph = Graph()
+    for index, unit in enumerate(table.units):
+        match unit:
+            case Flat():
+                _draw_flat(graph, table, index, unit)
+            case Guard():
+                graph.nodes.append(Dot(f"u{index}", "guards of modes", "box"))
+            case Node():
+                graph.nodes.append(Dot(f"u{index}", _node_label(table, unit), "box"))
+                for child in unit.children:
+                    name = f"u{child}s0" if isinstance(table.units[child], Flat) else f"u{child}"
+                    graph.edges.append((f"u{index}", name, ""))
+    return graph
+
+
+def _node_label(table: Table, unit: Node) -> str:
+    bound = f"({unit.times})" if unit.times else f"({_token(table, unit.token)})" if unit.token >= 0 else ""
+    return f"{unit.kind}{bound}"
+
+
+def _draw_flat(graph: Graph, table: Table, index: int, unit: Flat) -> None:
+    edges: dict[tuple[int, int, int], list[str]] = {}
+    symbols: dict[tuple[int, int, int], set[int]] = {}
+    for state in range(unit.states):
+        for symbol in range(unit.symbols):
+            cell = state * unit.symbols + symbol
+            following, action = unit.next[cell], unit.action[cell]
+            if following != state or action:
+                symbols.setdefault((state, following, action), set()).add(symbol)
+    for edge, own in symbols.items():
+        edges[edge] = describe_symbols(table.alphabets[unit.alphabet], own)
+    for state, due, following, action in unit.ticks:
+        timers = [f"after {print_duration(d)}" for timer, d in enumerate(table.timers) if due >> timer & 1]
+        edges.setdefault((state, following, action), []).append(" with ".join(timers))
+    reached = {0, *(following for _, following, _ in edges)}
+    finals = {unit.states: "success", unit.states + 1: "failure"}
+    graph.nodes.extend(Dot(f"u{index}s{state}", str(state), "round", state == 0) for state in range(unit.states))
+    graph.nodes.extend(Dot(f"u{index}s{state}", name, "double") for state, name in finals.items() if state in reached)
+    for (state, following, action), inputs in edges.items():
+        pushed = ",".join(_token(table, token) for token in table.actions[action][0])
+        text = " | ".join(inputs) + (f" / {pushed}" if pushed else "")
+        graph.edges.append((f"u{index}s{state}", f"u{index}s{following}", text))
+
+
+def _token(table: Table, number: int) -> str:
+    """A token, or the label that is recorded."""
+    if number < len(table.tokens):
+        return table.tokens[number]
+    assert table.registers is not None
+    return f"as {table.registers.labels[number - len(table.tokens)]}"

@@ -1,10 +1,15 @@
-"""The tree of a pattern: frozen, hashable, comparable. Owns the shape of ECL, knows nothing of its meaning."""
+"""The tree of a pattern: frozen, hashable, comparable. Owns the shape of ECL and its text, knows nothing of its meaning.
+
+Promises: `parse(print_pattern(p)) == p`, and equal trees print the same text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from headrace.core import print_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,3 +302,74 @@ def lower_predicate(predicate: Predicate) -> Predicate:
             return Or(tuple(lower_predicate(part) for part in parts))
         case _:
             return predicate
+
+
+CONSTRUCTS = (
+    *("accumulate", "select", "sequential", "parallel", "do", "unless", "fail", "push"),
+    *("repeat", "persist", "loop", "in", "after", "within"),
+)
+RESERVED = frozenset({*CONSTRUCTS, "true", "false", "not", "and", "or"})
+_PLAIN = re.compile(r"[^\W\d]\w*([.:/-]\w+)*")
+
+
+def print_pattern(pattern: Pattern) -> str:
+    """The pattern on one line per definition and one for the expression."""
+    lines = [f"capture {capture.name} = {capture.text};" for capture in pattern.captures]
+    lines += [f"define {print_name(d.name)} = {print_predicate(d.predicate)};" for d in pattern.definitions]
+    expr = print_expr(pattern.expr)
+    return "\n".join([*lines, expr if pattern.each is None else f"each({pattern.each}) {{{expr}}}"])
+
+
+def print_expr(expr: Expr) -> str:
+    match expr:
+        case Match(predicate):
+            return print_predicate(predicate)
+        case Labelled(predicate, label):
+            return f"{print_predicate(predicate)} as {label}"
+        case Chain(steps):
+            return ", next ".join(map(print_expr, steps))
+        case Count(times, duration_us, predicate):
+            return f"count({times}, {print_duration(duration_us)}) {{{print_predicate(predicate)}}}"
+        case Several(parts):
+            return f"{expr.word} {{{', '.join(map(print_expr, parts))}}}"
+        case Unless(body, stop):
+            return f"do {{{print_expr(body)}}} unless {{{print_expr(stop)}}}"
+        case Fail(body):
+            return f"fail {{{print_expr(body)}}}"
+        case Push(token, body):
+            return f"push({print_name(token)}) {{{print_expr(body)}}}"
+        case Bounded(body, times, label):
+            bound, name = "" if times is None else f"({times})", "" if label is None else f" as {label}"
+            return f"{expr.word}{bound}{name} {{{print_expr(body)}}}"
+        case Modes(modes):
+            return " ".join(f"in ({print_predicate(m.guard)}) do {{{print_expr(m.body)}}}" for m in modes)
+        case After(duration_us):
+            return f"after {print_duration(duration_us)}"
+        case Within(duration_us, body):
+            return f"within {print_duration(duration_us)} {{{print_expr(body)}}}"
+
+
+def print_predicate(predicate: Predicate) -> str:
+    match predicate:
+        case Literal(value):
+            return "true" if value else "false"
+        case EventType(name) | Named(name, _):
+            return print_name(name)
+        case Condition(text):
+            return f"<{text}>"
+        case Not(operand):
+            return f"not {_grouped(operand, And | Or)}"
+        case And(parts):
+            return " and ".join(_grouped(part, And | Or) for part in parts)
+        case Or(parts):
+            return " or ".join(_grouped(part, Or) for part in parts)
+
+
+def _grouped(predicate: Predicate, inside: object) -> str:
+    text = print_predicate(predicate)
+    return f"({text})" if isinstance(predicate, inside) else text  # type: ignore[arg-type]
+
+
+def print_name(name: str) -> str:
+    """An event type, a token or a defined name; in quotes if it is a reserved word or has special characters."""
+    return name if _PLAIN.fullmatch(name) and name not in RESERVED else f'"{name}"'

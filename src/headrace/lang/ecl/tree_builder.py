@@ -11,9 +11,8 @@ from lark import Token, Tree
 from headrace.core import parse_duration, print_duration
 from headrace.lang.condition import ConditionError, canonical_text, fields_of, parse, parse_value, parse_with_names
 from headrace.lang.ecl import tree as t
-from headrace.lang.ecl.errors import PatternError
-from headrace.lang.ecl.limits import Limits
-from headrace.lang.ecl.register_names import COUNT_REACHED, RegisterNames
+from headrace.lang.ecl.errors import Limits, PatternError
+from headrace.lang.ecl.registers import COUNT_REACHED, RegisterNames
 
 _SEVERAL: dict[str, Callable[[tuple[t.Expr, ...]], t.Expr]] = {
     "ACCUMULATE": t.Accumulate,

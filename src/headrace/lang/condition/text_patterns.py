@@ -1,10 +1,13 @@
-"""The regex subset of `~`: one pattern that means the same in PostgreSQL, Java and Python, and cannot run away.
+"""Patterns over text, `~` and `like`: each means the same in PostgreSQL, Java and Python, and cannot run away.
 
-Only true regular expressions are admitted (no back references, no lookaround), so all engines agree on whether there
+Of `~` only true regular expressions are admitted (no back references, no lookaround), so all engines agree on whether there
 is a match. Java and Python backtrack: repetition is for single characters and classes, and the product of a pattern's
 choices over a subject of bounded length has a limit. `.` and `[^…]` match a line break; `^` and `$` are the ends of
 the whole text; \\d \\w \\s are ASCII.
-"""
+
+In `like`, `%` is any text, `_` one character, and `\\` takes the next character as it is. PostgreSQL gets the pattern itself. Java and
+Python get a regex that goes forward only: each part between two `%` is matched once, in an atomic group, so that the time is bounded by
+length of text times length of pattern."""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from headrace.lang.condition.errors import Diagnostic
-from headrace.lang.condition.limits import (
+from headrace.lang.condition.errors import (
     REGEX_CHARS_MAX,
     REGEX_DEPTH_MAX,
     REGEX_REPEAT_MAX,
     REGEX_STEPS_MAX,
     REGEX_SUBJECT_CHARS_MAX,
+    Diagnostic,
 )
 
 REGEX_ALLOWED: Final = (
@@ -256,3 +259,53 @@ def _quantifier_text(low: int, high: int | None) -> str:
 def _class_text(ranges: Sequence[tuple[str, str]], *, negated: bool) -> str:
     inner = "".join(escape_char(a) if a == b else f"{escape_char(a)}-{escape_char(b)}" for a, b in ranges)
     return f"[{'^' if negated else ''}{inner}]"
+
+
+_ANY: Final = None
+Part = tuple[str | None, ...]
+
+_UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_LOWER = {code + 32: code for code in _UPPER}
+
+
+def ascii_lower(text: str) -> str:
+    """Lower case of A to Z, as `lower` does under collation "C"."""
+    return text.translate(_UPPER)
+
+
+def ascii_upper(text: str) -> str:
+    """Upper case of a to z, as `upper` does under collation "C"."""
+    return text.translate(_LOWER)
+
+
+def like_parts(pattern: str) -> tuple[Part, ...] | None:
+    """The parts between the `%` signs, with None for `_`. None for a pattern that ends in a lone backslash."""
+    parts: list[list[str | None]] = [[]]
+    chars = iter(pattern)
+    for char in chars:
+        if char == "%":
+            parts.append([])
+        elif char == "_":
+            parts[-1].append(_ANY)
+        elif char == "\\":
+            literal = next(chars, None)
+            if literal is None:
+                return None
+            parts[-1].append(literal)
+        else:
+            parts[-1].append(char)
+    return tuple(tuple(part) for part in parts)
+
+
+def like_regex(pattern: str, dialect: RegexDialect) -> str:
+    """A regex for the whole text; `.` must match line breaks."""
+    parts = like_parts(pattern) or ((),)
+    first, *middle, last = (_part_regex(part) for part in parts) if len(parts) > 1 else (_part_regex(parts[0]), "")
+    if len(parts) == 1:
+        return f"^{first}{dialect.value}"
+    middle_regex = "".join(f"(?>.*?{part})" for part in middle if part)
+    return f"^{first}{middle_regex}.*{last}{dialect.value}"
+
+
+def _part_regex(part: Part) -> str:
+    return "".join("." if char is _ANY else escape_char(char) for char in part)
