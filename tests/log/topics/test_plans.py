@@ -226,3 +226,19 @@ def test_events_without_a_firing_are_found_by_their_ids(busy: Connection) -> Non
     lines = [line for (line,) in plan if "firing" in line]
     # By firing_position every event would read all firings of its topic.
     assert lines and not any("firing_position" in line for line in lines), lines
+
+
+def test_reasons_are_computed_for_the_newest_events_only(busy: Connection) -> None:
+    busy.execute("set track_functions = 'pl'")
+    calls = "select calls from pg_stat_xact_user_functions where funcname = 'unmatched_reason'"
+    newest = "select position, reason from headrace.event_unmatched order by position desc limit 3"
+    with busy.transaction():
+        rows = busy.execute(newest).fetchall()
+        assert [position for position, _ in rows] == [LOGGED, LOGGED, LOGGED - 1]
+        assert busy.execute(calls).fetchone() == (3,)
+
+
+def test_events_without_a_firing_are_read_from_the_log_of_their_topic(busy: Connection) -> None:
+    with reads(busy, "log") as seen:
+        busy.execute("select reason from headrace.event_unmatched where topic = 'bills'")
+    assert seen.rows <= LOGGED
